@@ -1,0 +1,21 @@
+# Every target is one call of deploy/dev.py, which needs nothing but Python >= 3.11 and sets the rest up.
+# Pass arguments with ARGS: make test ARGS="tests/protocol -x"
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: help run test check bench
+
+help:   ## list what can be made
+	@grep -E '^[a-z]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): *## */  make \1\t/'
+
+run:    ## run the main job on a real example
+	@$(PYTHON) deploy/dev.py run $(ARGS)
+
+test:   ## run the tests
+	@$(PYTHON) deploy/dev.py test $(ARGS)
+
+check:  ## format, lint, types
+	@$(PYTHON) deploy/dev.py check $(ARGS)
+
+bench:  ## measure
+	@$(PYTHON) deploy/dev.py bench $(ARGS)

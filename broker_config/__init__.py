@@ -1,0 +1,54 @@
+"""Typed settings, and what follows from them: Celery's configuration, queues, routes and an embedded server.
+
+Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
+`celery_configuration(settings)` what Celery is configured with.
+"""
+
+from broker_config.configuration import celery_configuration, transport_options
+from broker_config.embedded import EmbeddedServer
+from broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
+from broker_config.guarded_process import GuardedProcess
+from broker_config.queues import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCE,
+    queue,
+    queue_names,
+    queues,
+    routes,
+)
+from broker_config.server_binary import find_server
+from broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
+from broker_config.urls import SecretUrl, broker_url_of, mask_url, redis_url_of
+from broker_config.variables import unknown_variables
+
+__all__ = [
+    "DELIVER",
+    "ENVIRONMENT_PREFIX",
+    "EXECUTE_ACTIVITY",
+    "EXECUTE_BACKGROUND",
+    "EXECUTE_DELEGATE",
+    "EXECUTE_INSTANCE",
+    "BrokerConfigError",
+    "EmbeddedServer",
+    "GuardedProcess",
+    "NotConfigured",
+    "SecretUrl",
+    "ServerUnavailable",
+    "Settings",
+    "SettingsError",
+    "broker_url_of",
+    "celery_configuration",
+    "find_server",
+    "load",
+    "mask_url",
+    "queue",
+    "queue_names",
+    "queues",
+    "redis_url_of",
+    "routes",
+    "transport_options",
+    "unknown_variables",
+]

@@ -1,0 +1,136 @@
+"""Settings -> Celery's configuration, every departure from Celery's defaults with its reason.
+
+The rules behind it: msgpack and nothing else is decoded; a message is acknowledged after its work, not
+before; a broker that goes away is waited for; nothing of ours needs a result backend.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from broker_config.queues import queues, routes
+from broker_config.settings import Settings
+from broker_config.urls import scheme_of
+
+__all__ = ["celery_configuration", "transport_options"]
+
+CONTENT = "msgpack"
+
+# One request on a socket may take this long before the connection counts as dead. It has to exceed the
+# blocking BRPOP of one second, and leaves room for a server that is busy writing its append-only file.
+_SOCKET_TIMEOUT_SECONDS = 15
+_SOCKET_CONNECT_TIMEOUT_SECONDS = 5
+
+
+def celery_configuration(settings: Settings) -> dict[str, object]:
+    """Return the mapping for `Celery.config_from_object` or `app.conf.update`.
+
+    Raises `NotConfigured` where no broker is.
+    """
+    broker_url = settings.require_broker()
+    return {
+        "broker_url": broker_url,
+        "broker_transport_options": transport_options(settings),
+        # A worker outlives its broker: it waits for it at the start, and never gives up later (default: 100
+        # tries).
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        **_encryption("broker_use_ssl", broker_url),
+        **_contents(),
+        **_delivery(settings),
+        **_results(settings),
+        **_watching(settings),
+        # Activities wait more than they compute; scale over cores with more processes.
+        "worker_pool": "threads",
+        "worker_concurrency": settings.concurrency,
+    }
+
+
+def transport_options(settings: Settings) -> dict[str, object]:
+    """Return kombu's `transport_options` for the broker in effect."""
+    scheme = scheme_of(settings.require_broker())
+    if scheme.startswith("amqp"):
+        # Without publisher confirms RabbitMQ may drop a message that the sender believes sent.
+        return {"confirm_publish": True}
+    options: dict[str, object] = {
+        "visibility_timeout": settings.visibility_timeout_seconds,
+        # Look for messages of dead workers every five seconds instead of about every hundred.
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+        # A worker that dies while it looks blocks the others for this long (default: 300 s).
+        "unacked_mutex_expire": 10,
+        # kombu passes None over redis-py's own defaults, so a dead peer would be waited for without end.
+        "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
+        "socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
+        "socket_keepalive": True,
+        # Finds half-open sockets, also the blocking BRPOP's.
+        "health_check_interval": 5,
+        # `retry_on_timeout` stays out: it switches batch publishing off.
+    }
+    if scheme == "sentinel":
+        options["master_name"] = settings.sentinel_master
+        if settings.sentinel_password is not None:
+            options["sentinel_kwargs"] = {"password": settings.sentinel_password.get_secret_value()}
+    return options
+
+
+def _contents() -> dict[str, object]:
+    return {
+        "accept_content": [CONTENT],
+        "result_accept_content": [CONTENT],
+        "task_serializer": CONTENT,
+        "result_serializer": CONTENT,
+        "event_serializer": CONTENT,
+        # What a task returns goes into its success event and the worker's log: keep it to a glance.
+        "task_annotations": {"*": {"resultrepr_maxsize": 64}},
+    }
+
+
+def _delivery(settings: Settings) -> dict[str, object]:
+    return {
+        "task_queues": queues(settings),
+        "task_routes": routes(settings),
+        "task_default_queue": settings.queue_instances,
+        # Activities may name queues of their own.
+        "task_create_missing_queues": True,
+        # Acknowledge after the work; and when a pool process is killed, not at all: acks_late alone would.
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        # One message per free thread: what waits in a worker cannot be taken by another.
+        "worker_prefetch_multiplier": 1,
+        "timezone": "UTC",
+        "enable_utc": True,
+    }
+
+
+def _results(settings: Settings) -> dict[str, object]:
+    if settings.result_backend_url is None:
+        return {"task_ignore_result": True}
+    url = settings.result_backend_url.get_secret_value()
+    return {
+        "result_backend": url,
+        "task_ignore_result": False,
+        "result_expires": settings.retention_seconds,
+        "redis_socket_timeout": _SOCKET_TIMEOUT_SECONDS,
+        "redis_socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
+        "redis_socket_keepalive": True,
+        **_encryption("redis_backend_use_ssl", url),
+    }
+
+
+def _watching(settings: Settings) -> dict[str, object]:
+    return {
+        "worker_send_task_events": settings.send_events,
+        "task_send_sent_event": settings.send_events,
+        # One more event and one more write per task, for a state the progress stream already shows.
+        "task_track_started": False,
+        # The command that starts the worker decides about logging.
+        "worker_hijack_root_logger": False,
+    }
+
+
+def _encryption(option: str, url: str) -> dict[str, object]:
+    """Ask for a verified certificate: kombu's default for rediss:// is none. What the URL says still wins."""
+    if scheme_of(url) != "rediss" or "ssl_cert_reqs=" in url:
+        return {}
+    return {option: {"ssl_cert_reqs": ssl.CERT_REQUIRED}}

@@ -1,0 +1,28 @@
+"""What can go wrong before a task is ever sent: one small tree of errors, remedy included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["BrokerConfigError", "NotConfigured", "ServerUnavailable", "SettingsError"]
+
+
+class BrokerConfigError(Exception):
+    """The root of everything this package raises on purpose."""
+
+
+class SettingsError(BrokerConfigError):
+    """One or more settings hold values that cannot be used; each problem is one line naming its variable."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Keep `problems`, e.g. ``("ACTS_LIMIT_DEPTH: Input should be greater than 0 (it is '0')",)``."""
+        self.problems: tuple[str, ...] = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class NotConfigured(BrokerConfigError):
+    """Something was asked for that no setting provides; the text says which setting to give."""
+
+
+class ServerUnavailable(BrokerConfigError):
+    """No Redis-compatible server binary was found, or it did not start; the text says what to do."""

@@ -1,0 +1,66 @@
+"""Names of the tasks, and which queue each goes to.
+
+Only workers on the `instances` queue touch the log. Delegates and fire-and-forget calls have queues of their
+own, so that neither can hold up the others; an activity may name a queue of its own, which is created when it
+is used.
+"""
+
+from __future__ import annotations
+
+from kombu import Exchange, Queue
+
+from broker_config.settings import Settings
+
+__all__ = [
+    "DELIVER",
+    "EXECUTE_ACTIVITY",
+    "EXECUTE_BACKGROUND",
+    "EXECUTE_DELEGATE",
+    "EXECUTE_INSTANCE",
+    "queue",
+    "queue_names",
+    "queues",
+    "routes",
+]
+
+EXECUTE_INSTANCE = "acts.execute_instance"
+"""Runs the calls of one instance that are ready."""
+
+DELIVER = "acts.deliver"
+"""Brings the result of a call that ran elsewhere back to its instance."""
+
+EXECUTE_DELEGATE = "acts.execute_delegate"
+"""Runs one delegate on its snapshot of the context (SPEC R9)."""
+
+EXECUTE_ACTIVITY = "acts.execute_activity"
+"""Runs one activity that has a queue of its own; the sender names the queue."""
+
+EXECUTE_BACKGROUND = "acts.execute_background"
+"""Runs one fire-and-forget call (SPEC R5)."""
+
+
+def queue_names(settings: Settings) -> tuple[str, ...]:
+    """Return the queues a worker serves unless told otherwise, each once."""
+    return tuple(
+        dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background))
+    )
+
+
+def queue(name: str) -> Queue:
+    """Return the durable queue of that name on an exchange of that name, as Celery itself would make it."""
+    return Queue(name, Exchange(name, type="direct"), routing_key=name)
+
+
+def queues(settings: Settings) -> tuple[Queue, ...]:
+    """Return the queues of `queue_names` for kombu."""
+    return tuple(queue(name) for name in queue_names(settings))
+
+
+def routes(settings: Settings) -> dict[str, dict[str, str]]:
+    """Return Celery's `task_routes`. `EXECUTE_ACTIVITY` has none: its queue is the activity's."""
+    return {
+        EXECUTE_INSTANCE: {"queue": settings.queue_instances},
+        DELIVER: {"queue": settings.queue_instances},
+        EXECUTE_DELEGATE: {"queue": settings.queue_delegates},
+        EXECUTE_BACKGROUND: {"queue": settings.queue_background},
+    }

@@ -1,0 +1,91 @@
+"""A persistent server in the foreground, for a deployment without containers.
+
+``python -m broker_config.server --directory DIR --port N --append-only`` becomes (exec) a server on 127.0.0.1
+that keeps its data in DIR. A password is read from the environment variable named by ``--password-env`` and
+reaches the server on its standard input, so that no list of processes shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker_config.errors import ServerUnavailable
+from broker_config.server_binary import find_server
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Become the server that `arguments` describe; return only on an error."""
+    options = _parser().parse_args(arguments)
+    try:
+        binary = find_server()
+        password = None if options.password_env is None else os.environ[options.password_env]
+        options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except KeyError:
+        print(f"the environment variable {options.password_env} is not set", file=sys.stderr)
+        return 2
+    except (ServerUnavailable, OSError) as error:
+        print(error, file=sys.stderr)
+        return 3
+    _read_from_stdin(
+        _lines(
+            {
+                "bind": "127.0.0.1",
+                "port": str(options.port),
+                "dir": str(options.directory.absolute()),
+                "daemonize": "no",
+                "appendonly": "yes" if options.append_only else "no",
+                "appendfsync": options.fsync,
+                # The append-only file is the data; without it, nothing is kept.
+                "save": "",
+                **({} if password is None else {"requirepass": password}),
+            }
+        )
+    )
+    os.execv(binary, [str(binary), "-"])
+
+
+def _lines(directives: dict[str, str]) -> bytes:
+    """Write directives as the server reads them, values quoted byte by byte: nothing in them is syntax."""
+    lines = []
+    for name, value in directives.items():
+        quoted = "".join(f"\\x{byte:02x}" for byte in value.encode())
+        lines.append(f'{name} "{quoted}"\n')
+    return "".join(lines).encode()
+
+
+def _read_from_stdin(content: bytes) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, content)  # a few hundred bytes: a pipe holds them without a reader
+    os.close(writer)
+    os.dup2(reader, 0)
+    os.close(reader)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m broker_config.server",
+        description="Run a persistent server on 127.0.0.1 in the foreground.",
+    )
+    parser.add_argument(
+        "--directory", type=Path, required=True, help="where the data is kept; made if missing"
+    )
+    parser.add_argument("--port", type=int, default=6379, help="default: 6379")
+    parser.add_argument("--append-only", action="store_true", help="keep every write in an append-only file")
+    parser.add_argument(
+        "--fsync",
+        choices=("always", "everysec"),
+        default="always",
+        help="always (default) loses nothing in a crash; everysec is faster and may lose a second",
+    )
+    parser.add_argument("--password-env", metavar="NAME", help="environment variable that holds the password")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

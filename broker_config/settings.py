@@ -1,0 +1,289 @@
+"""Every setting of the project, typed and documented: the one place to look.
+
+Precedence: arguments to `load` (the command line's options), then environment variables with the prefix
+``ACTS_``, then a ``.env`` file in the current directory, then the defaults below. The name of a variable is
+the field's name in capitals behind the prefix: `lease_seconds` is ``ACTS_LEASE_SECONDS``. An empty variable
+means the default, and so overrides the file. Sizes may be written as ``256MiB``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import (
+    ByteSize,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from broker_config.errors import NotConfigured, SettingsError
+from broker_config.urls import (
+    BROKER_SCHEMES,
+    MASK,
+    REDIS_SCHEMES,
+    SecretUrl,
+    broker_url_of,
+    check_url,
+    mask_url,
+    redis_url_of,
+    scheme_of,
+)
+
+__all__ = ["ENVIRONMENT_PREFIX", "Settings", "load"]
+
+ENVIRONMENT_PREFIX = "ACTS_"
+"""What the name of every environment variable of ours begins with."""
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+# pydantic-settings would parse these as JSON; we want `a,b`.
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=200)]
+Count = Annotated[int, Field(gt=0)]
+Size = Annotated[ByteSize, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """The settings of one process, frozen; the module's text tells names and precedence."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        frozen=True,
+        # A .env file is shared with other programs; `variables.unknown_variables` finds our misspelt ones.
+        extra="ignore",
+        hide_input_in_errors=True,
+        # `model` and `model_*` are settings of ours, not pydantic's.
+        protected_namespaces=(),
+    )
+
+    broker_url: SecretUrl | None = Field(
+        None,
+        description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
+        "amqps. Unset, it is `redis_url`.",
+    )
+    redis_url: SecretUrl | None = Field(
+        None,
+        description="The Redis that holds the log: redis, rediss or unix. Unset, it is the broker, when that "
+        "is a Redis.",
+    )
+    sentinel_master: str = Field("mymaster", description="The master's name, for a sentinel:// broker.")
+    sentinel_password: SecretStr | None = Field(None, description="The password of the Sentinels themselves.")
+    result_backend_url: SecretUrl | None = Field(
+        None, description="Celery's result backend, for tasks of your own. Nothing of ours needs one."
+    )
+    activities: CommaSeparated = Field(
+        (), description="Modules or .py files that register activities and delegates, separated by commas."
+    )
+    delegates: CommaSeparated = Field(
+        (),
+        description="Folders of request definitions (JSON) that calls may name, comma separated.",
+    )
+
+    model: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-]+:.+$",
+        description="The model that solves requests: provider:name, or scripted:FILE.json.",
+    )
+    model_base_url: str | None = Field(None, description="An OpenAI-compatible endpoint to ask instead.")
+    model_api_key: SecretStr | None = Field(None, description="The key for the model's endpoint.")
+    strict_meta: bool = Field(
+        False, description="additionalProperties: false speaks of meta-properties too (SPEC R4.1)."
+    )
+
+    key_prefix: str = Field(
+        "acts", pattern=r"^[A-Za-z0-9_.:-]+$", description="What the log's keys in Redis begin with."
+    )
+    retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
+    queue_instances: QueueName = Field(
+        "instances", description="Queue of the tasks that read and write the log."
+    )
+    queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
+    queue_background: QueueName = Field(
+        "background", description="Queue of the fire-and-forget calls (SPEC R5)."
+    )
+
+    concurrency: Count = Field(256, description="Threads, so tasks at a time, in one worker process.")
+    lease_seconds: float = Field(
+        30, gt=0, description="How long a call may go without a sign of life before it is published again."
+    )
+    sweep_interval_seconds: float = Field(
+        2, gt=0, description="How often a worker looks for calls gone missing."
+    )
+    visibility_timeout_seconds: Count = Field(
+        3600,
+        description="How long the Redis broker waits before it delivers an unacknowledged message again.",
+    )
+    send_events: bool = Field(True, description="Send Celery's task events, which Flower shows.")
+
+    limit_submission_bytes: Size = Field(ByteSize(256 * _MIB), description="Size of one submission, encoded.")
+    limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")
+    limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
+    limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")
+    limit_solution_calls: Count = Field(10_000, description="Calls in one solution or plan.")
+    limit_instances: Count = Field(100_000, description="Instances in one run.")
+    limit_attempts: Count = Field(
+        5, description="Times a call is started before it counts as failed, also when its workers keep dying."
+    )
+    limit_delegate_depth: Count = Field(8, description="Delegates within delegates (SPEC R9.3).")
+    limit_ticks: Count = Field(32, description="Times a loop asks the model (SPEC R11.3).")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_means_default(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, str) and not value.strip() and info.field_name is not None:
+            return cls.model_fields[info.field_name].get_default()
+        return value
+
+    @field_validator("activities", "delegates", mode="before")
+    @classmethod
+    def _split_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _check_broker_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        if value is None:
+            return None
+        return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        if value is None:
+            return None
+        url = value.get_secret_value()
+        return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
+
+    @model_validator(mode="after")
+    def _check_intervals(self) -> Self:
+        if self.sweep_interval_seconds >= self.lease_seconds:
+            raise ValueError(
+                f"{ENVIRONMENT_PREFIX}LEASE_SECONDS: {self.lease_seconds:g} should be more than "
+                f"{ENVIRONMENT_PREFIX}SWEEP_INTERVAL_SECONDS ({self.sweep_interval_seconds:g})"
+            )
+        return self
+
+    @property
+    def effective_broker_url(self) -> str | None:
+        """The broker's URL as Celery wants it: the one given, or else derived from `redis_url`."""
+        if self.broker_url is not None:
+            return self.broker_url.get_secret_value()
+        return None if self.redis_url is None else broker_url_of(self.redis_url.get_secret_value())
+
+    @property
+    def effective_redis_url(self) -> str | None:
+        """The log's URL as redis-py wants it: the one given, or the broker's if that is a single Redis."""
+        if self.redis_url is not None:
+            return self.redis_url.get_secret_value()
+        return None if self.broker_url is None else redis_url_of(self.broker_url.get_secret_value())
+
+    def require_broker(self) -> str:
+        """Return the broker's URL for Celery; raise `NotConfigured` where there is none."""
+        if (url := self.effective_broker_url) is not None:
+            return url
+        raise NotConfigured(
+            f"no broker is configured: set {ENVIRONMENT_PREFIX}BROKER_URL, e.g. redis://localhost:6379/0, "
+            "or use --broker; `acts run` brings an embedded one"
+        )
+
+    def require_redis(self) -> str:
+        """Return the log's URL for redis-py; raise `NotConfigured` where there is none."""
+        if (url := self.effective_redis_url) is not None:
+            return url
+        if self.broker_url is None:
+            raise NotConfigured(
+                f"no Redis is configured for the log: set {ENVIRONMENT_PREFIX}REDIS_URL, "
+                "e.g. redis://localhost:6379/0, or use --redis; `acts run` brings an embedded one"
+            )
+        raise NotConfigured(
+            f"the broker ({scheme_of(self.broker_url.get_secret_value())}) cannot hold the log: set "
+            f"{ENVIRONMENT_PREFIX}REDIS_URL, e.g. redis://localhost:6379/0, or use --redis"
+        )
+
+    def with_urls(self, *, broker_url: str, redis_url: str) -> Settings:
+        """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""
+        return self.model_copy(
+            update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)}
+        )
+
+    def masked(self) -> dict[str, object]:
+        """Return every setting by name, fit to be shown: no password or key, addresses as in effect."""
+        shown: dict[str, object] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                value = MASK
+            elif isinstance(value, SecretUrl):
+                value = mask_url(value.get_secret_value())
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif isinstance(value, ByteSize):
+                value = int(value)
+            shown[name] = value
+        for name, url in (
+            ("broker_url", self.effective_broker_url),
+            ("redis_url", self.effective_redis_url),
+            ("model_base_url", self.model_base_url),
+        ):
+            shown[name] = None if url is None else mask_url(url)
+        return shown
+
+    def to_environment(self) -> dict[str, str]:
+        """Return the variables that give a child process these settings, SECRETS IN CLEAR: never print them.
+
+        A setting that is None becomes an empty variable, so that the child's ``.env`` cannot set it again.
+        """
+        variables: dict[str, str] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr | SecretUrl):
+                value = value.get_secret_value()
+            elif isinstance(value, tuple):
+                value = ",".join(value)
+            elif isinstance(value, ByteSize):
+                value = int(value)
+            variables[ENVIRONMENT_PREFIX + name.upper()] = "" if value is None else str(value)
+        return variables
+
+
+def load(*, env_file: Path | str | None = ".env", **overrides: object) -> Settings:
+    """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
+
+    Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
+    is no setting.
+    """
+    if unknown := sorted(set(overrides) - set(Settings.model_fields)):
+        raise TypeError(f"no such setting: {', '.join(unknown)}")
+    given = {name: value for name, value in overrides.items() if value is not None}
+    construct: Callable[..., Settings] = Settings
+    try:
+        return construct(_env_file=env_file, **given)
+    except ValidationError as error:
+        # Values stay out of the chained text as well: hide_input_in_errors.
+        raise SettingsError([_problem(detail) for detail in error.errors()]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError([f"{env_file}: cannot be read as settings: {error}"]) from error
+
+
+def _problem(detail: ErrorDetails) -> str:
+    """Return one line for one of pydantic's errors, with the offending value unless it may be secret."""
+    message = " ".join(detail["msg"].removeprefix("Value error, ").split())
+    if not detail["loc"]:
+        return message
+    name = str(detail["loc"][0])
+    secret = name.endswith(("_url", "_password", "_key"))
+    value = "" if secret else f" (it is {detail['input']!r:.80})"
+    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {message}{value}"

@@ -1,0 +1,122 @@
+"""Addresses of brokers and of the log: which are accepted, how they are shown, how one becomes the other.
+
+Celery (kombu) and redis-py write the same unix socket differently: ``redis+socket:///path?virtual_host=1``
+and ``unix:///path?db=1``. TCP addresses are the same for both. A URL may carry a password, so `SecretUrl`
+shows itself masked wherever it is printed.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from pydantic import Secret
+
+__all__ = [
+    "BROKER_SCHEMES",
+    "REDIS_SCHEMES",
+    "SecretUrl",
+    "broker_url_of",
+    "mask_url",
+    "redis_url_of",
+    "scheme_of",
+]
+
+BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
+"""What a broker's URL may begin with."""
+
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+"""What the URL of the log may begin with."""
+
+MASK = "***"
+
+# Only a `;` that begins another URL separates two: a password may hold one of its own.
+_NEXT_URL = re.compile(r";(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+# Greedy up to the last `@`, so that a password with an unescaped `@` or `/` is covered whole.
+_CREDENTIALS = re.compile(r"^(?P<scheme>[^:/?#]+://)(?P<credentials>.*)@(?P<rest>[^@]*)$", re.DOTALL)
+_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:passw|pwd|secret|token|credential|api_?key)[^=&]*=)[^&]*")
+
+
+class SecretUrl(Secret[str]):
+    """A URL that prints without its password; `get_secret_value` gives the whole."""
+
+    def _display(self) -> str:
+        """Return what `str` and `repr` show."""
+        return mask_url(self.get_secret_value())
+
+
+def mask_url(url: str) -> str:
+    """Return `url` with every password replaced by ``***``; several URLs may be joined by ``;``.
+
+    A lone user name is masked as well, because that is where people put a password by mistake.
+    """
+    return ";".join(_mask_one(one) for one in _NEXT_URL.split(url))
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme in lower case, or an empty string where there is none."""
+    scheme, separator, _ = url.partition("://")
+    return scheme.lower() if separator else ""
+
+
+def redis_url_of(broker_url: str) -> str | None:
+    """Return the redis-py form of a broker's URL; None where that cannot hold the log (AMQP, Sentinel)."""
+    if _NEXT_URL.search(broker_url):
+        return None
+    match scheme_of(broker_url):
+        case "redis" | "rediss":
+            # kombu also accepts the names of Python's constants here; redis-py does not.
+            return re.sub(
+                r"(ssl_cert_reqs=)CERT_([A-Z]+)", lambda found: found[1] + found[2].lower(), broker_url
+            )
+        case "redis+socket":
+            return _socket_url(broker_url, scheme="unix", database={"virtual_host": "db"})
+        case _:
+            return None
+
+
+def broker_url_of(redis_url: str) -> str:
+    """Return the kombu form of a redis-py URL."""
+    if scheme_of(redis_url) == "unix":
+        return _socket_url(redis_url, scheme="redis+socket", database={"db": "virtual_host"})
+    return redis_url
+
+
+def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
+    """Return `url` stripped; raise ValueError saying what is wrong with it, password masked."""
+    url = url.strip()
+    for one in _NEXT_URL.split(url):
+        scheme = scheme_of(one)
+        if scheme not in schemes:
+            known = ", ".join(f"{name}://" for name in schemes)
+            raise ValueError(
+                f"{mask_url(one)!r} should begin with one of {known} (e.g. redis://localhost:6379/0)"
+            )
+        parts = urlsplit(one)
+        try:
+            parts.port  # noqa: B018 - reading the property is the check
+        except ValueError:
+            raise ValueError(f"{mask_url(one)!r} has a port that is not a number from 0 to 65535") from None
+        if scheme in ("redis", "rediss") and not re.fullmatch(r"/?|/\d+/?", parts.path):
+            raise ValueError(f"{mask_url(one)!r} names a database that is not a number")
+        if scheme in ("unix", "redis+socket") and not parts.path.strip("/"):
+            raise ValueError(f"{mask_url(one)!r} names no socket (e.g. {scheme}:///run/redis/redis.sock)")
+    return url
+
+
+def _mask_one(url: str) -> str:
+    address, question, query = url.partition("?")
+    if "@" in query:
+        # An unescaped `?` inside the password: everything up to the last `@` counts as credentials.
+        address, question, query = url, "", ""
+    if found := _CREDENTIALS.match(address):
+        user, colon, _ = found["credentials"].partition(":")
+        address = f"{found['scheme']}{user + colon if colon else ''}{MASK}@{found['rest']}"
+    return _SECRET_PARAMETER.sub(rf"\g<1>{MASK}", address + question + query)
+
+
+def _socket_url(url: str, *, scheme: str, database: dict[str, str]) -> str:
+    parts = urlsplit(url)
+    query = urlencode([(database.get(name, name), value) for name, value in parse_qsl(parts.query)])
+    # urlunsplit would drop the empty authority's slashes for these schemes.
+    return f"{scheme}://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")

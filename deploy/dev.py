@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""One command each: python3 deploy/dev.py run | test | check | bench | setup [arguments]
+
+run    the main job on a real example (with arguments: `acts run` on those)
+test   the tests; arguments go to pytest
+check  format, lint, types
+bench  the benchmarks; arguments go to them
+setup  only what the others do first: make .venv and install the project into it
+
+Needs Python >= 3.11 and the network (once), nothing else. Set-up is repeated when pyproject.toml changes.
+"""
+# Old Pythons have to be able to read this file, to be told that they are too old: keep its syntax plain.
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VENV = os.path.join(ROOT, ".venv")
+PYTHON = os.path.join(VENV, "bin", "python")
+STAMP = os.path.join(VENV, ".installed")
+OLDEST = (3, 11)
+EXAMPLE = ["deploy/examples/reviews.json", "--activities", "deploy/examples/reviews.py"]
+INTERRUPTED = 130
+
+
+def main(arguments: list[str]) -> int:
+    """Do what `arguments` say and return the exit code."""
+    commands = {"run": run, "test": test, "check": check, "bench": bench, "setup": setup}
+    if not arguments or arguments[0] not in commands:
+        print(__doc__.strip(), file=sys.stderr)
+        return 0 if arguments[:1] in (["help"], ["--help"], ["-h"]) else 2
+    if sys.version_info < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        found = "%d.%d" % sys.version_info[:2]
+        return fail(
+            "Python " + wanted + " or newer is needed; " + sys.executable + " is " + found + ".",
+            "Name a newer one, e.g.: python" + wanted + " deploy/dev.py " + " ".join(arguments),
+        )
+    os.chdir(ROOT)
+    return prepare() or commands[arguments[0]](arguments[1:])
+
+
+def run(arguments: list[str]) -> int:
+    """Run `acts run`, by default on the example."""
+    return become(["-m", "worker", "run", *(arguments or EXAMPLE)])
+
+
+def test(arguments: list[str]) -> int:
+    """Run pytest."""
+    return become(["-m", "pytest", *arguments])
+
+
+def bench(arguments: list[str]) -> int:
+    """Run the benchmarks."""
+    return become(["-m", "tests.benchmarks", *arguments])
+
+
+def setup(arguments: list[str]) -> int:
+    """Do nothing more: `prepare` has done it."""
+    return 0
+
+
+def check(arguments: list[str]) -> int:
+    """Run every check, also when an earlier one fails; return the first failure's code."""
+    result = 0
+    for tool in (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["mypy"]):
+        print("$ " + " ".join(tool), flush=True)
+        result = result or subprocess.call([PYTHON, "-m", *tool, *arguments])
+    return result
+
+
+def prepare() -> int:
+    """Make .venv hold the project and its tools, if it does not already; return 0 when it does."""
+    wanted = fingerprint()
+    if os.path.exists(PYTHON) and read(STAMP) == wanted:
+        return 0
+    # Of two that start at once, one installs and the other waits for it.
+    with open(os.path.join(ROOT, ".venv.lock"), "w") as lock:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(PYTHON) and read(STAMP) == wanted:
+            return 0
+        print("Setting up .venv (once; about a minute) ...", file=sys.stderr, flush=True)
+        result = make_environment() or install()
+        if result == 0:
+            with open(STAMP, "w") as stamp:
+                stamp.write(wanted)
+        return result
+
+
+def make_environment() -> int:
+    """Make an empty virtual environment, unless a working one of this very Python is there."""
+    if read(os.path.join(VENV, ".python")) == interpreter() and os.path.exists(PYTHON):
+        return 0
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        package = "python%d.%d-venv" % sys.version_info[:2]
+        return fail(
+            "This Python cannot make virtual environments: its venv or ensurepip module is missing.",
+            "On Debian or Ubuntu: apt install " + package,
+        )
+    shutil.rmtree(VENV, ignore_errors=True)
+    result = subprocess.call([sys.executable, "-m", "venv", VENV])
+    if result:
+        return fail("Making " + VENV + " failed; what venv said is above.")
+    with open(os.path.join(VENV, ".python"), "w") as mark:
+        mark.write(interpreter())
+    return 0
+
+
+def install() -> int:
+    """Install the project and its tools."""
+    # -qq: errors only; warnings about an index that answers all the same would look like trouble.
+    command = ["-m", "pip", "install", "-qq", "--disable-pip-version-check", "--editable", ".[dev]"]
+    result = subprocess.call([PYTHON, *command])
+    if result:
+        return fail(
+            "pip could not install the project; what it said is above.",
+            "It needs a package index: check the network, HTTPS_PROXY or PIP_INDEX_URL, then run this again.",
+        )
+    return 0
+
+
+def become(arguments: list[str]) -> int:
+    """Let the environment's Python take this process's place: signals and exit codes are then its own."""
+    sys.stdout.flush()
+    os.execv(PYTHON, [PYTHON, *arguments])
+    return 1  # never: execv does not return
+
+
+def fingerprint() -> str:
+    """Return what the set-up depends on: this Python and pyproject.toml."""
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as project:
+        return interpreter() + " " + hashlib.sha256(project.read()).hexdigest()
+
+
+def interpreter() -> str:
+    """Return the version and place of the Python that .venv is made from; the same from within it."""
+    return "%d.%d.%d " % sys.version_info[:3] + os.path.realpath(sys.executable)
+
+
+def read(path: str) -> str:
+    """Return the text of a file, empty when it cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def fail(*lines: str) -> int:
+    """Say what is wrong and what to do."""
+    for line in lines:
+        print(line, file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

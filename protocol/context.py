@@ -1,0 +1,72 @@
+"""The context: an append-only list of messages, and what its readers see (SPEC R1, R3, R8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .errors import ExpressionError
+from .messages import Message
+from .paths import copied
+from .references import is_expression, parse
+from .resolution import Fold
+from .scopes import read_scope, scoped
+
+
+class Context:
+    """An ordered list of messages; nothing is ever edited or removed.
+
+    >>> Context([{"type": "state", "user": {"name": "Alex"}}]).resolve("†state.user.name")
+    'Alex'
+    """
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = []
+        self._global = Fold()
+        self._lanes: dict[str, Fold] = {}
+        for message in messages:
+            self.append(message)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every message, untouched, in order."""
+        return tuple(self._messages)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that occur, in the order they came."""
+        return tuple(self._lanes)
+
+    def append(self, message: Message) -> None:
+        """Add a message at the end."""
+        message = copied(message)
+        source = f"message {len(self._messages)}"
+        self._messages.append(message)
+        instance = message.get("_instance")
+        if instance is None:
+            self._global.append(message, source)
+        else:
+            self._lane(instance).append(message, source)
+
+    def fold(self, instance: str | None = None) -> Fold:
+        """The folded values as a reader sees them. An instance that does not occur sees the global ones."""
+        return self._global if instance is None else self._lanes.get(instance, self._global)
+
+    def resolve(self, expression: str, *, instance: str | None = None) -> Any:
+        """The value of a reference or expression (SPEC R2.3, R3). Raises `Unresolved`, `Conflict`, `ExpressionError`."""
+        if not is_expression(expression):
+            raise ExpressionError(expression, 0, 'a reference starting with "†"')
+        return self.fold(instance).read(parse(expression))
+
+    def scoped(self, scopes: Iterable[str], *, instance: str | None = None) -> dict[str, Any]:
+        """Kind to folded value for the scopes, and nothing else (SPEC R8)."""
+        return scoped(self.fold(instance), [read_scope(scope) for scope in scopes])
+
+    def data(self, instance: str | None = None) -> dict[str, Any]:
+        """Kind to folded value, for every kind a reader sees."""
+        return self.fold(instance).snapshot()
+
+    def _lane(self, instance: str) -> Fold:
+        if instance not in self._lanes:
+            self._lanes[instance] = Fold(self._global)
+        return self._lanes[instance]

@@ -1,0 +1,79 @@
+"""What can go wrong in the pure core, as one small tree (SPEC R7).
+
+`ProtocolError` is the root. A `Problem` is one structural error with the place it was found at; `Rejected` carries
+all of them at once. The others concern one expression or one path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class ProtocolError(Exception):
+    """Root of everything the pure core raises."""
+
+
+class ExpressionError(ProtocolError, ValueError):
+    """An expression that does not parse (SPEC R2.2).
+
+    `text` is the expression, `position` the offset in it where parsing stopped, `expected` what should stand there.
+    """
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        self.text = text
+        self.position = position
+        self.expected = expected
+        shown, _ = _excerpt(text, position)
+        super().__init__(f"{shown!r} does not parse: expected {expected} at position {position}")
+
+    @property
+    def caret(self) -> str:
+        """Two lines for people: the text, and a caret under the position."""
+        shown, column = _excerpt(self.text, self.position)
+        return f"{shown}\n{' ' * column}^"
+
+
+class Unresolved(ProtocolError, LookupError):
+    """A reference to something that is not there (SPEC R2.3)."""
+
+
+class Conflict(ProtocolError, TypeError):
+    """An operation whose base has the wrong type (SPEC R3.4): push onto a number, a key inside a list."""
+
+
+class OutputError(ProtocolError, ValueError):
+    """A result that may not be written: an undeclared path, or a value its schema forbids (SPEC R4.4-R4.6)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One structural error: `pointer` is a JSON pointer (RFC 6901) into the submission (SPEC R7.1)."""
+
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '/'}: {self.message}"
+
+
+class Rejected(ProtocolError):
+    """A submission with structural errors; nothing of it runs (SPEC R7.1). `errors` lists all of them."""
+
+    def __init__(self, errors: Iterable[Problem]) -> None:
+        self.errors: tuple[Problem, ...] = tuple(errors)
+        super().__init__("\n".join(map(str, self.errors)))
+
+
+def pointer(*segments: str | int) -> str:
+    """The JSON pointer of a place, from its keys and indexes (RFC 6901)."""
+    return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)
+
+
+def _excerpt(text: str, position: int, around: int = 30) -> tuple[str, int]:
+    """The text around a position on one line, and the caret's column in it."""
+    start, end = max(0, position - around), position + around
+    head = "…" if start > 0 else ""
+    tail = "…" if end < len(text) else ""
+    line = "".join(character if character.isprintable() else " " for character in text[start:end])
+    return head + line + tail, len(head) + position - start

@@ -1,0 +1,127 @@
+"""Messages: what a context is made of (SPEC R1).
+
+A message is a JSON object and stays one: nothing here changes or drops a field. `DataMessage` is a reading of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .errors import Problem, pointer
+from .paths import MISSING
+
+Message = Mapping[str, Any]
+
+DATA_TYPES: Final = frozenset({"data", "input", "state", "error"})
+TYPES: Final = DATA_TYPES | {"text", "system", "tool", "plan", "meta", "advisor"}
+PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
+"""Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
+
+_RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})
+_RIDING: Final = ("schema", "description", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class DataMessage:
+    """A message that carries a value under an identity (SPEC R1.2, R1.3)."""
+
+    kind: str
+    instance: str | None
+    payload: Any
+    schema: Any = MISSING
+    description: str | None = None
+
+
+def read_data(message: Message) -> DataMessage | None:
+    """The data a message carries, or None where it is another kind of message (SPEC R1.1-R1.3)."""
+    type_ = message.get("type")
+    if type_ not in DATA_TYPES:
+        return None
+    kind = message.get("kind", "data") if type_ == "data" else type_
+    return DataMessage(
+        kind=kind,
+        instance=message.get("_instance"),
+        payload=_payload(message, kind),
+        schema=message.get("schema", MISSING),
+        description=message.get("description"),
+    )
+
+
+def _payload(message: Message, kind: str) -> Any:
+    """`data`, else the property named like the type, else every property that is not reserved (SPEC R1.3).
+
+    `{"type": "data", "kind": "state"}` and `{"type": "state"}` are the same thing (R1.2), so the type that counts is
+    the kind where it is a type of its own.
+    """
+    if "data" in message:
+        return message["data"]
+    if kind in DATA_TYPES and kind in message:
+        return message[kind]
+    return {key: value for key, value in message.items() if not is_reserved(key)}
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a property of a message is the protocol's and not payload."""
+    return key in _RESERVED or key.startswith("_")
+
+
+def render_data(kind: str, payload: Any, *, schema: Any = MISSING, description: str | None = None) -> dict[str, Any]:
+    """The canonical message for a delegate or a model (SPEC R1.5); reading it gives the same payload back."""
+    message: dict[str, Any]
+    if kind in ("state", "input") and isinstance(payload, dict) and not _ambiguous(kind, payload):
+        message = {"type": kind, **payload}
+    else:
+        message = {"type": "data", "kind": kind, "data": payload}
+    if schema is not MISSING:
+        message["schema"] = schema
+    if description is not None:
+        message["description"] = description
+    return message
+
+
+def _ambiguous(kind: str, payload: dict[str, Any]) -> bool:
+    return any(is_reserved(key) or key in ("data", kind) for key in payload)
+
+
+def written_message(
+    kind: str, data: Any, *, call: Message, date: str, method: str | None, instance: str | None
+) -> dict[str, Any]:
+    """The message a call's result becomes (SPEC R4.3)."""
+    message: dict[str, Any] = {"type": "data"}
+    if kind != "data":
+        message["kind"] = kind
+    message["data"] = data
+    if method is not None:
+        message["_outputMethod"] = method
+    message["_call"] = dict(call)
+    message["_date"] = date
+    if instance is not None:
+        message["_instance"] = instance
+    return message
+
+
+def error_message(call: Message, error: Message, *, date: str, instance: str | None) -> dict[str, Any]:
+    """The message a failed call becomes (SPEC R7.2)."""
+    message: dict[str, Any] = {"type": "error", "data": {"call": dict(call), "error": dict(error)}, "_date": date}
+    if instance is not None:
+        message["_instance"] = instance
+    return message
+
+
+def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the shape of one message of a submission (SPEC R1.1)."""
+    if not isinstance(message, dict):
+        yield Problem(pointer(*at), "a message must be an object")
+        return
+    type_ = message.get("type")
+    if type_ is None and not ("role" in message and "content" in message):
+        yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
+    elif type_ is not None and not isinstance(type_, str):
+        yield Problem(pointer(*at, "type"), "must be a string")
+    if type_ == "data" and not isinstance(message.get("kind", ""), str):
+        yield Problem(pointer(*at, "kind"), "must be a string")
+    instance = message.get("_instance")
+    if instance is not None and (not isinstance(instance, str) or not instance):
+        yield Problem(pointer(*at, "_instance"), "must be a non-empty string")

@@ -1,0 +1,162 @@
+"""Output: where a call's result goes and what message it becomes (SPEC R4.3-R4.6).
+
+The result of a call is written to one of its alternatives (`||`), at every path of it (`&&`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .calls import Call
+from .errors import ExpressionError, OutputError, Problem
+from .messages import DATA_TYPES, read_data, written_message
+from .operations import Method, Operation
+from .paths import MISSING, lookup, nest
+from .references import Expression, Reference, parse_output_path
+from .resolution import Fold
+from .schemas import compiled, subschema
+
+Group = tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What an activity returns to choose one of the declared alternatives: `Output("†state.failed", reason)`."""
+
+    path: str
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One value at one place, and what rides along in its message."""
+
+    place: Reference
+    value: Any
+
+
+def chosen_writes(output: Expression, result: Any) -> list[Write]:
+    """The writes that a returned value means (SPEC R4.4, R4.5). Raises `OutputError`.
+
+    A plain value goes to the first alternative, an `Output` to the one it names, a whole data message to the declared
+    paths that it carries.
+    """
+    if isinstance(result, Output):
+        group = _alternative(output, result.path)
+        return [Write(place, result.value) for place in group]
+    if isinstance(result, Mapping) and result.get("type") in DATA_TYPES:
+        return _carried_writes(output, result)
+    return [Write(place, result) for place in output.alternatives[0]]
+
+
+def failure_writes(output: Expression | None, error: Mapping[str, Any]) -> list[Write]:
+    """Where an exception goes: to the last alternative when there are two or more, else nowhere (SPEC R4.4)."""
+    if output is None or len(output.alternatives) < 2:
+        return []
+    return [Write(place, dict(error)) for place in output.alternatives[-1]]
+
+
+def written_messages(call: Call, writes: list[Write], *, date: str, instance: str | None) -> tuple[dict[str, Any], ...]:
+    """One message for each path written (SPEC R4.3).
+
+    Where the call declares several paths that could be mistaken for one another, the message says which it is.
+    """
+    messages = []
+    for write in writes:
+        message = written_message(
+            write.place.kind,
+            nest(write.value, write.place.path),
+            call=call.raw,
+            date=date,
+            method=call.properties.get("_outputMethod"),
+            instance=instance,
+        )
+        declared = call.output.references if call.output else ()
+        if len(declared) > 1 or call.raw.get("_outputPath") != call.properties.get("_outputPath"):
+            message["_path"] = str(write.place)
+        messages.append(message)
+    return tuple(messages)
+
+
+def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
+    """Hold the values against the state's schema and what is there (SPEC R4.6, R3.4). Raises `OutputError`, `Conflict`."""
+    for write in writes:
+        fold.verify(Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}"))
+        problems = schema_problems(fold.schema(write.place.kind), write.place, call.method, write.value)
+        if problems:
+            raise OutputError(
+                f"the schema of {write.place.kind} forbids the value at {write.place}: {_joined(problems)}"
+            )
+
+
+def verify_result(schema: Any, value: Any) -> None:
+    """Hold a value against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`."""
+    if schema is not None:
+        problems = compiled(schema).problems(value)
+        if problems:
+            raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
+
+
+def schema_problems(schema: Any, place: Reference, method: Method, value: Any) -> list[Problem]:
+    """What a kind's schema says against a value written at a place (SPEC R4.6).
+
+    What is pushed is held against the schema of an item. Of a part that joins what is there (merge, assign, concat),
+    nothing is required that may be there already.
+    """
+    if schema is MISSING:
+        return []
+    path = (*place.path, 0) if method is Method.PUSH else place.path
+    part = subschema(schema, path)
+    if part is MISSING:
+        return []
+    partial = method in (Method.MERGE, Method.ASSIGN, Method.CONCAT) or not place.path
+    return compiled(part).problems(value, partial=partial)
+
+
+def _alternative(output: Expression, path: str) -> Group:
+    """The declared alternative that a path names."""
+    try:
+        named = parse_output_path(path)
+    except ExpressionError as error:
+        raise OutputError(f"the result names a path that does not parse: {error}") from error
+    wanted = set(named.references)
+    for group in output.alternatives:
+        if wanted <= set(group):
+            return group
+    raise OutputError(f"the result names the path {path}, which is not declared; declared: {output}")
+
+
+def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
+    """The declared paths that a returned message carries values for; it may carry nothing else."""
+    data = read_data(message)
+    assert data is not None
+    for group in output.alternatives:
+        writes = [
+            Write(place, value)
+            for place in group
+            if place.kind == data.kind and (value := lookup(data.payload, place.path)) is not MISSING
+        ]
+        if writes and _covers(data.payload, [write.place.path for write in writes]):
+            return writes
+    raise OutputError(
+        f"the result is a message of kind {data.kind} that does not lie at a declared path; declared: {output}"
+    )
+
+
+def _covers(payload: Any, paths: list[tuple[str | int, ...]]) -> bool:
+    """Whether every part of the payload lies at or below one of the paths."""
+    if any(not path for path in paths):
+        return True
+    if not isinstance(payload, dict):
+        return False
+    return all(
+        _covers(value, [path[1:] for path in paths if str(path[0]) == key]) for key, value in payload.items()
+    ) and bool(paths)
+
+
+def _joined(problems: list[Problem]) -> str:
+    return "; ".join(
+        f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message for problem in problems
+    )

@@ -1,0 +1,209 @@
+"""References and expressions: the grammar of `†state.user.id || †input.id` (SPEC R2).
+
+    expression  = alternative *( "||" alternative )
+    alternative = reference *( "&&" reference )
+    reference   = "†" kind *( "." segment / "[" quoted "]" )
+    kind        = letter *( letter / digit / "_" / "-" )
+    segment     = 1*( any character but whitespace . [ ] | & † )      ; digits index a list
+    quoted      = a JSON string
+
+A path is a tuple of segments: a bare segment of digits without leading zeros is an `int` (it indexes a list, or
+names the key of those digits in an object), everything else is a `str` key. Printing is the inverse of parsing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Never
+
+from .errors import ExpressionError
+
+DAGGER: Final = "†"
+MAX_SEGMENTS: Final = 128
+"""A longer path is refused: folding descends a path segment by segment."""
+
+Path = tuple[str | int, ...]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_BARE = re.compile(r"[^\s.\[\]|&†]+")
+_WHITESPACE = re.compile(r"\s*")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One place in the context: a kind and a path inside its value."""
+
+    kind: str
+    path: Path = ()
+
+    def __str__(self) -> str:
+        return DAGGER + self.kind + "".join(_print_segment(segment) for segment in self.path)
+
+    def overlaps(self, other: Reference) -> bool:
+        """Whether one place is the other, above it or below it (SPEC R6.1)."""
+        mine, theirs = self.key, other.key
+        shorter = min(len(mine), len(theirs))
+        return mine[:shorter] == theirs[:shorter]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Kind and path as plain strings: `.0` and `["0"]` may be one place, so they compare equal here."""
+        return (self.kind, *map(str, self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Alternatives (`||`), each a group of references (`&&`)."""
+
+    alternatives: tuple[tuple[Reference, ...], ...]
+
+    def __str__(self) -> str:
+        return " || ".join(" && ".join(map(str, group)) for group in self.alternatives)
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """Every reference, in the order written."""
+        return tuple(reference for group in self.alternatives for reference in group)
+
+
+def is_expression(value: object) -> bool:
+    """Whether a parameter's value is an expression and not literal data (SPEC R2.2)."""
+    return isinstance(value, str) and value.startswith(DAGGER) and not value.startswith(DAGGER * 2)
+
+
+def unescape(text: str) -> str:
+    """The literal text a string parameter stands for: `††x` is `†x` (SPEC R2.2)."""
+    return text[1:] if text.startswith(DAGGER * 2) else text
+
+
+@lru_cache(maxsize=16_384)
+def parse(text: str) -> Expression:
+    """Parse what a parameter reads (SPEC R2). Raises `ExpressionError`."""
+    return _Parser(text, bare_paths=False).expression()
+
+
+@lru_cache(maxsize=16_384)
+def parse_output_path(text: str) -> Expression:
+    """Parse what a call writes: the same grammar, where a path without `†` is inside `state` (SPEC R2.5)."""
+    return _Parser(text, bare_paths=True).expression()
+
+
+class _Parser:
+    """Recursive descent over the text; each method is one rule of the grammar."""
+
+    def __init__(self, text: str, *, bare_paths: bool) -> None:
+        self.text = text
+        self.position = 0
+        self.bare_paths = bare_paths
+
+    def expression(self) -> Expression:
+        """expression = alternative *( "||" alternative )"""
+        alternatives = [self.alternative()]
+        while self.take("||"):
+            alternatives.append(self.alternative())
+        if self.position < len(self.text):
+            self.fail('"." or "[" and a segment, "||", "&&" or the end')
+        return Expression(tuple(alternatives))
+
+    def alternative(self) -> tuple[Reference, ...]:
+        """alternative = reference *( "&&" reference )"""
+        references = [self.reference()]
+        while self.take("&&"):
+            references.append(self.reference())
+        return tuple(references)
+
+    def reference(self) -> Reference:
+        """reference = "†" kind *( "." segment / "[" quoted "]" )"""
+        self.skip_whitespace()
+        if self.text.startswith(DAGGER, self.position):
+            self.position += 1
+            reference = Reference(self.kind(), tuple(self.segments()))
+        elif self.bare_paths:
+            first = self.quoted() if self.text.startswith("[", self.position) else self.segment()
+            reference = Reference("state", (first, *self.segments()))
+        else:
+            self.fail('a reference starting with "†"')
+        if len(reference.path) > MAX_SEGMENTS:
+            self.fail(f"a path of at most {MAX_SEGMENTS} segments")
+        self.skip_whitespace()
+        return reference
+
+    def kind(self) -> str:
+        """kind = letter *( letter / digit / "_" / "-" )"""
+        start = self.position
+        while self.position < len(self.text) and self._in_kind(start):
+            self.position += 1
+        if self.position == start:
+            self.fail("a kind such as state or input, starting with a letter")
+        return self.text[start : self.position]
+
+    def _in_kind(self, start: int) -> bool:
+        character = self.text[self.position]
+        if self.position == start:
+            return character.isalpha()
+        return character.isalnum() or character in "_-"
+
+    def segments(self) -> Iterator[str | int]:
+        """*( "." segment / "[" quoted "]" )"""
+        while self.position < len(self.text):
+            if self.text[self.position] == ".":
+                self.position += 1
+                yield self.segment()
+            elif self.text[self.position] == "[":
+                yield self.quoted()
+            else:
+                return
+
+    def segment(self) -> str | int:
+        """segment = 1*( any character but whitespace . [ ] | & † )"""
+        match = _BARE.match(self.text, self.position)
+        if match is None:
+            self.fail('a segment (a key with dots or spaces is written ["like this"])')
+        self.position = match.end()
+        return int(match[0]) if _INDEX.fullmatch(match[0]) else match[0]
+
+    def quoted(self) -> str:
+        """ "[" quoted "]", where quoted is a JSON string"""
+        self.position += 1
+        match = _QUOTED.match(self.text, self.position)
+        if match is None:
+            self.fail('a key in double quotes, as in ["a key"]')
+        try:
+            key = json.loads(match[0])
+        except ValueError:
+            self.fail("a JSON string")
+        assert isinstance(key, str)
+        self.position = match.end()
+        if not self.text.startswith("]", self.position):
+            self.fail('"]"')
+        self.position += 1
+        return key
+
+    def take(self, operator: str) -> bool:
+        """Step over the operator if it stands here; the white space around it is free (SPEC R2.1)."""
+        self.skip_whitespace()
+        if not self.text.startswith(operator, self.position):
+            return False
+        self.position += len(operator)
+        return True
+
+    def skip_whitespace(self) -> None:
+        match = _WHITESPACE.match(self.text, self.position)
+        assert match is not None
+        self.position = match.end()
+
+    def fail(self, expected: str) -> Never:
+        raise ExpressionError(self.text, self.position, expected)
+
+
+def _print_segment(segment: str | int) -> str:
+    if isinstance(segment, int):
+        return f".{segment}"
+    if _BARE.fullmatch(segment) and not _INDEX.fullmatch(segment):
+        return f".{segment}"
+    return f"[{json.dumps(segment, ensure_ascii=False)}]"

@@ -1,0 +1,196 @@
+"""Tools: what a call may name, what its schema admits, and which code runs it (SPEC R4.1, R4.2).
+
+A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
+those of the call. Meta-properties may also stand beside `properties`, as the original documents write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+from jsonschema import SchemaError
+
+from .errors import Problem, pointer
+from .schemas import CompiledSchema, Schema, compiled
+
+ANONYMOUS: Final = "anonymous"
+"""The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
+
+
+class Executor(StrEnum):
+    """Who runs a call."""
+
+    ACTIVITY = "activity"
+    DELEGATE = "delegate"
+    LATENT = "latent"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Who runs one call, and under which name."""
+
+    executor: Executor
+    name: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A declared tool."""
+
+    name: str
+    declaration: Mapping[str, Any]
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """Parameters and meta-properties, each with its schema; the older name `_imports` counts as `_scopes`."""
+        beside = {key: value for key, value in self.declaration.items() if key.startswith("_")}
+        inside = self.declaration.get("properties", {})
+        return {_ALIASES.get(key, key): _as_schema(value) for key, value in {**beside, **inside}.items()}
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
+
+        So does a `default` of `_scopes`, which is how an activity's signature asks for its kinds (SPEC R4.1a).
+        """
+        pinned = {
+            key: schema["const"]
+            for key, schema in self.properties.items()
+            if key.startswith("_") and key not in ("_tool", "_output") and "const" in _keywords(schema)
+        }
+        scopes = _keywords(self.properties.get("_scopes"))
+        return {"_scopes": scopes["default"], **pinned} if "default" in scopes else pinned
+
+    @property
+    def output_schema(self) -> Schema | None:
+        """The schema of the tool's result, if it has one (SPEC R4.6)."""
+        schema = self.properties.get("_output")
+        return schema if isinstance(schema, (dict, bool)) else None
+
+    @cached_property
+    def compiled(self) -> CompiledSchema:
+        """The schema a call is held against: `_output` is what comes of the call, so nothing requires it."""
+        schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
+        required = schema.get("required", [])
+        schema["required"] = [_ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
+        schema["properties"] = {**{key: True for key in schema["required"] if key.startswith("_")}, **self.properties}
+        return compiled(schema)
+
+    def problems(
+        self, properties: Mapping[str, Any], *at: str | int, lenient: bool = False, strict_meta: bool = False
+    ) -> list[Problem]:
+        """What the schema says against a call's parameters and meta-properties.
+
+        A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
+        """
+        mentioned = self.compiled.schema["properties"] if isinstance(self.compiled.schema, dict) else {}
+        held = {
+            key: value
+            for key, value in properties.items()
+            if not key.startswith("_") or key in mentioned or (strict_meta and key != "_tool")
+        }
+        return self.compiled.problems(held, *at, lenient=lenient)
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Everything a call may name: tools, activities by name with their schemas, delegates.
+
+    `activities` or `delegates` of None means that nobody has said which there are: then every declared tool counts as
+    backed by an activity of its name, and every delegate as registered (planning without a backend).
+    """
+
+    tools: Mapping[str, Tool]
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
+        if name in self.tools:
+            return self.tools[name]
+        if self.activities is not None and name in self.activities:
+            return Tool(name, self.activities[name])
+        return None
+
+    def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
+        """Who runs a call of a tool that names these (SPEC R4.2). Raises `LookupError` with the reason."""
+        if delegate:
+            if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
+                raise LookupError(f"unknown delegate {delegate!r}")
+            return Runner(Executor.DELEGATE, delegate)
+        if activity:
+            if self.activities is not None and activity not in self.activities:
+                raise LookupError(f"unknown activity {activity!r}{nearest(activity, self.activities)}")
+            return Runner(Executor.ACTIVITY, activity)
+        if self.activities is None or tool in self.activities:
+            return Runner(Executor.ACTIVITY, tool)
+        return Runner(Executor.LATENT, tool)
+
+    def known(self) -> tuple[str, ...]:
+        """The names of all known tools."""
+        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+
+def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:
+    """The tools declared by a context's messages and by the shorthand beside it; the last of a name wins."""
+    tools: dict[str, Tool] = {}
+    problems: list[Problem] = []
+    sources: list[tuple[tuple[str | int, ...], Any]] = [
+        (("context", index, "tool"), message.get("tool"))
+        for index, message in enumerate(context)
+        if isinstance(message, dict) and message.get("type") == "tool"
+    ]
+    if shorthand is not None:
+        sources.append((("tools",), shorthand))
+    for at, declarations in sources:
+        if not isinstance(declarations, dict):
+            problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema"))
+            continue
+        for name, declaration in declarations.items():
+            problem = _declaration_problem(name, declaration, *at, name)
+            if problem is not None:
+                problems.append(problem)
+            else:
+                tools[name] = Tool(name, declaration)
+    return tools, problems
+
+
+def nearest(name: str, names: Container[str] | Mapping[str, Any] | tuple[str, ...]) -> str:
+    """`, did you mean 'x'?` where a known name is close."""
+    close = get_close_matches(name, list(names), n=1) if isinstance(names, (Mapping, tuple)) else []
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+_ALIASES: Final = {"_imports": "_scopes"}
+
+
+def _keywords(schema: Any) -> dict[str, Any]:
+    """The keywords of a schema; `true` and `false` have none."""
+    return schema if isinstance(schema, dict) else {}
+
+
+def _as_schema(value: Any) -> Any:
+    """A meta-property may be pinned by writing its value: `"_activity": "logEvent"`."""
+    return value if isinstance(value, (dict, bool)) else {"const": value}
+
+
+def _declaration_problem(name: str, declaration: Any, *at: str | int) -> Problem | None:
+    if not isinstance(declaration, dict):
+        return Problem(pointer(*at), "a tool must be a JSON Schema object")
+    if not isinstance(declaration.get("properties", {}), dict):
+        return Problem(pointer(*at, "properties"), "must be an object")
+    required = declaration.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
+        return Problem(pointer(*at, "required"), "must be a list of strings")
+    try:
+        compiled({**declaration, "properties": Tool(name, declaration).properties})
+    except SchemaError as error:
+        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {error.message}")
+    return None

@@ -1,0 +1,1 @@
+"""Tests, by layer: each folder says what it runs against."""

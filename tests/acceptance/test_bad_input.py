@@ -1,0 +1,282 @@
+"""Bad input (issue 2): a clear error on one line, exit 2 or 3, no traceback, nothing left in Redis.
+
+`finish` in command.py holds every command run here to "no traceback"; these tests hold them to the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+
+from .backend import server_settings, stored_keys
+from .command import ACTIVITIES, UNREACHABLE, Finished, acts, encoded, finish, start
+
+DEPTH = 10_000
+MEGABYTES_2 = "x" * (2 * 1024 * 1024)
+STDERR_LIMIT_BYTES = 10_000
+TOOLS = {
+    "count": {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}, "of": {}},
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+}
+
+
+def calls(*these: Any, context: Sequence[Any] = ()) -> dict[str, Any]:
+    """A submission of these calls over a known tool `count` and the activity `give`."""
+    return {"context": list(context), "tools": TOOLS, "solution": {"calls": list(these), "output": None}}
+
+
+def give(**more: Any) -> dict[str, Any]:
+    """A good call, unless more makes it a bad one."""
+    return {"_tool": "give", "value": 1, "_outputPath": "†state.x"} | more
+
+
+def raw(text: str) -> bytes:
+    """A submission with this text as one parameter's JSON, as no JSON library would write it."""
+    return encoded(calls(give(value="HERE"))).replace(b'"HERE"', text.encode())
+
+
+def nested(opening: str, closing: str, depth: int = DEPTH) -> str:
+    """Valid JSON of this depth."""
+    return opening * depth + "1" + closing * depth
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A bad submission, the pointers its errors must have (a prefix each), a word it says."""
+
+    content: object
+    pointers: tuple[str, ...] = ("",)
+    says: str = ""
+
+
+CYCLE = [
+    {"_tool": "give", "value": "†state.b", "_outputPath": "†state.a"},
+    {"_tool": "give", "value": "†state.c", "_outputPath": "†state.b"},
+    {"_tool": "give", "value": "†state.a", "_outputPath": "†state.c"},
+]
+CALL = "/solution/calls/0"
+STRUCTURE = {
+    "empty": Bad(b""),
+    "white space": Bad(b" \n"),
+    "not JSON": Bad(b"context: []"),
+    "truncated": Bad(b'{"context": ['),
+    "two documents": Bad(b"{} {}"),
+    "invalid UTF-8": Bad(b'{"context": "\xff\xfe"}'),
+    "a list": Bad([]),
+    "a number": Bad(1),
+    "null": Bad(b"null"),
+    "no work": Bad({}),
+    "duplicate key": Bad(b'{"context": [], "context": [{}], "solution": {"calls": []}}', says="context"),
+    "NaN": Bad(raw("NaN"), says="NaN"),
+    "Infinity": Bad(raw("-Infinity"), says="Infinity"),
+    "a number beyond floats": Bad(raw("1e999")),
+    "an integer beyond 64 bits": Bad(raw("9" * 40)),
+    "a lone surrogate": Bad(raw('"\\ud800"')),
+    "arrays nested": Bad(nested("[", "]").encode()),
+    "objects nested": Bad(nested('{"a":', "}").encode()),
+    "arrays nested in a message": Bad(
+        encoded(calls(give(), context=[{"type": "data", "data": "HERE"}])).replace(b'"HERE"', nested("[", "]").encode())
+    ),
+    "objects nested in a parameter": Bad(raw(nested('{"a":', "}"))),
+    "a message of 2 MB": Bad(calls(give(), context=[{"type": "data", "data": {"t": MEGABYTES_2}}]), ("/context",)),
+    "a parameter of 2 MB": Bad(calls(give(value=MEGABYTES_2)), ("/solution",)),
+    "context is no list": Bad({"context": {}, "solution": {"calls": []}}, ("/context",)),
+    "a message is no object": Bad({"context": ["hello"], "solution": {"calls": []}}, ("/context/0",)),
+    "a message without a type": Bad({"context": [{"data": {}}], "solution": {"calls": []}}, ("/context/0",)),
+    "solution is no object": Bad({"context": [], "solution": []}, ("/solution",)),
+    "calls are no list": Bad({"context": [], "solution": {"calls": {}}}, ("/solution/calls",)),
+    "a call is no object": Bad(calls("give"), (CALL,)),
+    "a call without a tool": Bad(calls({"value": 1}), (CALL,)),
+    "tools are no object": Bad({"context": [], "tools": [], "solution": {"calls": []}}, ("/tools",)),
+    "a tool is no schema": Bad(calls() | {"tools": {"count": {"type": "nonsense"}}}, ("/tools/count",)),
+}
+REFERENCES = {
+    "an unknown tool": Bad(calls(give(_tool="nobody")), (f"{CALL}/_tool",), "nobody"),
+    "an unknown delegate": Bad(calls(give(_delegate="nobody")), (f"{CALL}/_delegate",), "nobody"),
+    "an unknown instance": Bad(calls(give(_instance="⑨")), (f"{CALL}/_instance",), "⑨"),
+    "a bad reference": Bad(calls(give(value="†state..x")), (f"{CALL}/value",), "†state..x"),
+    "half an expression": Bad(calls(give(value="†state.x ||")), (f"{CALL}/value",), "†state.x ||"),
+    "a bad reference deep inside": Bad(
+        calls(give(value={"a/b": [0, {"~": "† state"}]})), (f"{CALL}/value/a~1b/1/~0",), "† state"
+    ),
+    "a bad output path": Bad(calls(give(_outputPath="†state.x &&")), (f"{CALL}/_outputPath",)),
+    "a reference to nothing": Bad(calls(give(value="†input.nothing")), (f"{CALL}/value",), "†input.nothing"),
+    "a cycle": Bad(calls(*CYCLE), ("/solution/calls",)),
+    "a call reading only what it writes": Bad(calls(give(value="†state.x")), (CALL,)),
+    "a wrong type": Bad(calls({"_tool": "count", "number": "one"}), (f"{CALL}/number",)),
+    "a missing parameter": Bad(calls({"_tool": "count"}), (CALL,), "number"),
+    "a parameter too many": Bad(calls({"_tool": "count", "number": 1, "extra": 1}), (CALL,), "extra"),
+    "an output path of a wrong type": Bad(calls(give(_outputPath=1)), (f"{CALL}/_outputPath",)),
+    "an unknown output method": Bad(calls(give(_outputMethod="shuffle")), (f"{CALL}/_outputMethod",), "shuffle"),
+    "scopes of a wrong type": Bad(calls(give(_scopes=7)), (f"{CALL}/_scopes",)),
+    "an instance of a wrong type": Bad(calls(give(_instance=["①"])), (f"{CALL}/_instance",)),
+    "a bad call of a plan": Bad(
+        {"context": [{"type": "plan", "calls": [give(), give(_tool="nobody")]}]}, ("/context/0/",), "nobody"
+    ),
+    "several at once": Bad(
+        calls(give(_tool="nobody"), give(value="†state..x"), {"_tool": "count", "number": "one"}),
+        (f"{CALL}/_tool", "/solution/calls/1/value", "/solution/calls/2/number"),
+    ),
+}
+
+
+def held_to_the_form(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:
+    """What every refused command owes: its exit code, short errors on stderr, stdout for machines only."""
+    assert result.code in codes, result
+    assert result.error_lines, result
+    assert len(result.stderr.encode()) < STDERR_LIMIT_BYTES
+    if result.stdout.strip():
+        assert isinstance(result.json, dict)
+
+
+@pytest.mark.parametrize("name", [*STRUCTURE, *REFERENCES])
+def test_a_bad_submission_is_refused_with_one_line_for_each_error(name: str, bare_server: EmbeddedServer) -> None:
+    bad = (STRUCTURE | REFERENCES)[name]
+    before = stored_keys(bare_server.redis_url)
+    checking = start("check", "-", "--json", "--activities", str(ACTIVITIES))
+    submitting = start("submit", "-", "--json", "--activities", str(ACTIVITIES), env=server_settings(bare_server))
+    checked = finish(checking, stdin=encoded(bad.content))
+    submitted = finish(submitting, stdin=encoded(bad.content))
+
+    held_to_the_form(submitted)
+    assert stored_keys(bare_server.redis_url) == before
+
+    assert (checked.code, checked.json["valid"]) == (2, False)
+    errors = checked.json["errors"]
+    assert all(isinstance(error["message"], str) and error["message"] for error in errors)
+    assert len(errors) == len(bad.pointers), checked
+    for error, pointer in zip(errors, bad.pointers, strict=True):
+        assert error["pointer"].startswith(pointer), checked
+    assert bad.says in " ".join(error["message"] for error in errors)
+
+    assert len(submitted.error_lines) == len(errors), submitted
+    for line, error in zip(submitted.error_lines, errors, strict=True):
+        assert error["pointer"] in line
+
+
+def test_a_cycle_is_told_by_its_calls_in_order() -> None:
+    checked = acts("check", "-", "--json", "--activities", str(ACTIVITIES), stdin=calls(*CYCLE))
+    (error,) = checked.json["errors"]
+    # 0 reads what 1 writes, 1 what 2 writes, 2 what 0 writes: named around the circle from any start.
+    places = [error["message"].find(f"calls/{index}") for index in range(3)]
+    assert all(place >= 0 for place in places), error
+    order = sorted(range(3), key=places.__getitem__)
+    around = [order[(order.index(0) + step) % 3] for step in range(3)]
+    assert around in ([0, 1, 2], [0, 2, 1]), error
+
+
+@pytest.mark.parametrize("command", ["run", "check", "submit"])
+@pytest.mark.parametrize("kind", ["missing", "directory", "unreadable text"])
+def test_a_file_that_cannot_be_read_is_named(command: str, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "submission.json"
+    if kind == "directory":
+        file.mkdir()
+    elif kind == "unreadable text":
+        file.write_bytes(b"\xff\xfe\x00")
+    result = acts(command, str(file), "--json")
+    held_to_the_form(result)
+    if kind != "unreadable text":
+        assert "submission.json" in result.stderr
+
+
+def test_a_rejected_run_starts_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    result = acts("run", "-", "--json", stdin=b"not JSON", env={"TMPDIR": str(tmp_path)})
+    held_to_the_form(result)
+    assert len(result.error_lines) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+GOOD = encoded(calls(give()))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "-"),
+        ("submit", "-"),
+        ("status", "some-run"),
+        ("show", "some-run"),
+        ("log", "some-run"),
+        ("log", "some-run", "--follow"),
+        ("cancel", "some-run"),
+        ("dead", "list"),
+    ],
+    ids=" ".join,
+)
+def test_no_server_is_an_infrastructure_error_on_one_line(arguments: tuple[str, ...]) -> None:
+    options = ("--json", "--activities", str(ACTIVITIES), *UNREACHABLE)
+    result = acts(*arguments, *options, stdin=GOOD)
+    held_to_the_form(result, codes=(3,))
+    assert len(result.error_lines) == 1, result
+
+
+def test_a_bad_submission_is_told_from_a_missing_server() -> None:
+    # Validation needs no server: the caller learns of the fault that is the caller's.
+    result = acts("submit", "-", "--json", "--activities", str(ACTIVITIES), *UNREACHABLE, stdin=calls("give"))
+    held_to_the_form(result, codes=(2,))
+
+
+@pytest.mark.parametrize("command", ["status", "show", "log", "cancel"])
+def test_an_unknown_run_is_said_to_be_unknown(command: str, bare_server: EmbeddedServer) -> None:
+    result = acts(command, "no-such-run", "--json", env=server_settings(bare_server))
+    held_to_the_form(result, codes=(3,))
+    assert "no-such-run" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [("gopher://127.0.0.1", "--broker"), ("not a url", "--broker"), ("redis://127.0.0.1:port", "--redis")],
+)
+def test_a_malformed_server_address_is_refused(url: str, option: str) -> None:
+    options = [*UNREACHABLE]
+    options[options.index(option) + 1] = url
+    result = acts("submit", "-", "--json", "--activities", str(ACTIVITIES), *options, stdin=GOOD)
+    held_to_the_form(result, codes=(2, 3))
+
+
+@pytest.mark.parametrize("command", ["run", "check", "submit"])
+@pytest.mark.parametrize(
+    ("activities", "source", "says"),
+    [
+        pytest.param("no_such_file.py", None, "no_such_file", id="missing file"),
+        pytest.param("no.such.module", None, "no.such.module", id="missing module"),
+        pytest.param("raising.py", "raise RuntimeError('broken on purpose')\n", "broken on purpose", id="raises"),
+        pytest.param("wrong.py", "def nothing(:\n", "wrong.py", id="no Python"),
+        pytest.param("leaving.py", "raise SystemExit(0)\n", "leaving.py", id="exits"),
+    ],
+)
+def test_activities_that_cannot_be_loaded_are_named(
+    command: str, activities: str, source: str | None, says: str, tmp_path: Path
+) -> None:
+    name = activities
+    if source is not None:
+        (tmp_path / activities).write_text(source)
+        name = str(tmp_path / activities)
+    result = acts(command, "-", "--json", "--activities", name, stdin=GOOD)
+    held_to_the_form(result, codes=(2, 3))
+    assert len(result.error_lines) == 1, result
+    assert says in result.stderr
+
+
+def test_bad_usage_is_an_exit_of_2() -> None:
+    for arguments in (("nonsense",), ("run",), ("check", "-", "--no-such-option")):
+        assert acts(*arguments).code == 2
+
+
+def test_errors_are_printed_once_and_only_on_stderr_without_json() -> None:
+    result = acts("check", "-", "--activities", str(ACTIVITIES), stdin=calls(give(_tool="nobody")))
+    assert result.code == 2
+    (line,) = [line for line in result.error_lines if "/solution/calls/0/_tool" in line]
+    assert "nobody" in line
+    assert json.dumps("nobody")[1:-1] not in result.stdout

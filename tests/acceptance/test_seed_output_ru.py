@@ -1,0 +1,222 @@
+"""The seed "008: Агент/Вывод", example by example."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from .backend import Backend
+from .command import acts, completed, run_embedded, statuses, values
+
+ALEX = {"type": "data", "data": {"user": {"name": "Alex", "status": "active"}}}
+UPDATE = {"_tool": "updateUserStatus", "newStatus": "inactive", "_outputPath": "†data.user.status"}
+WRITTEN = {"type": "data", "data": {"user": {"status": "inactive"}}, "_call": UPDATE}
+
+DYNAMIC = {"_outputPath": {"type": "string", "description": "Путь для сохранения сводки.", "pattern": "^†"}}
+PRESCRIBED = {"_outputPath": {"type": "string", "const": "†data.user.summary"}}
+
+
+def summarize(properties: dict[str, Any], **meta: str) -> dict[str, Any]:
+    """A submission calling a tool of these (meta-)properties with these meta-properties."""
+    return {
+        "context": [ALEX],
+        "tools": {"summarizeUser": {"type": "object", "properties": properties}},
+        "solution": {"calls": [{"_tool": "summarizeUser", **meta}], "output": None},
+    }
+
+
+def test_a_call_with_an_output_path_changes_the_folded_value_and_nothing_beside_it() -> None:
+    result = run_embedded({"context": [ALEX], "solution": {"calls": [UPDATE], "output": None}})
+    assert values(completed(result)) == {"data": {"user": {"name": "Alex", "status": "inactive"}}}
+
+
+def test_the_context_after_execution_is_the_one_the_document_shows(backend: Backend) -> None:
+    document = completed(backend.run({"context": [ALEX], "solution": {"calls": [UPDATE], "output": None}}))
+    first, second = backend.log(document["run"])
+    assert (first["instance"], second["instance"]) == (None, None)
+    assert first["message"] == ALEX
+    date = second["message"].pop("_date")
+    assert second["message"] == WRITTEN
+    assert datetime.fromisoformat(date).utcoffset() == timedelta(0)
+
+
+def test_the_newest_message_answers_first_and_older_ones_fill_in_what_it_does_not_say(
+    backend: Backend,
+) -> None:
+    document = completed(
+        backend.run(
+            {
+                "context": [ALEX, {**WRITTEN, "_date": "2025-10-26T12:00:00Z"}],
+                "solution": {
+                    "calls": [
+                        {"_tool": "give", "value": "†data.user.status", "_outputPath": "†state.status"},
+                        {"_tool": "give", "value": "†data.user.name", "_outputPath": "†state.name"},
+                    ],
+                    "output": None,
+                },
+            }
+        )
+    )
+    assert values(document)["state"] == {"status": "inactive", "name": "Alex"}
+
+
+def test_a_dynamic_path_may_be_any_that_begins_with_a_dagger() -> None:
+    accepted = acts("check", "-", "--json", stdin=summarize(DYNAMIC, _outputPath="†state.about.user"))
+    assert (accepted.code, accepted.json["valid"]) == (0, True)
+    refused = acts("check", "-", "--json", stdin=summarize(DYNAMIC, _outputPath="about.user"))
+    assert (refused.code, refused.json["valid"]) == (2, False)
+    assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/0/_outputPath"]
+
+
+def test_a_prescribed_path_is_filled_in_when_the_call_omits_it(backend: Backend) -> None:
+    document = completed(backend.run(summarize(PRESCRIBED)))
+    user = {"name": "Alex", "status": "active", "summary": "an engineer"}
+    assert values(document) == {"data": {"user": user}}
+
+
+def test_a_prescribed_path_may_be_named_by_the_call(backend: Backend) -> None:
+    document = completed(backend.run(summarize(PRESCRIBED, _outputPath="†data.user.summary")))
+    assert values(document)["data"]["user"]["summary"] == "an engineer"
+
+
+def test_a_path_other_than_the_prescribed_one_is_refused() -> None:
+    refused = acts("check", "-", "--json", stdin=summarize(PRESCRIBED, _outputPath="†data.user.status"))
+    assert refused.code == 2
+    assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/0/_outputPath"]
+
+
+def after_each_other(path: str, *writes: tuple[str | None, Any]) -> list[dict[str, Any]]:
+    """Calls writing one path in this order: each reads what the one before it wrote, so none overtakes."""
+    calls: list[dict[str, Any]] = []
+    for method, value in writes:
+        call = {"_tool": "give", "value": value, "_outputPath": path}
+        if method is not None:
+            call["_outputMethod"] = method
+        if calls:
+            call["after"] = path
+        calls.append(call)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("writes", "expected"),
+    [
+        pytest.param([("set", 1), ("set", 2)], 2, id="set: the last one is right"),
+        pytest.param([(None, 1), (None, 2)], 2, id="no method is set"),
+        pytest.param([("merge", {"a": {"x": 1}}), ("merge", {"a": {"y": 2}})], {"a": {"x": 1, "y": 2}}, id="merge"),
+        pytest.param([("push", "a"), ("push", ["b"])], ["a", ["b"]], id="push appends one element"),
+        pytest.param([("set", ["a"]), ("concat", ["b", "c"])], ["a", "b", "c"], id="concat joins lists"),
+        pytest.param([("concat", "при"), ("concat", "вет")], "привет", id="concat joins strings"),
+        pytest.param(
+            [("push", "old"), ("push", "older"), ("set", ["x"]), ("push", "y"), ("concat", ["z"])],
+            ["x", "y", "z"],
+            id="a set in the middle settles what was before it",
+        ),
+        pytest.param(
+            [("set", {"a": {"x": 1}}), ("assign", {"a": {"y": 2}, "b": 3})],
+            {"a": {"y": 2}, "b": 3},
+            id="assign merges one level deep",
+        ),
+    ],
+)
+def test_the_final_value_is_every_operation_since_the_last_set_in_order(
+    backend: Backend, writes: list[tuple[str | None, Any]], expected: Any
+) -> None:
+    calls = after_each_other("†data.journal", *writes)
+    reader = {"_tool": "give", "value": "†data.journal", "_outputPath": "†state.read"}
+    document = completed(backend.run({"context": [], "solution": {"calls": [*calls, reader], "output": None}}))
+    assert values(document) == {"data": {"journal": expected}, "state": {"read": expected}}
+
+
+def test_the_output_method_stays_with_the_message_it_belongs_to(backend: Backend) -> None:
+    call = {"_tool": "give", "value": "a", "_outputPath": "†data.journal", "_outputMethod": "push"}
+    document = completed(backend.run({"context": [], "solution": {"calls": [call], "output": None}}))
+    (line,) = backend.log(document["run"])
+    del line["message"]["_date"]
+    # Nested at its path is the call's value, not the list it becomes part of.
+    assert line["message"] == {
+        "type": "data",
+        "data": {"journal": "a"},
+        "_call": call,
+        "_outputMethod": "push",
+    }
+
+
+def test_a_call_may_work_on_what_a_call_listed_after_it_will_bring(backend: Backend) -> None:
+    calls = [
+        {"_tool": "greetUser", "userName": "†data.user.name", "_outputPath": "†state.greeting"},
+        {"_tool": "give", "value": "Ада", "_outputPath": "†data.user.name"},
+    ]
+    document = completed(backend.run({"context": [], "solution": {"calls": calls, "output": None}}))
+    assert values(document)["state"] == {"greeting": "Привет, Ада!"}
+
+
+def test_a_chain_hands_each_result_to_the_next_call(backend: Backend) -> None:
+    calls = [
+        {"_tool": "give", "value": "Ада", "_outputPath": "†state.one"},
+        {"_tool": "greetUser", "userName": "†state.one", "_outputPath": "†state.two"},
+        {"_tool": "give", "value": {"of": ["†state.two"]}, "_outputPath": "†state.three"},
+    ]
+    document = completed(backend.run({"context": [], "solution": {"calls": calls, "output": None}}))
+    assert values(document)["state"]["three"] == {"of": ["Привет, Ада!"]}
+
+
+def test_a_latent_call_without_a_path_is_a_thought_that_leaves_nothing(backend: Backend) -> None:
+    submission = {
+        "context": [ALEX],
+        "tools": {"think": {"type": "object", "properties": {"thought": {"type": "string"}}}},
+        "solution": {
+            "calls": [
+                {"_tool": "think", "thought": "Сначала разобраться."},
+                {"_tool": "think", "thought": "Потом сделать.", "_output": "понятно"},
+                UPDATE,
+            ],
+            "output": None,
+        },
+    }
+    document = completed(backend.run(submission))
+    assert statuses(document) == ["latent", "latent", "done"]
+    assert values(document) == {"data": {"user": {"name": "Alex", "status": "inactive"}}}
+    assert len(backend.log(document["run"])) == 2
+
+
+def test_an_explicit_call_without_a_path_is_sent_and_forgotten(backend: Backend) -> None:
+    calls = [{"_tool": "greetUser", "userName": "Ада"}, UPDATE]
+    document = completed(backend.run({"context": [ALEX], "solution": {"calls": calls, "output": None}}))
+    assert statuses(document) == ["sent", "done"]
+    assert backend.records.take("greetUser")["userName"] == "Ада"
+    assert len(backend.log(document["run"])) == 2
+
+
+def test_no_call_can_depend_on_one_that_is_forgotten(backend: Backend) -> None:
+    calls = [
+        {"_tool": "give", "value": "lost"},
+        {"_tool": "give", "value": "†state.lost", "_outputPath": "†state.found"},
+    ]
+    refused = backend.acts("check", "-", "--json", stdin={"context": [], "solution": {"calls": calls}})
+    assert refused.code == 2
+    assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/1/value"]
+
+
+def test_an_output_path_writes_to_the_calls_own_instance(backend: Backend) -> None:
+    submission = {
+        "context": [
+            {"type": "data", "_instance": name, "data": {"user": {"name": name, "status": "active"}}} for name in "①②"
+        ],
+        "solution": {"calls": [{**UPDATE, "_instance": "①"}], "output": None},
+    }
+    document = completed(backend.run(submission))
+    assert values(document, "①") == {"data": {"user": {"name": "①", "status": "inactive"}}}
+    assert values(document, "②") == {"data": {"user": {"name": "②", "status": "active"}}}
+    assert values(document) == {}
+    *_, line = backend.log(document["run"])
+    del line["message"]["_date"]
+    assert line["instance"] == "①"
+    assert line["message"] == {
+        "type": "data",
+        "data": {"user": {"status": "inactive"}},
+        "_call": {**UPDATE, "_instance": "①"},
+        "_instance": "①",
+    }

@@ -1,0 +1,141 @@
+"""Imports point one way, and the pure core touches nothing of the world; read from the source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("protocol", "broker_config", "worker")
+
+# Who may import which of the others.
+ALLOWED_DIRECTIONS = {
+    "protocol": set[str](),
+    "broker_config": set[str](),
+    "worker": {"protocol", "broker_config"},
+}
+
+# The standard library as far as it is pure: no clock, randomness, file, socket, process, thread or
+# environment.
+PURE_STANDARD_LIBRARY = {
+    *(
+        "__future__",
+        "abc",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+    ),
+    *(
+        "decimal",
+        "difflib",
+        "enum",
+        "fractions",
+        "functools",
+        "graphlib",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+    ),
+    *(
+        "keyword",
+        "math",
+        "numbers",
+        "operator",
+        "re",
+        "reprlib",
+        "string",
+        "struct",
+        "textwrap",
+        "types",
+        "typing",
+    ),
+    *("unicodedata", "weakref"),
+}
+PURE_LIBRARIES = {"jsonschema", "msgpack", "referencing"}
+IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute module name of every import in the file, at any depth."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.lineno, node.module or ""
+        elif isinstance(node, ast.ImportFrom):
+            folder = path.relative_to(ROOT).parent.parts
+            base = folder[: len(folder) - node.level + 1]
+            yield node.lineno, ".".join((*base, *filter(None, [node.module])))
+
+
+def top_level_imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place (`file:line`) and the top-level package of every import in the file."""
+    for line, module in imports(path):
+        yield f"{path.relative_to(ROOT)}:{line}", module.partition(".")[0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_those_below_it(package: str) -> None:
+    forbidden = {*PACKAGES, "tests", "deploy"} - ALLOWED_DIRECTIONS[package] - {package}
+    found = [
+        f"{place} imports {name}" for path in sources(package) for place, name in top_level_imports(path)
+    ]
+    assert found, f"{package} is missing or imports nothing: this test would prove nothing"
+    assert [line for line in found if line.rpartition(" ")[2] in forbidden] == []
+
+
+def test_the_pure_core_imports_only_what_is_pure() -> None:
+    allowed = PURE_STANDARD_LIBRARY | PURE_LIBRARIES | {"protocol"}
+    found = [
+        f"{place} imports {name}"
+        for path in sources("protocol")
+        for place, name in top_level_imports(path)
+        if name not in allowed
+    ]
+    assert found == [], "if it is pure, add it to the list above with the same care as to pyproject.toml"
+
+
+def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.id}"
+        for path in sources("protocol")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_BUILTINS
+    ]
+    assert found == []
+
+
+def test_the_guardian_imports_nothing_but_the_standard_library() -> None:
+    guardian = ROOT / "broker_config" / "guardian.py"
+    assert {name for _, name in top_level_imports(guardian)} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_names_what_is_public(package: str) -> None:
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    assigned = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert "__all__" in assigned

@@ -1,0 +1,72 @@
+"""The persistent server: on loopback, with a password that no process list shows, and its data comes back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from redis import AuthenticationError, Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = 'pass "word" \\ привет'
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(directory: Path, *, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the server until the block ends; enter the block when its log says that it is ready."""
+    command = [
+        *(sys.executable, "-m", "broker_config.server", "--directory", str(directory), "--port", str(port)),
+        *("--append-only", "--password-env", "THE_PASSWORD"),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "THE_PASSWORD": PASSWORD}, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        try:
+            assert any(b"eady to accept connections" in line for line in process.stdout), (
+                "it ended at its start"
+            )
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_its_data_survives_a_kill_and_its_password_is_asked_for(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path / "data", port=port) as process:
+        with Redis(port=port, password=PASSWORD) as redis:
+            redis.set("key", "value")
+            assert redis.config_get("bind", "appendfsync") == {"bind": "127.0.0.1", "appendfsync": "always"}
+        # redis-py would try a refused password again for seconds.
+        once = Retry(NoBackoff(), retries=0)
+        with Redis(port=port, retry=once) as stranger, pytest.raises(AuthenticationError):
+            stranger.get("key")
+        if sys.platform == "linux":
+            assert b"pass" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        process.kill()
+    with running(tmp_path / "data", port=port), Redis(port=port, password=PASSWORD) as redis:
+        assert redis.get("key") == b"value"
+
+
+def test_a_password_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, "-W", "error", "-m", "broker_config.server", "--directory", str(tmp_path)),
+        *("--password-env", "NOT_SET_ANYWHERE"),
+    ]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "the environment variable NOT_SET_ANYWHERE is not set\n")

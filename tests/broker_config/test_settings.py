@@ -1,0 +1,185 @@
+"""Settings: precedence, derived addresses, masking, and errors that name the variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
+
+
+def test_everything_has_a_default() -> None:
+    settings = load()
+    assert settings.broker_url is None
+    assert settings.activities == ()
+    assert settings.limit_submission_bytes == 256 * 1024 * 1024
+
+
+def test_every_setting_is_described() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_an_argument_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load().limit_depth == 64
+    (clean_environment / ".env").write_text("ACTS_LIMIT_DEPTH=10\n")
+    assert load().limit_depth == 10
+    monkeypatch.setenv("ACTS_LIMIT_DEPTH", "20")
+    assert load().limit_depth == 20
+    assert load(limit_depth=30).limit_depth == 30
+
+
+def test_an_argument_of_none_counts_as_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_BROKER_URL", "redis://somewhere/0")
+    assert load(broker_url=None).require_broker() == "redis://somewhere/0"
+
+
+def test_an_empty_variable_means_the_default_and_overrides_the_file(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clean_environment / ".env").write_text("ACTS_BROKER_URL=redis://somewhere/0\nACTS_LIMIT_DEPTH=10\n")
+    monkeypatch.setenv("ACTS_BROKER_URL", "")
+    monkeypatch.setenv("ACTS_LIMIT_DEPTH", "")
+    assert load().effective_broker_url is None
+    assert load().limit_depth == 64
+
+
+def test_lists_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_ACTIVITIES", "shop.activities, reviews.py,,")
+    monkeypatch.setenv("ACTS_DELEGATES", "delegates")
+    assert load().activities == ("shop.activities", "reviews.py")
+    assert load().delegates == ("delegates",)
+    assert load(activities=["other.py"]).activities == ("other.py",)
+
+
+def test_sizes_may_carry_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_LIMIT_MESSAGE_BYTES", "2MiB")
+    assert load().limit_message_bytes == 2 * 1024 * 1024
+
+
+def test_a_value_read_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load().limit_depth = 1  # type: ignore[misc]  # that is the point
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("ACTS_LIMIT_DEPTH", "deep", "valid integer"),
+        ("ACTS_LIMIT_DEPTH", "0", "greater than 0"),
+        ("ACTS_LIMIT_MESSAGE_BYTES", "many", "byte"),
+        ("ACTS_QUEUE_INSTANCES", "a b", "pattern"),
+        ("ACTS_MODEL", "gpt", "pattern"),
+        ("ACTS_BROKER_URL", "localhost:6379", "should begin with one of redis://"),
+        ("ACTS_BROKER_URL", "redis://:secret@host:port/0", "port"),
+        ("ACTS_BROKER_URL", "redis://:secret@host/first", "database"),
+        ("ACTS_BROKER_URL", "mongodb://:secret@host", "should begin with one of redis://"),
+        ("ACTS_REDIS_URL", "amqp://user:secret@host//", "should begin with one of redis://"),
+        ("ACTS_REDIS_URL", "unix://", "names no socket"),
+        ("ACTS_LEASE_SECONDS", "1", "ACTS_SWEEP_INTERVAL_SECONDS"),
+    ],
+)
+def test_a_bad_value_is_one_line_that_names_its_variable_and_keeps_its_secret(
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as caught:
+        load()
+    (line,) = caught.value.problems
+    assert line.startswith(f"{variable}: ")
+    assert said in line
+    assert "\n" not in line
+    assert "secret" not in line
+
+
+def test_all_bad_values_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_LIMIT_DEPTH", "deep")
+    monkeypatch.setenv("ACTS_CONCURRENCY", "-1")
+    with pytest.raises(SettingsError) as caught:
+        load()
+    assert {line.partition(":")[0] for line in caught.value.problems} == {
+        "ACTS_LIMIT_DEPTH",
+        "ACTS_CONCURRENCY",
+    }
+
+
+def test_an_unreadable_file_is_named(clean_environment: Path) -> None:
+    (clean_environment / ".env").write_bytes(b"ACTS_MODEL=\xff\xfe\n")
+    with pytest.raises(SettingsError, match=r"^\.env: cannot be read"):
+        load()
+
+
+def test_an_override_that_is_no_setting_is_the_callers_mistake() -> None:
+    with pytest.raises(TypeError, match="broker"):
+        load(broker="redis://localhost")
+
+
+def test_without_a_broker_the_error_says_what_to_do() -> None:
+    with pytest.raises(
+        NotConfigured, match=r"set ACTS_BROKER_URL, e\.g\. redis://localhost:6379/0, or use --broker"
+    ):
+        load().require_broker()
+    with pytest.raises(NotConfigured, match="set ACTS_REDIS_URL"):
+        load().require_redis()
+
+
+def test_a_redis_broker_is_the_log_too() -> None:
+    assert load(broker_url="redis://:pw@host/1").require_redis() == "redis://:pw@host/1"
+    assert load(broker_url="redis+socket:///run/s").require_redis() == "unix:///run/s"
+
+
+def test_the_log_is_the_broker_too() -> None:
+    assert load(redis_url="redis://host/1").require_broker() == "redis://host/1"
+    assert load(redis_url="unix:///run/s?db=2").require_broker() == "redis+socket:///run/s?virtual_host=2"
+
+
+def test_the_other_librarys_spelling_of_a_socket_is_understood() -> None:
+    assert load(broker_url="unix:///run/s").require_broker() == "redis+socket:///run/s"
+    assert load(redis_url="redis+socket:///run/s").require_redis() == "unix:///run/s"
+
+
+@pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1;sentinel://b:1"])
+def test_a_broker_that_cannot_hold_the_log_needs_a_redis_beside_it(broker: str) -> None:
+    with pytest.raises(NotConfigured, match="cannot hold the log: set ACTS_REDIS_URL"):
+        load(broker_url=broker).require_redis()
+    assert load(broker_url=broker, redis_url="redis://r/0").require_redis() == "redis://r/0"
+
+
+def test_what_is_shown_holds_no_secret() -> None:
+    settings = load(
+        broker_url="redis://:hush1@host/0",
+        result_backend_url="redis://:hush2@host/1",
+        model_base_url="https://user:hush3@model.example/v1",
+        model_api_key="hush4",
+        sentinel_password="hush5",
+    )
+    shown = settings.masked()
+    assert set(shown) == set(Settings.model_fields)
+    assert shown["broker_url"] == shown["redis_url"] == "redis://:***@host/0"
+    assert shown["model_api_key"] == "***"
+    assert "hush" not in repr(shown)
+
+
+def test_a_child_process_gets_the_same_settings(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = load(
+        broker_url="redis://:pw@host/0",
+        activities=["a.py", "b"],
+        limit_message_bytes="2MiB",
+        strict_meta=True,
+        model_api_key="k",
+    )
+    for name, value in given.to_environment().items():
+        monkeypatch.setenv(name, value)
+    (clean_environment / ".env").write_text("ACTS_RESULT_BACKEND_URL=redis://not-this-one/0\n")
+    assert load() == given
+
+
+def test_a_misspelt_variable_is_found_with_the_one_meant(clean_environment: Path) -> None:
+    (clean_environment / ".env").write_text("ACTS_LIMIT_DEPHT=3\nOTHER=1\n")
+    found = unknown_variables({"ACTS_BROKR_URL": "x", "ACTS_REDIS_URL": "x", "HOME": "/"})
+    assert found == {"ACTS_BROKR_URL": "ACTS_BROKER_URL", "ACTS_LIMIT_DEPHT": "ACTS_LIMIT_DEPTH"}

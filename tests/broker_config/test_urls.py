@@ -1,0 +1,74 @@
+"""How addresses are shown, checked and turned into one another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+
+from broker_config import SecretUrl, broker_url_of, mask_url, redis_url_of
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("redis://:secret@localhost/0", "redis://:***@localhost/0"),
+        ("amqps://user:secret@host:5671/vhost", "amqps://user:***@host:5671/vhost"),
+        ("redis+socket://:secret@/run/s?virtual_host=1", "redis+socket://:***@/run/s?virtual_host=1"),
+        ("redis://secret@localhost", "redis://***@localhost"),
+        ("redis://localhost/0?password=secret&db=1", "redis://localhost/0?password=***&db=1"),
+        ("sentinel://:secret@a:1;sentinel://:secret@b:2", "sentinel://:***@a:1;sentinel://:***@b:2"),
+        ("redis://:sec;r/e?t@@localhost/0", "redis://:***@localhost/0"),
+        ("unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert mask_url(url) == shown
+    assert shown in repr(SecretUrl(url))
+    assert str(SecretUrl(url)) == shown
+
+
+@given(password=st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"S€{text}€S"))
+def test_no_password_however_written_shows_through(password: str) -> None:
+    assert "S€" not in mask_url(f"redis://user:{password}@localhost:6379/0")
+
+
+@pytest.mark.parametrize(
+    ("broker", "redis"),
+    [
+        ("redis://:pw@host:6379/2", "redis://:pw@host:6379/2"),
+        ("rediss://host/0", "rediss://host/0"),
+        ("redis+socket:///run/my%20redis/s", "unix:///run/my%20redis/s"),
+        ("redis+socket://u:p%40w@/run/s?virtual_host=3", "unix://u:p%40w@/run/s?db=3"),
+    ],
+)
+def test_one_address_serves_as_broker_and_as_log(broker: str, redis: str) -> None:
+    assert redis_url_of(broker) == redis
+    assert broker_url_of(redis) == broker
+
+
+def test_a_certificate_requirement_in_kombus_words_is_put_into_redis_pys() -> None:
+    assert (
+        redis_url_of("rediss://host/0?ssl_cert_reqs=CERT_REQUIRED")
+        == "rediss://host/0?ssl_cert_reqs=required"
+    )
+
+
+def test_a_converted_socket_address_means_the_same_to_redis_py() -> None:
+    url = redis_url_of("redis+socket://user:p%40w@/run/s?virtual_host=3")
+    assert url is not None
+    with Redis.from_url(url) as client:
+        options = client.connection_pool.connection_kwargs
+        assert (options["path"], options["db"], options["username"], options["password"]) == (
+            "/run/s",
+            3,
+            "user",
+            "p@w",
+        )
+
+
+@pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1", "redis://a;redis://b"])
+def test_a_broker_that_is_no_single_redis_cannot_be_the_log(broker: str) -> None:
+    assert redis_url_of(broker) is None

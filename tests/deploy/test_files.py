@@ -1,0 +1,235 @@
+"""The files for containers and for supervisord agree with the tree, each other and the real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from functools import cache
+
+import pytest
+from flower.options import options as flower_options
+
+from broker_config import Settings
+
+from .files import (
+    COMPOSE,
+    DEPLOY,
+    ROOT,
+    SERVICES,
+    dockerfile,
+    image_command,
+    instructions,
+    interpolated,
+    program_commands,
+    programs,
+    service_commands,
+    strings,
+)
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PASSWORDS = {"REDIS_PASSWORD": "a", "FLOWER_PASSWORD": "b"}
+DEADLINE_SECONDS = 30
+
+# The attributes of the Compose specification that we use, each with the types it may have.
+SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
+    "image": str,
+    "build": dict,
+    "user": str,
+    "entrypoint": list,
+    "command": list,
+    "environment": dict,
+    "volumes": list,
+    "networks": list,
+    "ports": list,
+    "profiles": list,
+    "depends_on": dict,
+    "deploy": dict,
+    "healthcheck": dict,
+    "restart": str,
+    "init": bool,
+    "read_only": bool,
+    "tmpfs": list,
+    "cap_drop": list,
+    "security_opt": list,
+    "stop_grace_period": str,
+}
+HEALTHCHECK_KEYS = {"test", "interval", "timeout", "retries", "start_period", "disable"}
+
+
+@cache
+def said_by(*command: str) -> str:
+    """What a real command prints."""
+    finished = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"ACTS_BROKER_URL": "redis://127.0.0.1:1/0", "COLUMNS": "200"},
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def check_command(command: list[str]) -> None:
+    """Every subcommand and option of a command is one that the real program has."""
+    program, *rest = command[2:] if command[:2] == ["python", "-m"] else command
+    options = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    match [program, *rest]:
+        case ["acts" | "worker", subcommand, *_]:
+            assert re.search(rf"^\s+{subcommand}\b", said_by("worker", "--help"), re.MULTILINE), subcommand
+            known = said_by("worker", subcommand, "--help")
+        case ["celery", "-A", "worker", "flower", *_]:
+            known = " ".join(f"--{name}" for name in flower_options)
+        case ["celery", "-A", "worker", "inspect", method, *_]:
+            assert method in said_by("celery", "inspect", "--list").split()
+            known = said_by("celery", "inspect", "--help")
+        case _:
+            known = said_by(program, "--help")
+    assert all(re.search(rf"{option}\b", known) for option in options), (command, known)
+
+
+def queues_of(command: list[str]) -> str | None:
+    return command[command.index("--queues") + 1] if "--queues" in command else None
+
+
+def test_compose_uses_attributes_of_the_specification_with_their_types() -> None:
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {"name", "services", "networks", "volumes"}
+    for service in SERVICES.values():
+        assert all(isinstance(value, SERVICE_KEYS[key]) for key, value in service.items())
+        assert set(service.get("healthcheck", {})) <= HEALTHCHECK_KEYS
+        assert service["restart"] in {"no", "always", "unless-stopped"}
+        durations = [
+            value for key, value in service.get("healthcheck", {}).items() if key not in {"test", "retries", "disable"}
+        ]
+        for duration in [*durations, service.get("stop_grace_period", "1s")]:
+            assert re.fullmatch(r"\d+(ms|s|m|h)", duration)
+
+
+def test_compose_refers_only_to_what_it_defines() -> None:
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", {})) <= set(SERVICES)
+        assert set(service["networks"]) <= set(COMPOSE["networks"])
+        for volume in service.get("volumes", ()):
+            source = interpolated(volume, PASSWORDS).partition(":")[0]
+            assert source in COMPOSE["volumes"] or (DEPLOY / source).is_dir()
+        for awaited, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "test" in SERVICES[awaited]["healthcheck"]
+
+
+def test_compose_asks_for_both_passwords_and_for_nothing_else() -> None:
+    whole = "\n".join(strings(COMPOSE))
+    assert "${" not in interpolated(whole, PASSWORDS)
+    for missing in PASSWORDS:
+        given = {name: value for name, value in PASSWORDS.items() if name != missing}
+        with pytest.raises(KeyError, match=missing):
+            interpolated(whole, given)
+
+
+def test_no_password_stands_on_a_command_line() -> None:
+    for service in SERVICES.values():
+        words = " ".join([*service.get("entrypoint", ()), *service.get("command", ())])
+        assert not re.search(r"(?<!\$)\$\{\w*PASSWORD", words)
+    for program in programs().values():
+        assert "PASSWORD)s" not in program["command"]
+
+
+def test_images_are_pinned_and_ports_are_published_on_loopback_alone() -> None:
+    images = [service["image"] for service in SERVICES.values() if "build" not in service]
+    images += [text.partition("=")[2] for text in instructions("ARG") if "IMAGE" in text]
+    assert images
+    assert all(re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*", image) for image in images)
+    assert all(text.startswith("${PYTHON_IMAGE}") for text in instructions("FROM"))
+    for service in SERVICES.values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_only_our_processes_reach_redis() -> None:
+    assert COMPOSE["networks"]["data"] == {"internal": True}
+    assert SERVICES["redis"]["networks"] == ["data"]
+    assert "ports" not in SERVICES["redis"]
+
+
+def test_containers_run_unprivileged() -> None:
+    users = [index for index, instruction in enumerate(dockerfile()) if instruction.name == "USER"]
+    last_from = max(index for index, instruction in enumerate(dockerfile()) if instruction.name == "FROM")
+    assert users[-1] > last_from
+    assert instructions("USER")[-1] not in {"root", "0"}
+    for service in SERVICES.values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_image_is_built_of_what_the_project_consists_of() -> None:
+    build = SERVICES["instances"]["build"]
+    context = DEPLOY / build["context"]
+    assert context.resolve() == ROOT
+    assert (context / build["dockerfile"]).is_file()
+    stages = {text.split(" AS ")[1] for text in instructions("FROM") if " AS " in text}
+    sources: set[str] = set()
+    for copy in instructions("COPY"):
+        words = shlex.split(copy)
+        if words[0].startswith("--from="):
+            assert words[0].removeprefix("--from=") in stages
+        else:
+            sources |= {source.rstrip("/") for source in words[:-1]}
+    project = PROJECT["project"]
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sources == {"pyproject.toml", project["readme"], *project["license-files"], *packages}
+    assert all((ROOT / source).exists() for source in sources)
+    admitted = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {line[1:].rstrip("/") for line in admitted if line.startswith("!")} == sources
+    (extras,) = re.findall(r'install "\.\[([\w,]+)\]"', " ".join(instructions("RUN")))
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    (version,) = re.findall(r"python:(3\.\d+)", " ".join(instructions("ARG")))
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+
+
+def test_every_command_is_one_the_real_programs_understand() -> None:
+    for command in [*service_commands().values(), *program_commands().values(), image_command()]:
+        check_command(command)
+
+
+def test_the_health_check_asks_for_the_name_the_worker_has() -> None:
+    (text,) = instructions("HEALTHCHECK")
+    (shell,) = re.findall(r"CMD (\[.*\])", text)
+    _, *command = shlex.split(json.loads(shell)[-1])
+    check_command(command)
+    asked = command[command.index("--destination") + 1].partition("@")[0]
+    workers = [command for command in service_commands().values() if "worker" in command[1:2]]
+    assert {command[command.index("--name") + 1] for command in [*workers, image_command()]} == {asked}
+
+
+def test_both_topologies_consist_of_the_same_workers() -> None:
+    by_compose = {name: queues_of(command) for name, command in service_commands().items()}
+    by_supervisor = {name: queues_of(command) for name, command in program_commands().items()}
+    workers = {name: queues for name, queues in by_compose.items() if queues is not None}
+    assert workers == {name: queues for name, queues in by_supervisor.items() if queues is not None}
+    known = {Settings.model_fields[f"queue_{name}"].default for name in ("instances", "delegates", "background")}
+    assert set(workers.values()) == known
+    assert set(by_supervisor) == set(SERVICES) - {"cli"}
+
+
+def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
+    for name, program in programs().items():
+        assert program["autorestart"] == "true"
+        assert program["stopsignal"] == "TERM"
+        assert SERVICES[name]["restart"] == "unless-stopped"
+        if name != "flower":
+            assert SERVICES[name]["stop_grace_period"] == f"{program['stopwaitsecs']}s"
+
+
+def test_every_setting_named_in_deploy_exists() -> None:
+    known = {f"ACTS_{name.upper()}" for name in Settings.model_fields}
+    files = [path for pattern in ("Dockerfile", "*.md", "*.yaml", "*.conf", "*.py") for path in DEPLOY.rglob(pattern)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    named = set(re.findall(r"\bACTS_[A-Z_]*[A-Z]\b", text))
+    assert "ACTS_BROKER_URL" in named
+    assert named <= known

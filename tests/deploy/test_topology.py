@@ -1,0 +1,161 @@
+"""The real topology from one file and one command runs the example, and Flower sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .topology import EXAMPLES, Topology, is_listening, is_running, processes_naming
+
+SUBMISSION = json.loads((EXAMPLES / "reviews.json").read_text(encoding="utf-8"))
+REVIEWS = {message["_instance"]: message for message in SUBMISSION["context"] if message["type"] == "state"}
+UNHAPPY = {"②", "④", "⑥", "⑦"}
+
+
+@pytest.fixture(scope="module")
+def topology() -> Iterator[Topology]:
+    # Not pytest's own directory: the path of a unix socket has to be short.
+    with tempfile.TemporaryDirectory(prefix="acts-") as directory:
+        started = Topology(Path(directory))
+        try:
+            started.start()
+            yield started
+        finally:
+            if started.process is not None:
+                started.stop()
+
+
+@pytest.fixture(scope="module")
+def workers(topology: Topology) -> dict[str, Any]:
+    """The workers by the name before the @, once Flower receives events from all and has inspected them."""
+
+    def all_alive(answer: dict[str, bool]) -> bool | None:
+        return True if sum(answer.values()) == 4 else None
+
+    def all_inspected(answer: dict[str, Any]) -> dict[str, Any] | None:
+        named = {name.split("@")[0]: worker for name, worker in answer.items()}
+        return named if sum("active_queues" in worker for worker in named.values()) == 4 else None
+
+    topology.ask_flower_until("/api/workers?status=1", all_alive)
+    return topology.ask_flower_until("/api/workers?refresh=1", all_inspected)
+
+
+@pytest.fixture(scope="module")
+def run(topology: Topology, workers: dict[str, Any]) -> str:
+    """The example, submitted and followed to its end."""
+    run = topology.acts("submit", str(EXAMPLES / "reviews.json"))["run"]
+    topology.acts("log", run, "--follow")
+    return str(run)
+
+
+@pytest.fixture(scope="module")
+def tasks(topology: Topology, run: str) -> list[dict[str, Any]]:
+    """The run's tasks as Flower shows them, once none of them is under way any more."""
+    expected = {"acts.execute_delegate": len(REVIEWS), "acts.execute_background": len(UNHAPPY)}
+
+    def all_succeeded(answer: dict[str, Any]) -> list[dict[str, Any]] | None:
+        succeeded = Counter(task["name"] for task in answer.values() if task["state"] == "SUCCESS")
+        is_over = succeeded.total() == len(answer) and all(succeeded[name] >= expected[name] for name in expected)
+        return list(answer.values()) if is_over else None
+
+    return topology.ask_flower_until("/api/tasks", all_succeeded)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/tasks", "/api/workers", "/workers"])
+@pytest.mark.parametrize("password", [None, "", "wrong"])
+def test_flower_shows_nothing_without_the_password(topology: Topology, path: str, password: str | None) -> None:
+    assert topology.flower(path, password=password)[0] == 401
+
+
+def test_each_worker_consumes_its_own_queue_alone(workers: dict[str, Any]) -> None:
+    assert {name: [queue["name"] for queue in worker["active_queues"]] for name, worker in workers.items()} == {
+        "instances-1": ["instances"],
+        "instances-2": ["instances"],
+        "delegates": ["delegates"],
+        "background": ["background"],
+    }
+
+
+def test_the_run_completes_with_the_branches_the_reviews_call_for(topology: Topology, run: str) -> None:
+    result = topology.acts("show", run)
+    assert result["status"] == "completed"
+    verdicts = {name: list(data["state"]["verdict"]) for name, data in result["instances"].items()}
+    assert verdicts == {name: ["complaint" if name in UNHAPPY else "praise"] for name in REVIEWS}
+    assert Counter(call["status"] for call in result["calls"]) == {"done": 68, "skipped": 16, "sent": 4}
+
+
+def test_flower_shows_a_task_for_every_instance_delegate_and_fire_and_forget_call(
+    tasks: list[dict[str, Any]],
+) -> None:
+    names = Counter(task["name"] for task in tasks)
+    assert names["acts.execute_instance"] >= len(REVIEWS)
+    assert names["acts.execute_delegate"] >= len(REVIEWS)
+    assert names["acts.deliver"] >= len(REVIEWS)
+    assert names["acts.execute_background"] == len(UNHAPPY)
+
+
+def test_delegates_and_fire_and_forget_calls_run_on_their_own_workers(tasks: list[dict[str, Any]]) -> None:
+    where = {(task["name"], str(task["worker"]).split("@")[0].rstrip("-12")) for task in tasks}
+    assert where == {
+        ("acts.execute_instance", "instances"),
+        ("acts.deliver", "instances"),
+        ("acts.execute_delegate", "delegates"),
+        ("acts.execute_background", "background"),
+    }
+
+
+def test_flower_shows_nothing_of_what_the_calls_work_on(
+    topology: Topology, tasks: list[dict[str, Any]], workers: dict[str, Any]
+) -> None:
+    shown = json.dumps([tasks, workers], ensure_ascii=False)
+    for message in REVIEWS.values():
+        for sentence in message["review"]["text"].split(". "):
+            assert sentence not in shown
+        for private in message["customer"].values():
+            assert private not in shown
+    for secret in topology.secrets.values():
+        assert secret not in shown
+    # Neither as bytes nor in pieces: what there is of arguments is no longer than an identifier or two.
+    assert all(len(str(task[field] or "")) <= 120 for task in tasks for field in ("args", "kwargs", "result"))
+
+
+def test_fire_and_forget_calls_have_done_their_work(topology: Topology, tasks: list[dict[str, Any]]) -> None:
+    lines = topology.outbox.read_text(encoding="utf-8").splitlines()
+    senders = sorted(json.loads(line)["from"] for line in lines)
+    assert senders == sorted(REVIEWS[name]["customer"]["email"] for name in UNHAPPY)
+
+
+def test_logs_are_in_a_directory_of_their_own_and_hold_no_password(topology: Topology, run: str) -> None:
+    logs = {path.name: path.read_text() for path in (topology.directory / "logs").iterdir()}
+    assert {"redis.log", "instances-1.log", "instances-2.log", "delegates.log", "flower.log"} <= set(logs)
+    for secret in topology.secrets.values():
+        assert not any(secret in text for text in logs.values())
+
+
+def test_a_killed_worker_is_started_again(topology: Topology, workers: dict[str, Any]) -> None:
+    before = topology.pid_of("delegates")
+    os.kill(before, signal.SIGKILL)
+    topology.wait_for("exited: delegates")
+    topology.wait_for("success: delegates entered RUNNING state")
+    assert topology.pid_of("delegates") != before
+
+
+def test_a_run_outlives_a_restart_of_redis(topology: Topology, run: str) -> None:
+    assert "redis: started" in topology.control("restart", "redis")
+    assert topology.acts("status", run)["status"] == "completed"
+
+
+def test_stopping_ends_every_process_and_frees_every_port(topology: Topology) -> None:
+    assert topology.stop() == 0
+    assert not [pid for pid in topology.pids if is_running(pid)]
+    assert not processes_naming(str(topology.directory))
+    assert not is_listening(topology.redis_port)
+    assert not is_listening(topology.flower_port)

@@ -1,0 +1,89 @@
+"""`deploy/up.py` and supervisord refuse what cannot work, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from .files import DEPLOY
+
+PASSWORDS = {"REDIS_PASSWORD": "a", "FLOWER_PASSWORD": "b"}
+DEADLINE_SECONDS = 30
+
+
+def run_up(environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in PASSWORDS}
+    return subprocess.run(
+        [sys.executable, str(DEPLOY / "up.py")],
+        capture_output=True,
+        text=True,
+        env=kept | dict(environment),
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+def test_nothing_starts_without_the_passwords(tmp_path: Path) -> None:
+    for environment in ({}, dict.fromkeys(PASSWORDS, "")):
+        refused = run_up({**environment, "DEPLOY_DIRECTORY": str(tmp_path / "new")})
+        assert refused.returncode == 2
+        assert all(f"set {name} " in refused.stderr for name in PASSWORDS)
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REDIS_PASSWORD", "with blank"),
+        ("FLOWER_PASSWORD", "one,two"),
+        ("REDIS_PORT", "65536"),
+        ("FLOWER_PORT", "http"),
+        ("INSTANCE_WORKERS", "0"),
+        ("DEPLOY_DIRECTORY", "/nowhere/" + "x" * 100),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name(name: str, value: str) -> None:
+    refused = run_up({**PASSWORDS, name: value})
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"deploy/up.py: {name} ")
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("missing", ["FLOWER_PASSWORD", "REDIS_PASSWORD"])
+def test_supervisord_by_itself_refuses_to_start_without_a_password(missing: str, tmp_path: Path) -> None:
+    environment = {
+        **PASSWORDS,
+        "DEPLOY_DIRECTORY": str(tmp_path),
+        "REDIS_PORT": "1",
+        "FLOWER_PORT": "1",
+        "FLOWER_USER": "acts",
+        "INSTANCE_WORKERS": "1",
+        "PATH": os.environ.get("PATH", ""),
+    }
+    del environment[missing]
+    (tmp_path / "logs").mkdir()
+    refused = subprocess.run(
+        [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(DEPLOY / "supervisord.conf")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert f"ENV_{missing}" in refused.stdout + refused.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["logs"]
+
+
+def test_the_variables_supervisord_reads_are_those_that_up_knows() -> None:
+    text = (DEPLOY / "supervisord.conf").read_text(encoding="utf-8")
+    read = set(re.findall(r"%\(ENV_(\w+)\)s", text))
+    described = set(re.findall(r"^;   ([A-Z_]+) ", text, re.MULTILINE))
+    known = set(re.findall(r'^    "([A-Z_]+)": Variable\(', (DEPLOY / "up.py").read_text(), re.MULTILINE))
+    assert read == described == known

@@ -1,0 +1,31 @@
+"""The distributed backend: activities and delegates are registered here, submissions handed in, runs followed.
+
+    from worker import Client, Output, activity, delegate
+
+`celery -A worker worker` finds the application in `worker.celery`.
+"""
+
+from protocol import Output
+
+from .activities import activity, delegate
+from .client import Client
+from .errors import ActivitiesError, CallFailed, InfrastructureError, RunNotFound, WorkerError
+from .results import CallResult, Result
+from .runs import Event, LogEntry, Run
+
+__all__ = [
+    "ActivitiesError",
+    "CallFailed",
+    "CallResult",
+    "Client",
+    "Event",
+    "InfrastructureError",
+    "LogEntry",
+    "Output",
+    "Result",
+    "Run",
+    "RunNotFound",
+    "WorkerError",
+    "activity",
+    "delegate",
+]

@@ -1,0 +1,208 @@
+"""Activities: the code that implements tools, and how it is registered (SPEC R4.1a, R4.2).
+
+    @activity
+    async def greetUser(userName: str) -> str: ...
+
+A function's parameters become the tool's schema. Keyword-only parameters named like a kind (`state`, `input`, `data`,
+`error`) receive the call's scopes. A function of exactly `(call, context)` gets the call as a dict and its scopes as a
+dict of kind to value, and admits any parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, overload
+
+from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, create_model, validate_call
+
+from protocol.messages import DATA_TYPES
+
+from .errors import ActivitiesError
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+_CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often and how long a call is tried. Waits between attempts double from `backoff_seconds`, with jitter."""
+
+    retries: int = 0
+    timeout_seconds: float | None = None
+    backoff_seconds: float = 0.5
+    backoff_max_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A registered activity. `queue` of None means that it runs in line, in the instance's own task."""
+
+    name: str
+    function: Function
+    schema: Mapping[str, Any]
+    scopes: tuple[str, ...]
+    takes_call: bool
+    queue: str | None = None
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def bind(
+        self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
+    ) -> Callable[[], Any]:
+        """The function with its arguments: ready to be called, once."""
+        if self.takes_call:
+            return lambda: self.function({**call, **parameters}, dict(context))
+        given = {kind: context.get(kind, {}) for kind in self.scopes}
+        validated = validate_call(config=_CONFIG)(self.function)
+        return lambda: validated(**parameters, **given)
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A delegate in code: it receives its whole context as a list of messages, and nothing else (SPEC R9)."""
+
+    name: str
+    function: Function
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+class Registry:
+    """The activities and delegates of a process, by name."""
+
+    def __init__(self) -> None:
+        self.activities: dict[str, Activity] = {}
+        self.delegates: dict[str, Delegate] = {}
+
+    def schemas(self) -> dict[str, Mapping[str, Any]]:
+        """Activity name to the schema of its tool."""
+        return {name: activity.schema for name, activity in self.activities.items()}
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that activities have of their own."""
+        return tuple(dict.fromkeys(a.queue for a in self.activities.values() if a.queue is not None))
+
+    def add_activity(self, activity: Activity) -> None:
+        """Register an activity. Raises `ActivitiesError` where another function has the name."""
+        self._refuse_another(self.activities.get(activity.name), activity.function, "activity", activity.name)
+        self.activities[activity.name] = activity
+
+    def add_delegate(self, delegate: Delegate) -> None:
+        """Register a delegate. Raises `ActivitiesError` where another function has the name."""
+        self._refuse_another(self.delegates.get(delegate.name), delegate.function, "delegate", delegate.name)
+        self.delegates[delegate.name] = delegate
+
+    @staticmethod
+    def _refuse_another(before: Activity | Delegate | None, function: Function, what: str, name: str) -> None:
+        if before is not None and _source(before.function) != _source(function):
+            raise ActivitiesError(
+                f"two functions are registered as {what} {name!r}: {_source(before.function)} and {_source(function)}"
+            )
+
+
+registry: Final = Registry()
+"""What `@activity` and `@delegate` register in."""
+
+
+@overload
+def activity(function: F, /) -> F: ...
+@overload
+def activity(
+    name: str | None = None,
+    /,
+    *,
+    queue: str | None = None,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+) -> Callable[[F], F]: ...
+def activity(name: Any = None, /, *, queue: str | None = None, **policy: Any) -> Any:
+    """Register a function as an activity; its name is the tool's unless another is given.
+
+    With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
+    `retries` are attempts after the first, `timeout_seconds` bounds one attempt.
+    """
+
+    def register(function: Any) -> Any:
+        registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, Policy(**policy)))
+        return function
+
+    return register(name) if callable(name) else register
+
+
+def delegate(
+    name: str,
+    /,
+    *,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+) -> Callable[[F], F]:
+    """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result."""
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds)
+
+    def register(function: F) -> F:
+        registry.add_delegate(Delegate(name, function, policy))
+        return function
+
+    return register
+
+
+def make_activity(function: Function, name: str | None, queue: str | None, policy: Policy) -> Activity:
+    """An activity from a function: its schema comes from the signature. Raises `ActivitiesError`."""
+    parameters = inspect.signature(function).parameters
+    name = name or function.__name__
+    if tuple(parameters) == ("call", "context"):
+        return Activity(name, function, {"type": "object"}, (), takes_call=True, queue=queue, policy=policy)
+    scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
+    schema = _schema(name, function, [p for p in parameters.values() if p.name not in scopes])
+    if scopes:
+        schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, "default": list(scopes)}
+    return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
+
+
+def _schema(name: str, function: Function, parameters: list[inspect.Parameter]) -> dict[str, Any]:
+    """The JSON Schema of a signature (SPEC R4.1a)."""
+    try:
+        hints = inspect.get_annotations(function, eval_str=True)
+    except NameError as error:
+        raise ActivitiesError(f"activity {name!r}: an annotation cannot be evaluated: {error}") from error
+    fields: dict[str, Any] = {}
+    open_ended = False
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            open_ended = True
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise ActivitiesError(f"activity {name!r}: {parameter} cannot be given by name; parameters are")
+        elif parameter.name.startswith("_"):
+            raise ActivitiesError(f"activity {name!r}: {parameter.name} starts with _, as only meta-properties do")
+        else:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hints.get(parameter.name, Any), default)
+    try:
+        model = create_model("Parameters", __config__=ConfigDict(extra="allow" if open_ended else "forbid"), **fields)
+        schema = model.model_json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        reason = str(error).splitlines()[0]
+        raise ActivitiesError(f"activity {name!r}: no JSON Schema for its parameters: {reason}") from error
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _source(function: Function) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,28 @@
+"""Making the Celery application from settings."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from broker_config import Settings, celery_configuration
+
+from .activities import Registry
+from .runtime import Runtimes
+from .sweep import SweepStep
+from .tasks import register_tasks
+
+
+def make_application(settings: Settings, registry: Registry) -> Celery:
+    """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
+    app = make_client_application(settings)
+    app.conf.acts_settings = settings
+    app.steps["worker"].add(SweepStep)
+    register_tasks(app, Runtimes(app, settings, registry))
+    return app
+
+
+def make_client_application(settings: Settings) -> Celery:
+    """An application that only publishes."""
+    app = Celery("acts", set_as_current=False)
+    app.conf.update(celery_configuration(settings))
+    return app

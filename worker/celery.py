@@ -1,0 +1,11 @@
+"""The application that `celery -A worker …` finds; it reads the settings and loads the activities when imported."""
+
+from broker_config import load
+
+from .activities import registry
+from .application import make_application
+from .loading import load_activities
+
+settings = load()
+load_activities(settings)
+app = make_application(settings, registry)

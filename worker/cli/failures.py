@@ -1,0 +1,111 @@
+"""Failures: what each error means for the exit code, and how it is told (SPEC R7.1).
+
+Foreseen errors are told in one line each, a traceback only on request (`--debug`). Whatever else is raised is our own
+fault and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from worker.cli.output import OutputFailed, tell, write_error
+from worker.errors import ActivitiesError, WorkerError
+
+COMPLETED: Final = 0
+FAILED: Final = 1
+REJECTED: Final = 2
+UNAVAILABLE: Final = 3
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+NOBODY_READS: Final = 141
+
+DEBUG: Final = "ACTS_DEBUG"
+"""The environment variable that asks for tracebacks."""
+
+
+class Failed(Exception):
+    """A command that cannot go on: a line for people, and an exit code."""
+
+    def __init__(self, message: str, code: int = UNAVAILABLE) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class Interrupted(Exception):
+    """Ctrl-C; `remark` says what goes on all the same."""
+
+    def __init__(self, remark: str = "") -> None:
+        self.remark = remark
+        super().__init__("interrupted")
+
+
+def report(error: BaseException) -> int:
+    """Tell of an error on stderr and return the exit code it means."""
+    if isinstance(error, OutputFailed) and error.is_closed:
+        return NOBODY_READS
+    if os.environ.get(DEBUG):
+        write_error("".join(traceback.format_exception(error)))
+    code, lines = explain(error)
+    for line in lines:
+        tell(line)
+    return code
+
+
+def explain(error: BaseException) -> tuple[int, list[str]]:
+    """The exit code of an error, and its lines."""
+    match error:
+        case Interrupted():
+            return INTERRUPTED, ["interrupted" + (f": {error.remark}" if error.remark else "")]
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED, ["interrupted"]
+        case Failed():
+            return error.code, [str(error)]
+        case click.UsageError():
+            return REJECTED, [_usage(error)]
+        case click.ClickException():
+            return REJECTED, [error.format_message()]
+        case OutputFailed():
+            return UNAVAILABLE, [str(error)]
+        case ActivitiesError():
+            return REJECTED, [str(error)]
+        case WorkerError():
+            return UNAVAILABLE, [str(error)]
+    return _explain_foreign(error)
+
+
+def rejection(error: Any) -> dict[str, Any]:
+    """A `protocol.Rejected` as `acts check --json` prints it."""
+    errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
+    return {"valid": False, "errors": errors, "waves": [], "findings": []}
+
+
+def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
+    """Errors of packages that are heavy to import: only one that is loaded can have raised."""
+    loaded: Mapping[str, Any] = sys.modules
+    if (protocol := loaded.get("protocol")) and isinstance(error, protocol.Rejected):
+        return REJECTED, [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
+    if config := loaded.get("broker_config"):
+        if isinstance(error, config.SettingsError):
+            return REJECTED, list(error.problems)
+        if isinstance(error, config.BrokerConfigError):
+            return UNAVAILABLE, [str(error)]
+    if (redis := loaded.get("redis.exceptions")) and isinstance(error, redis.RedisError):
+        return UNAVAILABLE, [f"Redis: {error}: see `acts doctor`"]
+    if (kombu := loaded.get("kombu.exceptions")) and isinstance(error, kombu.OperationalError):
+        return UNAVAILABLE, [f"the broker does not answer: {error}: see `acts doctor`"]
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+    hint = "" if os.environ.get(DEBUG) else "; --debug shows where it comes from"
+    return UNAVAILABLE, [f"this is a bug: {type(error).__name__}: {error}{where}{hint}"]
+
+
+def _usage(error: click.UsageError) -> str:
+    command = error.ctx.command_path if error.ctx is not None else "acts"
+    message = error.format_message().rstrip(".")
+    return f"{message} (see `{command} --help`)"

@@ -1,0 +1,55 @@
+"""The group that holds the commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from worker.cli.check import check
+from worker.cli.doctor import doctor
+from worker.cli.failures import Interrupted
+from worker.cli.inspect import log, show, status
+from worker.cli.run import run
+from worker.cli.submit import submit
+from worker.cli.worker import worker
+
+
+class _Commands(click.Group):
+    """Commands in the order in which one meets them; Ctrl-C leaves as an exception of ours."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of registration."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. click would print an empty line for Ctrl-C, so it is not shown one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"acts-celery {version('acts-celery')}")
+    except PackageNotFoundError:
+        click.echo("acts-celery, not installed")
+    ctx.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
+def acts() -> None:
+    """Run plans made of tool calls on Celery and Redis, and read what became of them.
+
+    Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout.
+    """
+
+
+for command in (run, check, submit, status, show, log, worker, doctor):
+    acts.add_command(command)

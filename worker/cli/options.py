@@ -1,0 +1,90 @@
+"""The options that every command takes, and the settings that follow from them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from worker.cli.failures import DEBUG, REJECTED, Failed
+from worker.cli.output import nothing_on_stdout
+
+if TYPE_CHECKING:
+    from broker_config import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the common options say."""
+
+    json: bool
+    activities: tuple[str, ...]
+    broker: str | None
+    redis: str | None
+
+    @property
+    def overrides(self) -> dict[str, object]:
+        """The settings given as options."""
+        given = {"activities": self.activities or None, "broker_url": self.broker, "redis_url": self.redis}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def settings(self) -> Settings:
+        """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
+        from broker_config import load
+
+        return load(**self.overrides)
+
+
+_OPTIONS: Final = (
+    click.option("--json", "as_json", is_flag=True, help="Machine output on stdout, and nothing else there."),
+    click.option(
+        "--activities",
+        multiple=True,
+        metavar="MODULE_OR_FILE.py",
+        help="Code that registers activities and delegates; may be repeated [ACTS_ACTIVITIES].",
+    ),
+    click.option("--broker", metavar="URL", help="Celery's broker, e.g. redis://localhost:6379/0 [ACTS_BROKER_URL]."),
+    click.option("--redis", metavar="URL", help="The Redis of the log; default: the broker [ACTS_REDIS_URL]."),
+    click.option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}]."),
+)
+
+
+def common_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the common options; it receives them as `common`."""
+
+    @functools.wraps(command)
+    def with_common(
+        *,
+        as_json: bool,
+        activities: tuple[str, ...],
+        broker: str | None,
+        redis: str | None,
+        debug: bool,
+        **own: Any,
+    ) -> int:
+        if debug:
+            os.environ[DEBUG] = "1"
+        return command(common=Common(as_json, activities, broker, redis), **own)
+
+    decorated: Callable[..., int] = with_common
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def load_registry(settings: Settings) -> None:
+    """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
+    from worker.loading import load_activities
+
+    try:
+        with nothing_on_stdout():
+            load_activities(settings)
+    except SystemExit as leaving:
+        names = ", ".join(settings.activities)
+        raise Failed(
+            f"{names}: a module of activities ends the process when imported ({leaving!r})", REJECTED
+        ) from None

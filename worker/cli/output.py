@@ -1,0 +1,134 @@
+"""Output: what goes to stdout and stderr, and in which form.
+
+stdout is for results: JSON in UTF-8 whatever the locale, or text that is coloured on a terminal only. stderr is for
+people: one line for each thing said. Text from a submission is shown with its control characters escaped, so that a
+value cannot rewrite the terminal or fake a line.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, Final, TextIO
+
+import click
+
+LONGEST_LINE: Final = 1_000
+"""Characters of one error line on stderr; machine output is never cut."""
+
+# The zero-width joiners are part of words and of emoji; everything else that cannot be seen is escaped.
+_JOINERS: Final = "\u200c\u200d"
+
+
+class OutputFailed(Exception):
+    """stdout cannot be written to; `is_closed` where simply nobody reads it any more (`acts log … | head`)."""
+
+    def __init__(self, error: OSError) -> None:
+        self.is_closed = error.errno in (errno.EPIPE, errno.ECONNRESET)
+        super().__init__(f"the output cannot be written: {error.strerror}")
+
+
+def prepare_streams() -> None:
+    """Make both streams accept every character, whatever the locale's encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def print_json(value: Any, *, sort: bool = False) -> None:
+    """Write one JSON document on one line of stdout."""
+    # A lone surrogate, which UTF-8 cannot hold, becomes `\udXXX`: the very escape that JSON has for it.
+    text = json.dumps(value, ensure_ascii=False, sort_keys=sort) + "\n"
+    with _writing() as stream:
+        if hasattr(stream, "buffer"):
+            stream.flush()
+            stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+        else:
+            stream.write(text)
+        stream.flush()
+
+
+def print_text(text: str = "") -> None:
+    """Write text and a line end to stdout; colours stay only where it is a terminal."""
+    with _writing() as stream:
+        stream.write((text if is_coloured(stream) else click.unstyle(text)) + "\n")
+
+
+def tell(message: str) -> None:
+    """Write one line to stderr, `message` made fit to be one."""
+    line = escaped(" ".join(message.split()))
+    if len(line) > LONGEST_LINE:
+        line = line[: LONGEST_LINE - 1] + "…"
+    write_error(f"acts: {line}\n")
+
+
+def write_error(text: str) -> None:
+    """Write to stderr as it is; where that is closed, nobody can be told."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def flush() -> None:
+    """Write out what stdout still holds."""
+    with _writing() as stream:
+        stream.flush()
+
+
+def detach_stdout() -> None:
+    """Let what can no longer be written go nowhere, instead of failing when the interpreter ends."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours, and nobody has asked for none (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def escaped(text: str) -> str:
+    """The text with everything that is not a visible character or a space written as Python writes it in a string."""
+    if text.isprintable():
+        return text
+    return "".join(character if _is_shown(character) else _escape(character) for character in text)
+
+
+@contextmanager
+def nothing_on_stdout() -> Iterator[None]:
+    """Send what somebody else's code prints (an activities file when it is imported) to stderr."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+@contextmanager
+def _writing() -> Iterator[TextIO]:
+    """stdout, its errors as `OutputFailed`; one that was closed before we started swallows everything."""
+    if sys.stdout is None:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            yield nowhere
+        return
+    try:
+        yield sys.stdout
+    except OSError as error:
+        raise OutputFailed(error) from error

@@ -1,0 +1,52 @@
+"""The source of a submission: a file, or standard input (`-`), read up to the limit and not beyond."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from worker.cli.failures import REJECTED, Failed
+
+if TYPE_CHECKING:
+    from broker_config import Settings
+
+
+def read_submission(file: str, settings: Settings) -> Any:
+    """The decoded value. Raises `Failed` for a file that cannot be read, `protocol.Rejected` for what is in it."""
+    from protocol.submission import decode
+
+    return decode(_read(file, int(settings.limit_submission_bytes)))
+
+
+def _read(file: str, limit_bytes: int) -> bytes:
+    name = "standard input" if file == "-" else file
+    try:
+        if file == "-":
+            if sys.stdin is None:
+                raise Failed("standard input is closed: give a FILE", REJECTED)
+            return _read_limited(sys.stdin.buffer, limit_bytes, name)
+        path = Path(file)
+        if path.is_file() and (size := path.stat().st_size) > limit_bytes:
+            raise _too_large(name, f"{size} bytes", limit_bytes)
+        with path.open("rb") as stream:
+            return _read_limited(stream, limit_bytes, name)
+    except OSError as error:
+        raise Failed(f"{name}: {error.strerror or error}", REJECTED) from error
+    except ValueError as error:  # a name with a zero byte
+        raise Failed(f"{name}: {error}", REJECTED) from error
+
+
+def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
+    """Everything from a stream, which may be a pipe without an end."""
+    content = stream.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise _too_large(name, "more bytes", limit_bytes)
+    return content
+
+
+def _too_large(name: str, size: str, limit_bytes: int) -> Exception:
+    from protocol import Problem, Rejected
+
+    allowed = f"{size} than the {limit_bytes}" if size == "more bytes" else f"{size}, where {limit_bytes}"
+    return Rejected([Problem("", f"{name}: {allowed} that ACTS_LIMIT_SUBMISSION_BYTES allows")])

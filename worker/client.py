@@ -1,0 +1,110 @@
+"""The client: check, submit, and find runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from broker_config import Settings, load
+from protocol import Plan, check_submission
+
+from .activities import Registry
+from .activities import registry as default_registry
+from .connections import connect, translated
+from .limits import limits_of
+from .request_definitions import KnownDelegates
+from .runs import Run
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from .dispatcher import Dispatcher
+
+
+class Client:
+    """Submits to the configured broker, and reads the log.
+
+    Settings come from the environment unless given; activities and delegates must be registered before a submission
+    that uses them is checked (import their modules, or set `ACTS_ACTIVITIES`).
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        broker: str | None = None,
+        redis: str | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        given = {"broker_url": broker, "redis_url": redis}
+        self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
+        self._registry = registry or default_registry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if "_redis" in self.__dict__:
+            self._redis.close()
+
+    def submit(
+        self,
+        context: Iterable[Mapping[str, Any]] = (),
+        solution: Mapping[str, Any] | None = None,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        delegates: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Submit a solution, or the plan messages of the context. Raises `protocol.Rejected`, `InfrastructureError`."""
+        parts = {"solution": solution, "tools": tools, "delegates": delegates}
+        value = {"context": [dict(message) for message in context]}
+        return self.submit_document({**value, **{key: part for key, part in parts.items() if part is not None}})
+
+    def submit_document(self, value: Any) -> Run:
+        """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
+        plan = self.check(value)
+        with translated(self.settings):
+            return self.run_of(self._dispatcher.submit(plan))
+
+    def check(self, value: Any) -> Plan:
+        """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
+        known = KnownDelegates(self.settings, self._registry)
+        plan = check_submission(
+            value,
+            activities=self._registry.schemas(),
+            delegates=known,
+            model=self.settings.model is not None,
+            strict_meta=self.settings.strict_meta,
+            limits=limits_of(self.settings),
+        )
+        return known.with_definitions(plan)
+
+    def run(self, run: str) -> Run:
+        """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
+        found = self.run_of(run)
+        found.status()
+        return found
+
+    def run_of(self, run: str) -> Run:
+        """A run by its id, without looking whether it is there."""
+        return Run(run, self._redis, self.settings)
+
+    @cached_property
+    def _redis(self) -> Redis:
+        return connect(self.settings)
+
+    @cached_property
+    def _dispatcher(self) -> Dispatcher:
+        from .application import make_client_application
+        from .dispatcher import Dispatcher
+        from .publisher import Publisher
+
+        return Dispatcher(self._redis, Publisher(make_client_application(self.settings)), self.settings)

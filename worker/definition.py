@@ -1,0 +1,132 @@
+"""How a checked plan is written down, so that any worker can go on with any of its lanes.
+
+The *definition* of a run is what all lanes share: tools, delegates and, for a plan, its templates. What is a lane's own
+(the calls of a solution, and which places the initial context held) is the first entry of its journal, so loading a
+lane costs nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+
+from protocol.calls import Call, make_call
+from protocol.graph import Graph, Writers, build_graph
+from protocol.plan import Lane, Plan
+from protocol.references import parse
+from protocol.tools import Executor, Runner, Tool
+
+FORMAT: Final = 1
+"""Raised when a worker of the version before could not read what is written."""
+
+
+def pack(value: Any) -> bytes:
+    """msgpack, as everything of ours travels."""
+    packed = msgpack.packb(value)
+    assert isinstance(packed, bytes)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """The inverse of `pack`."""
+    return msgpack.unpackb(data, strict_map_key=False)
+
+
+@dataclass(frozen=True)
+class LaneRecord:
+    """A lane's own part: its calls (None for a plan's templates) and the places the initial context held."""
+
+    calls: tuple[Call, ...] | None
+    held: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the lanes of a run share."""
+
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    templates: tuple[Call, ...]
+    awaited: frozenset[int]
+    """The global calls that calls of instances wait for."""
+    output: Any
+    config: Mapping[str, Any]
+
+    def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
+        """The calls of a lane: its own, or the templates that are not pinned to another instance."""
+        if record.calls is not None:
+            return record.calls
+        return tuple(call for call in self.templates if call.instance in (None, instance))
+
+    def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
+        """What the lane's calls wait for; `shared` are the global calls it can see."""
+        visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
+        held = {parse(text).references[0] for text in record.held}
+        return build_graph(calls, Writers(visible), held.__contains__)
+
+
+def pack_definition(plan: Plan) -> bytes:
+    """The definition of a plan's run."""
+    submission = plan.submission
+    shared = {call.index for call in plan.lanes[None].calls} if None in plan.lanes else set()
+    awaited = {writer for writer, reader in plan.edges if writer in shared and reader not in shared}
+    return pack(
+        {
+            "format": FORMAT,
+            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "delegates": dict(submission.delegates),
+            "templates": _pack_calls(plan.calls) if submission.is_template else [],
+            "awaited": sorted(awaited),
+            "output": submission.output,
+            "config": dict(submission.config),
+        }
+    )
+
+
+def unpack_definition(data: bytes) -> Definition:
+    """The definition, from its bytes."""
+    fields = unpack(data)
+    tools = {name: Tool(name, declaration) for name, declaration in fields["tools"].items()}
+    return Definition(
+        tools=tools,
+        delegates=fields["delegates"],
+        templates=_unpack_calls(fields["templates"], tools),
+        awaited=frozenset(fields["awaited"]),
+        output=fields["output"],
+        config=fields["config"],
+    )
+
+
+def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
+    """The first entry of a lane's journal."""
+    calls = None if is_template else _pack_calls(lane.calls)
+    return pack({"calls": calls, "held": sorted(map(str, lane.held))})
+
+
+def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
+    """The lane's own part, from its bytes."""
+    fields = unpack(data)
+    calls = fields["calls"]
+    return LaneRecord(
+        calls=None if calls is None else _unpack_calls(calls, tools),
+        held=frozenset(fields["held"]),
+    )
+
+
+def _pack_calls(calls: Sequence[Call]) -> list[Any]:
+    return [[call.index, dict(call.raw), call.runner.executor.value, call.runner.name] for call in calls]
+
+
+def _unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call, ...]:
+    return tuple(
+        make_call(
+            index,
+            raw,
+            tools[raw["_tool"]].constants if raw["_tool"] in tools else {},
+            Runner(Executor(executor), name),
+        )
+        for index, raw, executor, name in calls
+    )

@@ -1,0 +1,102 @@
+"""The dispatcher: a checked plan becomes a run - its keys in Redis, and one Celery task per lane (DESIGN "Submit").
+
+The run's keys are written first and the run is started by one last command, so that nobody ever sees half of it; then
+the tasks are published. A task that gets lost on the way is published again by the sweep.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+from redis.client import Pipeline
+
+from broker_config import Settings
+from protocol.plan import Plan
+
+from .definition import pack, pack_definition, pack_lane
+from .keys import Keys, active_runs, lane_token
+from .messages import lane_task
+from .publisher import Publisher
+from .sweep import PUBLISHED_SECONDS, forget
+
+_COMMANDS: Final = 1_000
+
+Command = Callable[[Pipeline], Any]
+
+
+class Dispatcher:
+    """Starts runs."""
+
+    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._settings = settings
+
+    def submit(self, plan: Plan) -> str:
+        """Write the run down, start it, publish its tasks. Returns its id."""
+        seconds, microseconds = self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        run = f"{milliseconds:x}-{secrets.token_hex(5)}"
+        keys = Keys(self._settings.key_prefix, run)
+        try:
+            self._execute(self._writing(plan, keys, milliseconds))
+        except BaseException:
+            forget(self._redis, keys)
+            raise
+        self._publisher.publish(
+            lane_task(run, instance, self._settings.queue_instances)
+            for instance, lane in plan.lanes.items()
+            if lane.calls
+        )
+        return run
+
+    def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
+        """The commands that write a run down; the last ones start it."""
+        instances = plan.context.instances
+        yield lambda p: p.set(keys.definition, pack_definition(plan))
+        if instances:
+            yield lambda p: p.rpush(keys.instances, *instances)
+        sequence = 0
+        for instance, lane in plan.lanes.items():
+            record = pack_lane(lane, is_template=plan.submission.is_template)
+            yield _adding(keys.journal(lane_token(instance)), milliseconds, sequence, {"k": record})
+            sequence += 1
+        for message in plan.context.messages:
+            journal = keys.journal(lane_token(message.get("_instance")))
+            yield _adding(journal, milliseconds, sequence, {"m": pack(message)})
+            sequence += 1
+        due = milliseconds + int(PUBLISHED_SECONDS * 1000)
+        for instance, lane in plan.lanes.items():
+            if lane.calls:
+                yield _leasing(keys.leases, lane_token(instance) + "\x1f", due)
+        state: dict[Any, Any] = {
+            "status": "running" if plan.size else "completed",
+            "total": plan.size,
+            "remaining": plan.size,
+            "submitted": milliseconds,
+            "ms": milliseconds,
+            "seq": sequence,
+        }
+        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
+        yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
+        yield lambda p: p.hset(keys.state, mapping=state)
+
+    def _execute(self, commands: Iterator[Command]) -> None:
+        """Send the commands in pipelines of bounded size, in order."""
+        while batch := list(islice(commands, _COMMANDS)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for command in batch:
+                    command(pipeline)
+                pipeline.execute()
+
+
+def _adding(stream: str, milliseconds: int, sequence: int, fields: dict[str, bytes]) -> Command:
+    return lambda p: p.xadd(stream, fields, id=f"{milliseconds}-{sequence}")  # type: ignore[arg-type]  # redis wants an invariant dict
+
+
+def _leasing(leases: str, member: str, due: int) -> Command:
+    return lambda p: p.zadd(leases, {member: due})

@@ -1,0 +1,31 @@
+"""What can go wrong in the backend: the caller's fault, an activity's, or the infrastructure's.
+
+The text of each error is one line that says what is wrong and what to do; the command line prints it as it is.
+A submission that is wrong raises `protocol.Rejected`.
+"""
+
+from __future__ import annotations
+
+
+class WorkerError(Exception):
+    """Root of the backend's errors."""
+
+
+class ActivitiesError(WorkerError):
+    """A module of activities that cannot be loaded, or an activity that cannot be registered."""
+
+
+class RunNotFound(WorkerError):
+    """No run of that id in the log: it never was, or its retention is over."""
+
+
+class InfrastructureError(WorkerError):
+    """A server that does not answer, is full, or refuses."""
+
+
+class CallFailed(WorkerError):
+    """Raised by an activity to fail its call with a message for readers; `retry` of False ends the attempts."""
+
+    def __init__(self, message: str, *, retry: bool = True) -> None:
+        super().__init__(message)
+        self.retry = retry

@@ -1,0 +1,120 @@
+"""A lane as one worker sees it: its journal folded into values and statuses.
+
+What the global lane holds is shared by all lanes of a run in this process (`RunView`); a `LaneView` adds the instance's
+own part. Both are only ever fed from journals, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol.calls import Call
+from protocol.execution import Execution, Outcome, Status
+from protocol.resolution import Fold
+
+from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
+from .log import Entry, MessageLog
+
+
+class RunGone(Exception):
+    """The run's keys are not there: it was never submitted here, or its retention is over."""
+
+
+def id_key(id_: str) -> tuple[int, int]:
+    """The order of ids."""
+    milliseconds, sequence = id_.split("-")
+    return int(milliseconds), int(sequence)
+
+
+class RunView:
+    """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
+
+    def __init__(self, run: str, definition: Definition) -> None:
+        self.run = run
+        self.definition = definition
+        self.fold = Fold()
+        self.statuses: dict[int, Status] = {}
+        self.record = LaneRecord((), frozenset())
+        self.seen = "0-0"
+
+    @classmethod
+    async def open(cls, log: MessageLog, run: str) -> RunView:
+        """Read the shared part of a run. Raises `RunGone`."""
+        definition = await log.definition(run)
+        if definition is None:
+            raise RunGone(run)
+        view = cls(run, unpack_definition(definition))
+        view.feed(await log.read(run, None))
+        return view
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The global calls."""
+        return self.record.calls if self.record.calls is not None else self.definition.templates
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the global journal; those seen before are passed over."""
+        for entry in entries:
+            if id_key(entry.id) <= id_key(self.seen):
+                continue
+            if entry.record is not None:
+                self.record = unpack_lane(entry.record, self.definition.tools)
+            if entry.message is not None:
+                self.fold.append(entry.message, f"message {entry.id}")
+            if entry.call is not None and entry.status is not None:
+                self.statuses[entry.call] = entry.status
+            self.seen = entry.id
+
+
+class LaneView:
+    """One lane: the values its reader sees, and the state of its calls."""
+
+    def __init__(self, run: RunView, instance: str | None, entries: Iterable[Entry]) -> None:
+        self.run = run
+        self.instance = instance
+        self.seen = "0-0"
+        self.global_seen = run.seen
+        entries = list(entries)
+        record = next((entry.record for entry in entries if entry.record is not None), None)
+        self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord((), frozenset())
+        self.calls = run.definition.lane_calls(self.record, instance)
+        self.fold = Fold(run.fold) if instance is not None else Fold()
+        shared = run.calls if instance is not None else ()
+        graph = run.definition.graph(self.calls, self.record, shared)
+        self.awaited = frozenset(writer for call in self.calls for writer in graph.before(call.index)) & {
+            call.index for call in shared
+        }
+        self.execution = Execution(self.calls, graph, self.fold, run.definition.tools, instance=instance)
+        self._feed(entries)
+        self.note_global()
+
+    @classmethod
+    async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
+        """Read a lane from its journal."""
+        return cls(run, instance, await log.read(run.run, instance))
+
+    def note_global(self) -> None:
+        """Take in what the run's view has learnt of global calls."""
+        self.global_seen = self.run.seen
+        for index in self.awaited:
+            if index in self.run.statuses:
+                self.execution.record(index, self.run.statuses[index])
+
+    def apply(self, outcome: Outcome) -> None:
+        """Take in an outcome of our own as if it were in the log already; it is about to be."""
+        for message in outcome.messages:
+            self.fold.append(message, f"result of call {outcome.index}")
+        self.execution.record(outcome.index, outcome.status)
+
+    @property
+    def waits_for_global(self) -> bool:
+        """Whether a global call has still to come for some call of this lane."""
+        return any(index not in self.run.statuses for index in self.awaited)
+
+    def _feed(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.message is not None:
+                self.fold.append(entry.message, f"message {entry.id}")
+            if entry.call is not None and entry.status is not None:
+                self.execution.record(entry.call, entry.status)
+            self.seen = entry.id

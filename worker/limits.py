@@ -1,0 +1,16 @@
+"""The limits of the settings, as the pure core takes them."""
+
+from __future__ import annotations
+
+from broker_config import Settings
+from protocol import Limits
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that submissions and results are held against."""
+    return Limits(
+        depth=settings.limit_depth,
+        message_bytes=int(settings.limit_message_bytes),
+        calls=settings.limit_calls,
+        solution_calls=settings.limit_solution_calls,
+    )

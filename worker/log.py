@@ -1,0 +1,177 @@
+"""The message log in Redis Streams, as a lane's driver uses it (DESIGN "The log").
+
+Every lane has a journal: a stream whose entries are the lane's messages and the outcomes of its calls. The journal is
+the truth; the ledger beside it only makes commits exactly-once, and the counters only spare reading it all.
+
+An entry's fields: `m` a message (msgpack); `c`, `s`, `d` the call, its status and detail (msgpack) where a call wrote
+the entry; `k` the lane's own record, in the first entry. Ids are given by the run's own clock, so they order the
+messages of all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+
+from protocol.execution import Outcome, Status
+
+from .definition import pack, unpack
+from .keys import Keys, lane_token
+
+Ids = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a journal."""
+
+    id: str
+    message: Mapping[str, Any] | None = None
+    call: int | None = None
+    status: Status | None = None
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+    record: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A call to be claimed, and how long its owner may be silent."""
+
+    index: int
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of a commit."""
+
+    status: str
+    """The run's status; `gone` where its retention is over."""
+    journal_id: str = "0-0"
+    global_id: str = "0-0"
+    is_fresh: bool = True
+    """Whether the caller had seen everything in the journal before its own commit."""
+    accepted: tuple[bool, ...] = ()
+    attempts: tuple[int, ...] = ()
+    """For each claim the number of the attempt, 0 where somebody else is at work."""
+    woken: tuple[str, ...] = ()
+    """Lanes whose global call has come: they are to be published."""
+
+
+def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """An entry, from what Redis returns."""
+    detail = unpack(fields[b"d"]) if b"d" in fields else {}
+    return Entry(
+        id=id_.decode(),
+        message=unpack(fields[b"m"]) if b"m" in fields else None,
+        call=int(fields[b"c"]) if b"c" in fields else None,
+        status=Status(fields[b"s"].decode()) if b"s" in fields else None,
+        error=detail.get("error"),
+        reason=detail.get("reason"),
+        record=fields.get(b"k"),
+    )
+
+
+def read_script(name: str) -> str:
+    """The text of one of our Lua scripts."""
+    return files("worker").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+
+
+class MessageLog:
+    """The journals of all runs, through one asynchronous connection pool."""
+
+    def __init__(self, redis: Redis, *, prefix: str, published_seconds: float) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._published = int(published_seconds * 1000)
+        self._advance: AsyncScript = redis.register_script(read_script("advance"))
+
+    async def definition(self, run: str) -> bytes | None:
+        """The run's definition; None where there is no such run (any more)."""
+        found: Any = await self._redis.get(self._keys(run).definition)
+        return found if isinstance(found, bytes) else None
+
+    async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
+        """The entries of a lane's journal behind an id, oldest first."""
+        stream = self._keys(run).journal(lane_token(instance))
+        found: Any = await self._redis.xrange(stream, min=f"({after}", max="+")
+        return [read_entry(id_, fields) for id_, fields in found]
+
+    async def advance(
+        self,
+        run: str,
+        instance: str | None,
+        *,
+        seen: str,
+        global_seen: str,
+        outcomes: Sequence[Outcome] = (),
+        waking: Iterable[int] = (),
+        claims: Sequence[Claim] = (),
+        park: bool = False,
+    ) -> Advance:
+        """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
+        keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
+        arguments: list[Any] = [lane, seen, global_seen, self._published, int(park), len(outcomes)]
+        for outcome in outcomes:
+            arguments += [outcome.index, outcome.status.value, _detail(outcome), int(outcome.index in wakes)]
+            arguments += [len(outcome.messages), *map(pack, outcome.messages)]
+        arguments.append(len(claims))
+        for claim in claims:
+            arguments += [claim.index, int(claim.lease_seconds * 1000)]
+        reply = await self._advance(
+            keys=[
+                keys.state,
+                keys.journal(lane),
+                keys.ledger(lane),
+                keys.journal(""),
+                keys.leases,
+                keys.events,
+                keys.parked,
+            ],
+            args=arguments,
+        )
+        return _read_advance(reply)
+
+    async def renew(self, running: Mapping[tuple[str, str | None], Iterable[int]], lease_seconds: float) -> None:
+        """Say that calls are still being worked on, by run and lane."""
+        seconds, microseconds = await self._redis.time()
+        until = int((seconds + microseconds / 1_000_000 + lease_seconds) * 1000)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for (run, instance), calls in running.items():
+                members = {f"{lane_token(instance)}\x1f{call}": until for call in calls}
+                if members:
+                    pipeline.zadd(self._keys(run).leases, members, xx=True)
+            await pipeline.execute()
+
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._prefix, run)
+
+
+def _detail(outcome: Outcome) -> bytes:
+    detail: dict[str, Any] = {}
+    if outcome.error is not None:
+        detail["error"] = dict(outcome.error)
+    if outcome.reason is not None:
+        detail["reason"] = outcome.reason
+    return pack(detail) if detail else b""
+
+
+def _read_advance(reply: Sequence[Any]) -> Advance:
+    if reply[0] == b"gone":
+        return Advance("gone")
+    status, journal_id, global_id, fresh, accepted, claims, woken = reply
+    return Advance(
+        status=status.decode(),
+        journal_id=journal_id.decode(),
+        global_id=global_id.decode(),
+        is_fresh=bool(fresh),
+        accepted=tuple(id_ != 0 for id_ in accepted),
+        attempts=tuple(claims),
+        woken=tuple(lane.decode() for lane in woken),
+    )

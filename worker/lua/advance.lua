@@ -1,0 +1,136 @@
+-- One commit of a lane: append the outcomes of calls to the log, claim the calls that come next, end the run with its
+-- last call. All of it or nothing, and an outcome only once, however often it is delivered.
+--
+-- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running
+--      2 journal   stream  of the lane
+--      3 ledger    hash    of the lane: call -> final status, or "running:<attempt>"
+--      4 global    stream  the global lane's journal (equal to 2 in the global lane)
+--      5 leases    zset    "<lane>\31<call>" -> the time in ms at which the one at work counts as dead;
+--                          "<lane>\31" stands for a task published and not yet begun
+--      6 events    stream
+--      7 parked    set     lanes that wait for a global call
+-- ARGV 1 lane    2 last journal id the caller has seen    3 last global id it has seen
+--      4 how long in ms a published task may lie before it counts as lost
+--      5 "1" to park the lane if nothing new has arrived (nothing to commit or claim then)
+--      6 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
+--        number of messages, each message (msgpack)
+--      then number of claims, then for each: call, lease in ms
+-- Returns {run status, journal id, global id, fresh, {accepted outcomes: message ids or 0}, {claims: attempt or 0},
+--          {woken lanes}}; fresh is 1 when the caller had seen everything that lay in the journal before this commit.
+
+local state, journal, ledger, global, leases, events, parked = unpack(KEYS)
+local lane, published = ARGV[1], tonumber(ARGV[4])
+
+local function last_id(stream)
+    local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+    return newest[1] and newest[1][1] or '0-0'
+end
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
+local status = run[1]
+if not status then
+    return { 'gone' }
+end
+local ms, seq = tonumber(run[2]), tonumber(run[3])
+local fresh = last_id(journal) == ARGV[2] and 1 or 0
+
+local function next_id()
+    if now > ms then
+        ms, seq = now, 0
+    else
+        seq = seq + 1
+    end
+    return string.format('%.0f-%.0f', ms, seq)
+end
+
+local position = 6
+local function take()
+    position = position + 1
+    return ARGV[position - 1]
+end
+
+local function is_final(entry)
+    return entry and string.sub(entry, 1, 8) ~= 'running:'
+end
+
+local accepted, woken, ended = {}, {}, 0
+for _ = 1, tonumber(take()) do
+    local call, outcome, detail, wakes, count = take(), take(), take(), take(), tonumber(take())
+    local messages = {}
+    for i = 1, count do
+        messages[i] = take()
+    end
+    local before = redis.call('HGET', ledger, call)
+    if is_final(before) then
+        accepted[#accepted + 1] = 0
+    else
+        local ids = {}
+        for i = 1, math.max(count, 1) do
+            local id = next_id()
+            local fields = { 'c', call, 's', outcome }
+            if detail ~= '' then
+                fields[#fields + 1] = 'd'
+                fields[#fields + 1] = detail
+            end
+            if count > 0 then
+                fields[#fields + 1] = 'm'
+                fields[#fields + 1] = messages[i]
+            end
+            redis.call('XADD', journal, id, unpack(fields))
+            ids[i] = id
+        end
+        redis.call('HSET', ledger, call, outcome)
+        redis.call('ZREM', leases, lane .. '\31' .. call)
+        redis.call('HINCRBY', state, 'n:' .. outcome, 1)
+        if before then
+            redis.call('HINCRBY', state, 'running', -1)
+        end
+        redis.call('XADD', events, ids[#ids], 'l', lane, 'c', call, 's', outcome, 'n', count)
+        ended = ended + 1
+        accepted[#accepted + 1] = ids[#ids]
+        if wakes == '1' and redis.call('SCARD', parked) > 0 then
+            woken = redis.call('SMEMBERS', parked)
+            for _, sleeper in ipairs(woken) do
+                redis.call('ZADD', leases, now + published, sleeper .. '\31')
+            end
+            redis.call('DEL', parked)
+        end
+    end
+end
+if ended > 0 then
+    redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
+    local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
+    if remaining == 0 then
+        status = redis.call('HGET', state, 'n:failed') and 'failed' or 'completed'
+        redis.call('HSET', state, 'status', status, 'finished', now)
+        redis.call('XADD', events, next_id(), 's', status)
+    end
+end
+
+local claims = {}
+for _ = 1, tonumber(take()) do
+    local call, lease = take(), tonumber(take())
+    local member = lane .. '\31' .. call
+    local before = redis.call('HGET', ledger, call)
+    local alive = before and tonumber(redis.call('ZSCORE', leases, member) or 0) > now
+    if status ~= 'running' or is_final(before) or alive then
+        claims[#claims + 1] = 0
+    else
+        local attempt = before and tonumber(string.sub(before, 9)) + 1 or 1
+        redis.call('HSET', ledger, call, 'running:' .. attempt)
+        redis.call('ZADD', leases, now + lease, member)
+        if not before then
+            redis.call('HINCRBY', state, 'running', 1)
+        end
+        claims[#claims + 1] = attempt
+    end
+end
+
+local global_id = last_id(global)
+if ARGV[5] == '1' and fresh == 1 and global_id == ARGV[3] then
+    redis.call('SADD', parked, lane)
+end
+redis.call('ZREM', leases, lane .. '\31') -- the mark of a published task: somebody drives the lane now
+return { status, last_id(journal), global_id, fresh, accepted, claims, woken }

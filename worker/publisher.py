@@ -1,0 +1,56 @@
+"""Publishing tasks: in batches, one pipeline each (FACTS "Messages")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from .errors import InfrastructureError
+from .messages import TaskMessage
+
+BATCH: Final = 500
+
+
+class Publisher:
+    """Publishes through one Celery application. May be used from any thread."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
+        """Publish all of them; `published` is told how many after each batch. Raises `InfrastructureError`.
+
+        A batch that fails has been published or not, nobody knows: publishing again does no harm, since whoever takes
+        up a task looks into the ledger first.
+        """
+        try:
+            for batch in _batches(tasks):
+                self._publish(batch)
+                if published is not None:
+                    published(len(batch))
+        except (OperationalError, OSError) as error:
+            raise InfrastructureError(f"the broker does not take tasks: {error}") from error
+
+    def _publish(self, batch: list[TaskMessage]) -> None:
+        with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
+            for task in batch:
+                self._app.send_task(
+                    task.task,
+                    args=[task.body],
+                    queue=task.queue,
+                    producer=producer,
+                    argsrepr=task.shown,
+                    kwargsrepr="-",  # an empty one would show the arguments after all
+                    retry=False,
+                    ignore_result=True if task.is_forgotten else None,
+                )
+
+
+def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:
+    remaining = iter(tasks)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch

@@ -1,0 +1,141 @@
+"""What a run has come to, folded from its journals: the shape that `acts run --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.calls import Call
+from protocol.execution import Status
+from protocol.resolution import Fold
+
+from .definition import Definition, LaneRecord, unpack_lane
+from .lane import id_key
+from .log import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How one call of one instance stands. `id` is stable: it is the call's idempotency key within the run."""
+
+    id: str
+    index: int
+    tool: str
+    instance: str | None
+    status: str
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.id,
+            "index": self.index,
+            "tool": self.tool,
+            "instance": self.instance,
+            "status": self.status,
+            "error": dict(self.error) if self.error is not None else None,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run's status, values and calls at some moment."""
+
+    run: str
+    status: str
+    output: Any
+    global_data: Mapping[str, Any]
+    instances: Mapping[str, Mapping[str, Any]]
+    calls: Sequence[CallResult]
+    conflicts: Sequence[str] = field(default=())
+    """Operations that could not be applied (SPEC R3.4), as text."""
+
+    def data(self, instance: str | None = None) -> Mapping[str, Any]:
+        """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
+        return self.global_data if instance is None else self.instances[instance]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape of `acts run --json`."""
+        return {
+            "run": self.run,
+            "status": self.status,
+            "output": self.output,
+            "global": dict(self.global_data),
+            "instances": {instance: dict(data) for instance, data in self.instances.items()},
+            "calls": [call.to_dict() for call in self.calls],
+        }
+
+
+@dataclass(frozen=True)
+class LaneHistory:
+    """A lane's journal, and the calls its ledger says are under way."""
+
+    instance: str | None
+    entries: Sequence[Entry]
+    running: frozenset[int] = frozenset()
+
+
+def assemble(
+    run: str,
+    status: str,
+    definition: Definition,
+    shared: LaneHistory,
+    lanes: Iterable[LaneHistory],
+    *,
+    at: str | None = None,
+) -> Result:
+    """Fold the journals of a run; with `at`, only what was there up to that message id."""
+    global_fold = Fold()
+    calls = list(_read_lane(definition, shared, global_fold, at))
+    conflicts = [str(conflict) for conflict in global_fold.conflicts()]
+    instances: dict[str, Mapping[str, Any]] = {}
+    for lane in lanes:
+        assert lane.instance is not None
+        fold = Fold(global_fold)
+        calls.extend(_read_lane(definition, lane, fold, at))
+        instances[lane.instance] = fold.snapshot()
+        conflicts.extend(str(conflict) for conflict in fold.conflicts())
+    return Result(
+        run=run,
+        status=status,
+        output=definition.output,
+        global_data=global_fold.snapshot(),
+        instances=instances,
+        calls=sorted(calls, key=lambda call: call.index),
+        conflicts=tuple(dict.fromkeys(conflicts)),
+    )
+
+
+def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, at: str | None) -> Iterator[CallResult]:
+    """Feed a lane's messages to its fold, and say how its calls stand."""
+    record = LaneRecord((), frozenset())
+    ended: dict[int, Entry] = {}
+    for entry in lane.entries:
+        if entry.record is not None:
+            record = unpack_lane(entry.record, definition.tools)
+        if at is not None and id_key(entry.id) > id_key(at):
+            continue
+        if entry.message is not None:
+            fold.append(entry.message, f"message {entry.id}")
+        if entry.call is not None:
+            ended[entry.call] = entry
+    for call in definition.lane_calls(record, lane.instance):
+        yield _call_result(call, lane, ended.get(call.index), at)
+
+
+def _call_result(call: Call, lane: LaneHistory, entry: Entry | None, at: str | None) -> CallResult:
+    status = Status.RUNNING if at is None and call.index in lane.running else Status.WAITING
+    if entry is not None and entry.status is not None:
+        status = entry.status
+    return CallResult(
+        id=f"{call.index}" if lane.instance is None else f"{call.index}:{lane.instance}",
+        index=call.index,
+        tool=call.tool,
+        instance=lane.instance,
+        status=status.value,
+        error=entry.error if entry is not None else None,
+        reason=entry.reason if entry is not None else None,
+    )

@@ -1,0 +1,207 @@
+"""A run, from outside: its status, its result, its log, and waiting for its end.
+
+Nothing here polls: waiting and following block on the run's progress stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol.execution import FINAL
+
+from .connections import translated
+from .definition import unpack_definition
+from .errors import RunNotFound
+from .keys import Keys, lane_token
+from .lane import id_key
+from .log import Entry, read_entry
+from .results import LaneHistory, Result, assemble
+
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+_AT_ONCE: Final = 500
+_BLOCK_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened: a call ended (`kind` "call"), or the run's status changed (`kind` "run")."""
+
+    id: str
+    kind: str
+    status: str
+    instance: str | None = None
+    index: int | None = None
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One message of the log."""
+
+    id: str
+    instance: str | None
+    message: Mapping[str, Any]
+
+
+class Run:
+    """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
+        self.id = run
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+
+    def status(self) -> dict[str, Any]:
+        """The run's status and its calls counted by theirs: the shape of `acts status --json`."""
+        state = self._state()
+        counts = {key[2:]: int(value) for key, value in state.items() if key.startswith("n:")}
+        running = int(state.get("running", 0))
+        counts["running"] = running
+        counts["waiting"] = int(state["total"]) - sum(counts.values())
+        return {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+
+    @property
+    def total(self) -> int:
+        """How many calls the run has, over all instances."""
+        return int(self._state()["total"])
+
+    def wait(self, timeout_seconds: float | None = None) -> Result:
+        """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        for event in self.follow(timeout_seconds=timeout_seconds):
+            if event.kind == "run" and event.status in ENDED:
+                break
+        return self.result()
+
+    def follow(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
+        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+        self._state()
+        seen = "0-0"
+        while True:
+            events = self._read_events(seen, deadline)
+            for event in events:
+                yield event
+                if event.kind == "run" and event.status in ENDED:
+                    return
+            if events:
+                seen = events[-1].id
+            elif self._state()["status"] in ENDED:
+                return
+
+    def result(self, at: str | None = None) -> Result:
+        """What the run has come to, now or as of a past message id (SPEC R11.2)."""
+        state = self._state()
+        with translated(self._settings):
+            definition: Any = self._redis.get(self._keys.definition)
+            if definition is None:
+                raise self._not_found()
+            shared = next(self._histories([None]))
+            lanes = self._histories(self._instances())
+            return assemble(self.id, state["status"], unpack_definition(definition), shared, lanes, at=at)
+
+    def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
+        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends."""
+        self._state()
+        seen = (0, -1)
+        for entry in self._messages(instance):
+            seen = id_key(entry.id)
+            yield entry
+        if not follow:
+            return
+        for event in self.follow():
+            is_wanted = event.messages > 0 and instance in (None, event.instance)
+            if is_wanted and id_key(event.id) > seen:
+                yield from self._messages_of(event, seen)
+
+    def _messages(self, instance: str | None) -> list[LogEntry]:
+        """The messages that are there now."""
+        lanes = [None, *self._instances()] if instance is None else [instance]
+        with translated(self._settings):
+            entries = [
+                LogEntry(entry.id, history.instance, entry.message)
+                for history in self._histories(lanes)
+                for entry in history.entries
+                if entry.message is not None
+            ]
+        return sorted(entries, key=lambda entry: id_key(entry.id))
+
+    def _messages_of(self, event: Event, seen: tuple[int, int]) -> Iterator[LogEntry]:
+        """The messages of one commit: the last of them has the event's id."""
+        stream = self._keys.journal(lane_token(event.instance))
+        with translated(self._settings):
+            found: Any = self._redis.xrevrange(stream, max=event.id, count=event.messages)
+        for id_, fields in reversed(found):
+            entry = read_entry(id_, fields)
+            if entry.message is not None and id_key(entry.id) > seen:
+                yield LogEntry(entry.id, event.instance, entry.message)
+
+    def _read_events(self, seen: str, deadline: float | None) -> list[Event]:
+        block = _BLOCK_MS
+        if deadline is not None:
+            left = int((deadline - time.monotonic()) * 1000)
+            if left <= 0:
+                raise TimeoutError(f"run {self.id} has not ended in time; it goes on")
+            block = min(block, left)
+        with translated(self._settings):
+            found: Any = self._redis.xread({self._keys.events: seen}, block=block, count=_AT_ONCE)
+        if not found:
+            return []
+        streams = found.items() if isinstance(found, dict) else found
+        return [_read_event(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
+
+    def _state(self) -> dict[str, str]:
+        with translated(self._settings):
+            state: Any = self._redis.hgetall(self._keys.state)
+        if not state:
+            raise self._not_found()
+        return {key.decode(): value.decode() for key, value in state.items()}
+
+    def _not_found(self) -> RunNotFound:
+        return RunNotFound(f"no run {self.id}: it never was in this log, or its retention is over")
+
+    def _instances(self) -> list[str]:
+        with translated(self._settings):
+            instances: Any = self._redis.lrange(self._keys.instances, 0, -1)
+        return [instance.decode() for instance in instances]
+
+    def _histories(self, lanes: Sequence[str | None]) -> Iterator[LaneHistory]:
+        """The journals and ledgers of lanes, a few hundred at a time."""
+        remaining = iter(lanes)
+        while batch := list(islice(remaining, _AT_ONCE)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for instance in batch:
+                    pipeline.xrange(self._keys.journal(lane_token(instance)))
+                    pipeline.hgetall(self._keys.ledger(lane_token(instance)))
+                found = pipeline.execute()
+            for instance, entries, ledger in zip(batch, found[::2], found[1::2], strict=True):
+                yield LaneHistory(instance, _entries(entries), _running(ledger))
+
+
+def _flat(entries: Any) -> Any:
+    """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
+    return entries[0] if entries and isinstance(entries[0], list) else entries
+
+
+def _entries(found: Sequence[Any]) -> list[Entry]:
+    return [read_entry(id_, fields) for id_, fields in found]
+
+
+def _running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
+    finals = {status.value.encode() for status in FINAL}
+    return frozenset(int(call) for call, status in ledger.items() if status not in finals)
+
+
+def _read_event(id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    status = fields[b"s"].decode()
+    if b"c" not in fields:
+        return Event(id_.decode(), "run", status)
+    instance = fields[b"l"].decode() or None
+    return Event(id_.decode(), "call", status, instance, int(fields[b"c"]), int(fields[b"n"]))

@@ -1,0 +1,82 @@
+"""What a worker process needs to run tasks: an event loop in a thread of its own, connections, the driver.
+
+Celery has no coroutine tasks. A task hands its coroutine to the process's loop and waits for it in its own thread, so
+thousands of activities that wait cost one loop and not thousands of busy threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from celery import Celery
+
+from broker_config import Settings
+
+from .activities import Registry
+from .connections import connect_async
+from .driver import Driver
+from .leases import Leases
+from .limits import limits_of
+from .log import MessageLog
+from .messages import TaskMessage
+from .models import configured_model
+from .publisher import Publisher
+from .remote import RemoteExecutor
+from .sweep import PUBLISHED_SECONDS
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """One process's loop, and everything that lives on it."""
+
+    def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
+        self.settings = settings
+        self.publisher = Publisher(app)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
+        self._thread.start()
+        self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
+        threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="acts-activity")
+        limits = limits_of(settings)
+        self.remote = RemoteExecutor(registry, configured_model(settings), limits, threads)
+        log = MessageLog(connect_async(settings), prefix=settings.key_prefix, published_seconds=PUBLISHED_SECONDS)
+        self.driver = Driver(
+            log,
+            settings=settings,
+            registry=registry,
+            limits=limits,
+            publish=self._publish,
+            threads=threads,
+            leases=Leases(log, settings.lease_seconds),
+        )
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
+        await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
+
+
+class Runtimes:
+    """The runtime of the process that asks; a forked pool process gets one of its own."""
+
+    def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
+        self._make = lambda: Runtime(app, settings, registry)
+        self._lock = threading.Lock()
+        self._process = 0
+        self._runtime: Runtime | None = None
+
+    def current(self) -> Runtime:
+        """The runtime, made when it is first asked for."""
+        if self._runtime is None or self._process != os.getpid():
+            with self._lock:
+                if self._runtime is None or self._process != os.getpid():
+                    self._runtime, self._process = self._make(), os.getpid()
+        return self._runtime
