@@ -19,7 +19,7 @@ from .paths import MISSING
 from .plan import Finding, Lane, Plan
 from .references import Reference
 from .submission import Pointer, Submission, read_submission
-from .tools import Executor, Toolbox, nearest
+from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, nearest
 
 
 def check(
@@ -122,31 +122,42 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
 
 
 def _read_call(index: int, raw: Mapping[str, Any], at: Pointer, toolbox: Toolbox) -> tuple[Call | None, list[Problem]]:
+    """The call, also where nobody can run it - its paths still belong to the graph - and what is wrong with it."""
     tool = toolbox.tool(raw["_tool"])
     constants = tool.constants if tool is not None else {}
     properties = completed(raw, constants)
     problems = meta_problems(properties, *at)
-    if tool is None and not properties.get("_delegate"):
-        hint = nearest(raw["_tool"], toolbox.known())
-        problems.append(Problem(pointer(*at, "_tool"), f"unknown tool {raw['_tool']!r}{hint}"))
-        return None, problems
-    try:
-        runner = toolbox.runner(raw["_tool"], properties.get("_delegate"), properties.get("_activity"))
-    except LookupError as error:
-        name = "_delegate" if properties.get("_delegate") else "_activity"
-        problems.append(Problem(pointer(*at, name), str(error)))
-        return None, problems
-    if tool is None and runner.name == "anonymous":
-        problems.append(
-            Problem(pointer(*at, "_tool"), f"unknown tool {raw['_tool']!r}: an anonymous delegate needs one")
-        )
     if problems:
         return None, problems
+    try:
+        runner = _runner(raw["_tool"], tool, properties, toolbox)
+    except _Nobody as nobody:
+        problems.append(Problem(pointer(*at, nobody.property), str(nobody)))
+        runner = Runner(Executor.ACTIVITY, raw["_tool"])
     call = make_call(index, raw, constants, runner)
     if tool is not None:
         problems += tool.problems(call.standing_in(), *at, lenient=True, strict_meta=toolbox.strict_meta)
     problems += _latent_problems(call, at, toolbox)
     return call, problems
+
+
+class _Nobody(LookupError):
+    """Nobody runs the call; `property` is the one that names an unknown."""
+
+    def __init__(self, property_: str, message: str) -> None:
+        super().__init__(message)
+        self.property = property_
+
+
+def _runner(name: str, tool: Tool | None, properties: Mapping[str, Any], toolbox: Toolbox) -> Runner:
+    """Who runs a call (SPEC R4.2). Raises `_Nobody`."""
+    delegate = properties.get("_delegate")
+    if tool is None and (not delegate or delegate == ANONYMOUS):
+        raise _Nobody("_tool", f"unknown tool {name!r}{nearest(name, toolbox.known())}")
+    try:
+        return toolbox.runner(name, delegate, properties.get("_activity"))
+    except LookupError as error:
+        raise _Nobody("_delegate" if delegate else "_activity", str(error)) from error
 
 
 def _latent_problems(call: Call, at: Pointer, toolbox: Toolbox) -> Iterator[Problem]:

@@ -66,8 +66,9 @@ class Rejected(ProtocolError):
 
 
 def pointer(*segments: str | int) -> str:
-    """The JSON pointer of a place, from its keys and indexes (RFC 6901)."""
-    return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)
+    """The JSON pointer of a place, from its keys and indexes (RFC 6901). Never holds what cannot be printed as UTF-8."""
+    text = "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _excerpt(text: str, position: int, around: int = 30) -> tuple[str, int]:

@@ -5,11 +5,10 @@ A message is a JSON object and stays one: nothing here changes or drops a field.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import Problem, pointer
 from .paths import MISSING
 
 Message = Mapping[str, Any]
@@ -20,7 +19,6 @@ PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})
-_RIDING: Final = ("schema", "description", "title")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +34,9 @@ class DataMessage:
 
 def read_data(message: Message) -> DataMessage | None:
     """The data a message carries, or None where it is another kind of message (SPEC R1.1-R1.3)."""
-    type_ = message.get("type")
-    if type_ not in DATA_TYPES:
+    if message.get("type") not in DATA_TYPES:
         return None
-    kind = message.get("kind", "data") if type_ == "data" else type_
+    kind = kind_of(message)
     return DataMessage(
         kind=kind,
         instance=message.get("_instance"),
@@ -47,6 +44,16 @@ def read_data(message: Message) -> DataMessage | None:
         schema=message.get("schema", MISSING),
         description=message.get("description"),
     )
+
+
+def kind_of(message: Message) -> Any:
+    """The kind of a data message (SPEC R1.2)."""
+    return message.get("kind", "data") if message["type"] == "data" else message["type"]
+
+
+def is_written(message: Message) -> bool:
+    """Whether a call wrote the message: then it is an operation, else a merge at its kind's root (SPEC R3.1)."""
+    return isinstance(message.get("_call"), Mapping)
 
 
 def _payload(message: Message, kind: str) -> Any:
@@ -108,20 +115,3 @@ def error_message(call: Message, error: Message, *, date: str, instance: str | N
     if instance is not None:
         message["_instance"] = instance
     return message
-
-
-def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the shape of one message of a submission (SPEC R1.1)."""
-    if not isinstance(message, dict):
-        yield Problem(pointer(*at), "a message must be an object")
-        return
-    type_ = message.get("type")
-    if type_ is None and not ("role" in message and "content" in message):
-        yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
-    elif type_ is not None and not isinstance(type_, str):
-        yield Problem(pointer(*at, "type"), "must be a string")
-    if type_ == "data" and not isinstance(message.get("kind", ""), str):
-        yield Problem(pointer(*at, "kind"), "must be a string")
-    instance = message.get("_instance")
-    if instance is not None and (not isinstance(instance, str) or not instance):
-        yield Problem(pointer(*at, "_instance"), "must be a non-empty string")

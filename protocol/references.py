@@ -25,6 +25,8 @@ from .errors import ExpressionError
 DAGGER: Final = "†"
 MAX_SEGMENTS: Final = 128
 """A longer path is refused: folding descends a path segment by segment."""
+MAX_REFERENCES: Final = 256
+"""A longer expression is refused: whenever one of its places settles, all of it is looked at again."""
 
 Path = tuple[str | int, ...]
 
@@ -100,6 +102,7 @@ class _Parser:
         self.text = text
         self.position = 0
         self.bare_paths = bare_paths
+        self.references = 0
 
     def expression(self) -> Expression:
         """expression = alternative *( "||" alternative )"""
@@ -130,6 +133,9 @@ class _Parser:
             self.fail('a reference starting with "†"')
         if len(reference.path) > MAX_SEGMENTS:
             self.fail(f"a path of at most {MAX_SEGMENTS} segments")
+        self.references += 1
+        if self.references > MAX_REFERENCES:
+            self.fail(f"an expression of at most {MAX_REFERENCES} references")
         self.skip_whitespace()
         return reference
 
@@ -175,8 +181,9 @@ class _Parser:
             self.fail('a key in double quotes, as in ["a key"]')
         try:
             key = json.loads(match[0])
+            key.encode()  # an escape can spell half a surrogate pair, which nothing can store
         except ValueError:
-            self.fail("a JSON string")
+            self.fail("a JSON string of valid Unicode")
         assert isinstance(key, str)
         self.position = match.end()
         if not self.text.startswith("]", self.position):

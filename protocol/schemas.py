@@ -1,14 +1,17 @@
 """JSON Schema (draft 2020-12): compiled once, never fetching anything (SPEC R4.1, R4.6).
 
-At submission a value may still hold expressions. A lenient validator lets each of them stand in for any value: every
-keyword accepts an `Expression`, and the keywords whose outcome could hinge on one inside (`not`, `oneOf`, `if`,
-`const`, `enum`, …) give the benefit of the doubt.
+One schema is applied in three ways. *Strictly*. *Leniently*, at submission, when a value still holds expressions: each
+stands in for any value, and the keywords whose outcome could hinge on one inside (`not`, `if`, `const`, `enum`, …) give
+the benefit of the doubt. *In part*, while a value is still being built: what is not there yet is no error.
+
+A schema is foreign: whatever goes wrong while it is applied is a problem of the schema, never an exception.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,15 +23,13 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from .errors import Problem, pointer
-from .paths import MISSING
-from .references import Expression
+from .references import Expression, Path
 
 Schema = dict[str, Any] | bool
-_Keyword = Callable[[Validator, Any, Any, Any], Iterator[ValidationError]]
+_Keyword = Callable[[Validator, Any, Any, Any], Iterator[ValidationError] | None]
 
 _NO_REMOTE: Final[Registry[Any]] = Registry()
-_PRESENCE: Final = frozenset({"required", "minItems", "minProperties", "minLength", "dependentRequired"})
-"""Keywords that a part of a value may miss while the whole is still being built."""
+_KEYWORDS: Final = Draft202012Validator.VALIDATORS
 
 
 class CompiledSchema:
@@ -37,8 +38,10 @@ class CompiledSchema:
     def __init__(self, schema: Schema) -> None:
         check_schema(schema)
         self.schema = schema
-        self._strict = Draft202012Validator(schema, registry=_NO_REMOTE)
-        self._lenient = _LenientValidator(schema, registry=_NO_REMOTE)
+        self._plain = _without_dialect(schema)
+        self._strict = Draft202012Validator(self._plain, registry=_NO_REMOTE)
+        self._lenient = _LenientValidator(self._plain, registry=_NO_REMOTE)
+        self._partial = _PartialValidator(self._plain, registry=_NO_REMOTE)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
@@ -46,12 +49,13 @@ class CompiledSchema:
         With `lenient`, expressions inside the value stand for any value. With `partial`, what is not there yet is no
         error.
         """
-        validator = self._lenient if lenient else self._strict
-        try:
-            errors = [error for error in validator.iter_errors(value) if not (partial and error.validator in _PRESENCE)]
-        except Unresolvable as unresolvable:
-            return [Problem(pointer(*at), f"the schema refers to {unresolvable.ref!r}, which is not in it")]
-        return sorted(_problem(error, at) for error in errors)
+        validator = self._lenient if lenient else self._partial if partial else self._strict
+        return _problems([validator], value, at)
+
+    def problems_at(self, path: Path, value: Any, *, partial: bool = False) -> list[Problem]:
+        """What the parts of the schema that speak of a path say against a value standing there (SPEC R4.6)."""
+        validator = self._partial if partial else self._strict
+        return _problems((validator.evolve(schema=part) for part in _parts(self._plain, path)), value, ())
 
 
 def compiled(schema: Schema) -> CompiledSchema:
@@ -71,61 +75,106 @@ def check_schema(schema: Any) -> None:
 
 def schema_problem(schema: Any, *at: str | int) -> Problem | None:
     """What is wrong with a schema standing at a place, if anything."""
+    if not isinstance(schema, (dict, bool)):
+        return Problem(pointer(*at), "must be a JSON Schema: an object, true or false")
     try:
-        check_schema(schema)
+        compiled(schema)
     except SchemaError as error:
         return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {_shortened(error.message)}")
     return None
 
 
-def subschema(schema: Any, path: tuple[str | int, ...]) -> Any:
-    """The schema that speaks of the value at a path, or `MISSING` where none does (SPEC R4.6)."""
-    root = schema
-    for segment in path:
-        schema = _step(_dereferenced(schema, root), segment)
-        if schema is MISSING:
-            return MISSING
-    schema = _dereferenced(schema, root)
-    if isinstance(schema, dict) and isinstance(root, dict) and schema is not root and "$defs" in root:
-        return {**schema, "$defs": root["$defs"]}
-    return schema
-
-
-def _step(schema: Any, segment: str | int) -> Any:
-    if not isinstance(schema, dict):
-        return False if schema is False else MISSING
-    properties = schema.get("properties", {})
-    if isinstance(properties, dict) and str(segment) in properties:
-        return properties[str(segment)]
-    if isinstance(segment, int) and ("items" in schema or "prefixItems" in schema):
-        prefix = schema.get("prefixItems", [])
-        return prefix[segment] if segment < len(prefix) else schema.get("items", MISSING)
-    return schema.get("additionalProperties", MISSING)
-
-
-def _dereferenced(schema: Any, root: Any) -> Any:
-    """Follow a `$ref` into the same schema, as far as it goes."""
-    for _ in range(16):
-        reference = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return schema
-        target = root
-        for key in reference[2:].split("/"):
-            target = (
-                target.get(key.replace("~1", "/").replace("~0", "~"), MISSING) if isinstance(target, dict) else MISSING
-            )
-        if target is MISSING:
-            return schema
-        schema = target
-    return schema
-
-
-def _problem(error: ValidationError, at: tuple[str | int, ...]) -> Problem:
-    return Problem(pointer(*at, *error.absolute_path), _shortened(error.message))
+def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, ...]) -> list[Problem]:
+    try:
+        errors = [error for validator in validators for error in validator.iter_errors(value)]
+    except Unresolvable as unresolvable:
+        return [Problem(pointer(*at), f"the schema refers to {unresolvable.ref!r}, which is not in it")]
+    except RecursionError:
+        return [Problem(pointer(*at), "the schema refers to itself without end")]
+    except Exception as error:  # a $ref can make a schema of anything, and then anything can be raised
+        return [Problem(pointer(*at), f"the schema cannot be applied: {type(error).__name__}: {error}")]
+    return sorted(Problem(pointer(*at, *error.absolute_path), _shortened(error.message)) for error in errors)
 
 
 def _shortened(text: str, most: int = 300) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
+# The parts of a schema that speak of a path.
+
+
+def _parts(root: Schema, path: Path) -> list[Schema]:
+    """Every subschema that the value at a path has to satisfy; none where the schema does not speak of it."""
+    parts = [root]
+    for segment in path:
+        parts = [below for part in parts for same in _joined(part, root) for below in _below(same, segment)]
+    return parts
+
+
+def _joined(schema: Schema, root: Schema) -> Iterator[Schema]:
+    """A schema and those that it joins at the same place, by `$ref` into itself and by `allOf`."""
+    stack, seen = [schema], set[int]()
+    while stack:
+        part = stack.pop()
+        if id(part) in seen or not isinstance(part, (dict, bool)):
+            continue
+        seen.add(id(part))
+        yield part
+        if isinstance(part, dict):
+            stack.extend(part.get("allOf", ()))
+            stack.extend(_referred(part.get("$ref"), root))
+
+
+def _referred(reference: Any, root: Any) -> Iterator[Any]:
+    """What a `$ref` into the same schema points at."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return
+    for key in reference.split("/")[1:]:
+        key = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
+            root = root[int(key)]
+        elif isinstance(root, dict) and key in root:
+            root = root[key]
+        else:
+            return
+    yield root
+
+
+def _below(schema: Schema, segment: str | int) -> list[Schema]:
+    """What a schema says of one property or element."""
+    if not isinstance(schema, dict):
+        return [] if schema else [False]
+    key = str(segment)
+    named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
+    named += [below for pattern, below in schema.get("patternProperties", {}).items() if re.search(pattern, key)]
+    if named:
+        return named
+    prefix = schema.get("prefixItems", [])
+    if isinstance(segment, int) and segment < len(prefix):
+        return [prefix[segment]]
+    if isinstance(segment, int) and "items" in schema:
+        return [schema["items"]]
+    return [schema["additionalProperties"]] if "additionalProperties" in schema else []
+
+
+def _without_dialect(schema: Any) -> Any:
+    """The schema without `$schema`: on meeting one, jsonschema goes on with that dialect's own validator, not ours."""
+    if isinstance(schema, list):
+        return [_without_dialect(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: value if key in _DATA else _without_dialect(value)
+        for key, value in schema.items()
+        if key != "$schema" or not isinstance(value, str)
+    }
+
+
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords that hold values, not schemas."""
+
+
+# The keywords of the lenient and the partial validator.
 
 
 def _holds_expression(value: Any) -> bool:
@@ -146,22 +195,47 @@ def _accepting(keyword: _Keyword) -> _Keyword:
     return accepting
 
 
-def _doubting(keyword: _Keyword) -> _Keyword:
-    """A keyword that has nothing against a value in which an expression could make the difference."""
+def _doubting(keyword: _Keyword, otherwise: _Keyword | None = None) -> _Keyword:
+    """A keyword that holds a milder one, or none, against a value in which an expression could make the difference."""
 
     def doubting(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not _holds_expression(instance):
-            yield from keyword(validator, limit, instance, schema) or ()
+        applied = otherwise if _holds_expression(instance) else keyword
+        if applied is not None:
+            yield from applied(validator, limit, instance, schema) or ()
 
     return doubting
 
 
-_DOUBTFUL: Final = frozenset({"not", "if", "oneOf", "const", "enum", "contains", "uniqueItems", "unevaluatedItems"})
+def _on_scalars(keyword: _Keyword) -> _Keyword:
+    """A keyword that waits for objects and lists to be complete."""
+
+    def on_scalars(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, (dict, list)):
+            yield from keyword(validator, limit, instance, schema) or ()
+
+    return on_scalars
+
+
+def _silent(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """A keyword that has nothing against anything."""
+    return iter(())
+
+
+_ANY_OF: Final[_Keyword] = _accepting(_KEYWORDS["anyOf"])
+_DOUBTFUL: Final = frozenset(
+    {"not", "if", "const", "enum", "contains", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"}
+)
+_PRESENCE: Final = frozenset({"required", "minItems", "minProperties", "minLength", "dependentRequired", "contains"})
+"""Keywords that a part of a value may miss while the whole is still being built."""
 
 _LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
     Draft202012Validator,
-    {
-        name: _doubting(keyword) if name in _DOUBTFUL else _accepting(keyword)
-        for name, keyword in Draft202012Validator.VALIDATORS.items()
-    },
+    {name: _doubting(keyword) if name in _DOUBTFUL else _accepting(keyword) for name, keyword in _KEYWORDS.items()}
+    | {"oneOf": _doubting(_KEYWORDS["oneOf"], _ANY_OF)},
+)
+_PartialValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
+    Draft202012Validator,
+    dict.fromkeys(_PRESENCE | {"not", "if"}, _silent)
+    | {name: _on_scalars(_KEYWORDS[name]) for name in ("const", "enum")}
+    | {"oneOf": _KEYWORDS["anyOf"]},
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, create_model, validate_call
@@ -61,8 +62,12 @@ class Activity:
         if self.takes_call:
             return lambda: self.function({**call, **parameters}, dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
-        validated = validate_call(config=_CONFIG)(self.function)
-        return lambda: validated(**parameters, **given)
+        return lambda: self._validated(**parameters, **given)
+
+    @cached_property
+    def _validated(self) -> Function:
+        """The function behind pydantic's validation: a date in a parameter arrives as one."""
+        return validate_call(config=_CONFIG)(self.function)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from celery import Celery
 from broker_config import Settings, celery_configuration
 
 from .activities import Registry
+from .models import configured_model
 from .runtime import Runtimes
 from .sweep import SweepStep
 from .tasks import register_tasks
@@ -14,6 +15,7 @@ from .tasks import register_tasks
 
 def make_application(settings: Settings, registry: Registry) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
+    configured_model(settings)  # a model that cannot be had is told when the worker starts, not in every task
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.steps["worker"].add(SweepStep)

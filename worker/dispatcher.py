@@ -44,14 +44,14 @@ class Dispatcher:
         keys = Keys(self._settings.key_prefix, run)
         try:
             self._execute(self._writing(plan, keys, milliseconds))
+            self._publisher.publish(
+                lane_task(run, instance, self._settings.queue_instances)
+                for instance, lane in plan.lanes.items()
+                if lane.calls
+            )
         except BaseException:
             forget(self._redis, keys)
             raise
-        self._publisher.publish(
-            lane_task(run, instance, self._settings.queue_instances)
-            for instance, lane in plan.lanes.items()
-            if lane.calls
-        )
         return run
 
     def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor as Threads
 from datetime import UTC, datetime
@@ -58,23 +59,19 @@ class Driver:
 
     async def drive(self, run: str, instance: str | None) -> None:
         """Do everything in a lane that can be done now."""
-        try:
-            view = await self._views.run(run)
-            lane = await LaneView.open(self._log, view, instance)
-        except RunGone:
-            logger.warning("run %s is not in the log (any more): its task is dropped", run)
-            return
-        await _Drive(self, lane).run()
+        await self._carry_on(run, instance, None)
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and carry on with its lane."""
+        await self._carry_on(delivery.id.run, delivery.id.instance, delivery)
+
+    async def _carry_on(self, run: str, instance: str | None, delivery: Delivery | None) -> None:
         try:
-            view = await self._views.run(delivery.id.run)
-            lane = await LaneView.open(self._log, view, delivery.id.instance)
+            view = await self._views.run(run)
+            lane = await LaneView.open(self._log, view, instance)
+            await _Drive(self, lane).run(delivery)
         except RunGone:
-            logger.warning("run %s is not in the log (any more): a result is dropped", delivery.id.run)
-            return
-        await _Drive(self, lane).run(delivery)
+            logger.warning("run %s is not in the log (any more): its task is dropped", run)
 
 
 class _Drive:
@@ -84,6 +81,7 @@ class _Drive:
         self._driver = driver
         self._log = driver._log
         self._lane = lane
+        self._owner = secrets.token_hex(6)
         self._running: dict[asyncio.Task[Success | Failure], int] = {}
         self._finished: list[Outcome] = []
 
@@ -136,10 +134,13 @@ class _Drive:
             self._lane.instance,
             seen=self._lane.seen,
             global_seen=self._lane.global_seen,
+            owner=self._owner,
             outcomes=outcomes,
             waking=self._waking(outcomes),
             claims=claims,
         )
+        if advance.status == "gone":
+            raise RunGone(self._lane.run.run)
         woken = [self._lane_task(lane or None) for lane in advance.woken]
         messages = self._start(starts, advance)
         if woken or messages:
@@ -213,10 +214,9 @@ class _Drive:
             self._lane.instance,
             seen=self._lane.seen,
             global_seen=self._lane.global_seen,
+            owner=self._owner,
             park=True,
         )
-        if advance.status == "gone":
-            return False
         if not advance.is_fresh:
             await self._reload()
             return True
@@ -224,7 +224,7 @@ class _Drive:
 
     async def _note_global(self, advance: Advance) -> bool:
         """Read what is new in the global lane, where there is anything new; says so."""
-        if self._lane.instance is None or advance.global_id == self._lane.global_seen or advance.status == "gone":
+        if self._lane.instance is None or advance.global_id in (self._lane.global_seen, "0-0"):
             return False
         view = self._lane.run
         if view.seen != advance.global_id:

@@ -110,6 +110,7 @@ class MessageLog:
         *,
         seen: str,
         global_seen: str,
+        owner: str,
         outcomes: Sequence[Outcome] = (),
         waking: Iterable[int] = (),
         claims: Sequence[Claim] = (),
@@ -117,7 +118,7 @@ class MessageLog:
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
-        arguments: list[Any] = [lane, seen, global_seen, self._published, int(park), len(outcomes)]
+        arguments: list[Any] = [lane, seen, global_seen, self._published, int(park), owner, len(outcomes)]
         for outcome in outcomes:
             arguments += [outcome.index, outcome.status.value, _detail(outcome), int(outcome.index in wakes)]
             arguments += [len(outcome.messages), *map(pack, outcome.messages)]

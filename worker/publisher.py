@@ -35,6 +35,18 @@ class Publisher:
         except (OperationalError, OSError) as error:
             raise InfrastructureError(f"the broker does not take tasks: {error}") from error
 
+    def deliver(self, task: TaskMessage) -> None:
+        """Publish one task that must not get lost: goes on trying while the broker is away for minutes."""
+        self._app.send_task(
+            task.task,
+            args=[task.body],
+            queue=task.queue,
+            argsrepr=task.shown,
+            kwargsrepr="-",
+            retry=True,
+            retry_policy={"max_retries": 120, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 5},
+        )
+
     def _publish(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
             for task in batch:

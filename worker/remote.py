@@ -59,7 +59,8 @@ class Remote:
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
             return self._activity_task(start, id_, execution.scoped(call))
-        own = definition.delegates.get(call.runner.name) or {}
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         tool = definition.tools.get(call.tool)
         body = DelegateCall(
             id=id_,

@@ -68,7 +68,9 @@ class Runtimes:
     """The runtime of the process that asks; a forked pool process gets one of its own."""
 
     def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
-        self._make = lambda: Runtime(app, settings, registry)
+        self._app = app
+        self._settings = settings
+        self._registry = registry
         self._lock = threading.Lock()
         self._process = 0
         self._runtime: Runtime | None = None
@@ -78,5 +80,6 @@ class Runtimes:
         if self._runtime is None or self._process != os.getpid():
             with self._lock:
                 if self._runtime is None or self._process != os.getpid():
-                    self._runtime, self._process = self._make(), os.getpid()
+                    self._runtime = Runtime(self._app, self._settings, self._registry)
+                    self._process = os.getpid()
         return self._runtime

@@ -50,7 +50,7 @@ def register_tasks(app: Celery, runtimes: Runtimes) -> None:
         message = unpack_delegate_call(body)
         result = runtime.run(runtime.remote.delegate(message))
         if message.awaited:
-            runtime.publisher.publish([delivery_task(Delivery(message.id, result), runtime.settings.queue_instances)])
+            runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
         elif isinstance(result, Failure):
             raise BackgroundFailed(f"{message.id}: {result.type}: {result.message}")
 
@@ -60,7 +60,7 @@ def register_tasks(app: Celery, runtimes: Runtimes) -> None:
         runtime = runtimes.current()
         message = unpack_activity_call(body)
         result = runtime.run(runtime.remote.activity(message))
-        runtime.publisher.publish([delivery_task(Delivery(message.id, result), runtime.settings.queue_instances)])
+        runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
 
     @app.task(name=EXECUTE_BACKGROUND, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
     def execute_background(body: bytes) -> None:

@@ -209,8 +209,6 @@ GOOD = encoded(calls(give()))
         ("show", "some-run"),
         ("log", "some-run"),
         ("log", "some-run", "--follow"),
-        ("cancel", "some-run"),
-        ("dead", "list"),
     ],
     ids=" ".join,
 )
@@ -227,7 +225,7 @@ def test_a_bad_submission_is_told_from_a_missing_server() -> None:
     held_to_the_form(result, codes=(2,))
 
 
-@pytest.mark.parametrize("command", ["status", "show", "log", "cancel"])
+@pytest.mark.parametrize("command", ["status", "show", "log"])
 def test_an_unknown_run_is_said_to_be_unknown(command: str, bare_server: EmbeddedServer) -> None:
     result = acts(command, "no-such-run", "--json", env=server_settings(bare_server))
     held_to_the_form(result, codes=(3,))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .backend import Backend
-from .command import acts, completed, run_embedded, statuses, values
+from .command import ACTIVITIES, Finished, acts, completed, run_embedded, statuses, values
 
 ALEX = {"type": "data", "data": {"user": {"name": "Alex", "status": "active"}}}
 UPDATE = {"_tool": "updateUserStatus", "newStatus": "inactive", "_outputPath": "†data.user.status"}
@@ -25,6 +25,11 @@ def summarize(properties: dict[str, Any], **meta: str) -> dict[str, Any]:
         "tools": {"summarizeUser": {"type": "object", "properties": properties}},
         "solution": {"calls": [{"_tool": "summarizeUser", **meta}], "output": None},
     }
+
+
+def check(submission: object) -> Finished:
+    """Check a submission, the activities at hand."""
+    return acts("check", "-", "--json", "--activities", str(ACTIVITIES), stdin=submission)
 
 
 def test_a_call_with_an_output_path_changes_the_folded_value_and_nothing_beside_it() -> None:
@@ -63,9 +68,9 @@ def test_the_newest_message_answers_first_and_older_ones_fill_in_what_it_does_no
 
 
 def test_a_dynamic_path_may_be_any_that_begins_with_a_dagger() -> None:
-    accepted = acts("check", "-", "--json", stdin=summarize(DYNAMIC, _outputPath="†state.about.user"))
+    accepted = check(summarize(DYNAMIC, _outputPath="†state.about.user"))
     assert (accepted.code, accepted.json["valid"]) == (0, True)
-    refused = acts("check", "-", "--json", stdin=summarize(DYNAMIC, _outputPath="about.user"))
+    refused = check(summarize(DYNAMIC, _outputPath="about.user"))
     assert (refused.code, refused.json["valid"]) == (2, False)
     assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/0/_outputPath"]
 
@@ -82,7 +87,7 @@ def test_a_prescribed_path_may_be_named_by_the_call(backend: Backend) -> None:
 
 
 def test_a_path_other_than_the_prescribed_one_is_refused() -> None:
-    refused = acts("check", "-", "--json", stdin=summarize(PRESCRIBED, _outputPath="†data.user.status"))
+    refused = check(summarize(PRESCRIBED, _outputPath="†data.user.status"))
     assert refused.code == 2
     assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/0/_outputPath"]
 
@@ -190,12 +195,12 @@ def test_an_explicit_call_without_a_path_is_sent_and_forgotten(backend: Backend)
     assert len(backend.log(document["run"])) == 2
 
 
-def test_no_call_can_depend_on_one_that_is_forgotten(backend: Backend) -> None:
+def test_no_call_can_depend_on_one_that_is_forgotten() -> None:
     calls = [
         {"_tool": "give", "value": "lost"},
         {"_tool": "give", "value": "†state.lost", "_outputPath": "†state.found"},
     ]
-    refused = backend.acts("check", "-", "--json", stdin={"context": [], "solution": {"calls": calls}})
+    refused = check({"context": [], "solution": {"calls": calls}})
     assert refused.code == 2
     assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/1/value"]
 

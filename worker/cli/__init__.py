@@ -11,13 +11,10 @@ check` are answered fast.
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Sequence
 from types import FrameType
 
-import click
-
-from worker.cli.failures import INTERRUPTED, TERMINATED, report
+from worker.cli.failures import TERMINATED, report
 from worker.cli.group import acts
 from worker.cli.output import detach_stdout, flush, prepare_streams, tell
 

@@ -27,9 +27,13 @@ class Common:
     redis: str | None
 
     @property
-    def overrides(self) -> dict[str, object]:
+    def overrides(self) -> dict[str, Any]:
         """The settings given as options."""
-        given = {"activities": self.activities or None, "broker_url": self.broker, "redis_url": self.redis}
+        given: dict[str, Any] = {
+            "activities": self.activities or None,
+            "broker_url": self.broker,
+            "redis_url": self.redis,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     def settings(self) -> Settings:

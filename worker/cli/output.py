@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import click
@@ -40,17 +41,13 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def print_json(value: Any, *, sort: bool = False) -> None:
+def print_json(value: Any) -> None:
     """Write one JSON document on one line of stdout."""
     # A lone surrogate, which UTF-8 cannot hold, becomes `\udXXX`: the very escape that JSON has for it.
-    text = json.dumps(value, ensure_ascii=False, sort_keys=sort) + "\n"
+    text = json.dumps(value, ensure_ascii=False) + "\n"
     with _writing() as stream:
-        if hasattr(stream, "buffer"):
-            stream.flush()
-            stream.buffer.write(text.encode("utf-8", "backslashreplace"))
-        else:
-            stream.write(text)
         stream.flush()
+        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
 
 
 def print_text(text: str = "") -> None:
@@ -70,9 +67,10 @@ def tell(message: str) -> None:
 def write_error(text: str) -> None:
     """Write to stderr as it is; where that is closed, nobody can be told."""
     try:
-        if sys.stderr is not None:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        # Not `sys.stderr`: in a worker, Celery's log has taken its place.
+        if sys.__stderr__ is not None:
+            sys.__stderr__.write(text)
+            sys.__stderr__.flush()
     except (OSError, ValueError):
         pass
 
@@ -90,7 +88,7 @@ def detach_stdout() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        with open(os.devnull, "wb") as nowhere:
+        with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), 1)
 
 
@@ -125,7 +123,7 @@ def _escape(character: str) -> str:
 def _writing() -> Iterator[TextIO]:
     """stdout, its errors as `OutputFailed`; one that was closed before we started swallows everything."""
     if sys.stdout is None:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             yield nowhere
         return
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from worker.cli.failures import REJECTED, Failed
 
 if TYPE_CHECKING:
     from broker_config import Settings
+
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 def read_submission(file: str, settings: Settings) -> Any:
@@ -39,10 +41,12 @@ def _read(file: str, limit_bytes: int) -> bytes:
 
 def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
     """Everything from a stream, which may be a pipe without an end."""
-    content = stream.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise _too_large(name, "more bytes", limit_bytes)
-    return content
+    content = bytearray()
+    while chunk := stream.read(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > limit_bytes:
+            raise _too_large(name, "more bytes", limit_bytes)
+    return bytes(content)
 
 
 def _too_large(name: str, size: str, limit_bytes: int) -> Exception:

@@ -3,7 +3,7 @@
 --
 -- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running
 --      2 journal   stream  of the lane
---      3 ledger    hash    of the lane: call -> final status, or "running:<attempt>"
+--      3 ledger    hash    of the lane: call -> final status, or "running:<attempt>:<owner>"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
 --      5 leases    zset    "<lane>\31<call>" -> the time in ms at which the one at work counts as dead;
 --                          "<lane>\31" stands for a task published and not yet begun
@@ -12,14 +12,15 @@
 -- ARGV 1 lane    2 last journal id the caller has seen    3 last global id it has seen
 --      4 how long in ms a published task may lie before it counts as lost
 --      5 "1" to park the lane if nothing new has arrived (nothing to commit or claim then)
---      6 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
+--      6 owner: who claims; what he has claimed already he gets again (a script whose answer was lost is sent twice)
+--      7 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
 --        number of messages, each message (msgpack)
 --      then number of claims, then for each: call, lease in ms
 -- Returns {run status, journal id, global id, fresh, {accepted outcomes: message ids or 0}, {claims: attempt or 0},
 --          {woken lanes}}; fresh is 1 when the caller had seen everything that lay in the journal before this commit.
 
 local state, journal, ledger, global, leases, events, parked = unpack(KEYS)
-local lane, published = ARGV[1], tonumber(ARGV[4])
+local lane, published, owner = ARGV[1], tonumber(ARGV[4]), ARGV[6]
 
 local function last_id(stream)
     local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
@@ -45,7 +46,7 @@ local function next_id()
     return string.format('%.0f-%.0f', ms, seq)
 end
 
-local position = 6
+local position = 7
 local function take()
     position = position + 1
     return ARGV[position - 1]
@@ -114,12 +115,13 @@ for _ = 1, tonumber(take()) do
     local call, lease = take(), tonumber(take())
     local member = lane .. '\31' .. call
     local before = redis.call('HGET', ledger, call)
+    local attempt, holder = string.match(before or 'running:0:', '^running:(%d+):(.*)$')
     local alive = before and tonumber(redis.call('ZSCORE', leases, member) or 0) > now
-    if status ~= 'running' or is_final(before) or alive then
+    if status ~= 'running' or not attempt or (alive and holder ~= owner) then
         claims[#claims + 1] = 0
     else
-        local attempt = before and tonumber(string.sub(before, 9)) + 1 or 1
-        redis.call('HSET', ledger, call, 'running:' .. attempt)
+        attempt = tonumber(attempt) + (alive and 0 or 1)
+        redis.call('HSET', ledger, call, 'running:' .. attempt .. ':' .. owner)
         redis.call('ZADD', leases, now + lease, member)
         if not before then
             redis.call('HINCRBY', state, 'running', 1)

@@ -1,0 +1,116 @@
+"""`acts check`: everything that can be known of a submission without running it (SPEC R6.7, R7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli.failures import COMPLETED, rejection
+from worker.cli.options import Common, common_options, load_registry
+from worker.cli.output import escaped, print_json, print_text
+from worker.cli.rendering import call_name, counted, heading
+
+if TYPE_CHECKING:
+    from protocol import Plan
+    from protocol.calls import Call
+    from protocol.references import Reference
+
+
+@click.command(short_help="Say all that can be known without running.")
+@click.argument("file")
+@click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
+@common_options
+def check(file: str, mermaid: bool, *, common: Common) -> int:
+    """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
+
+    Exit codes: 0 valid, 2 not.
+    """
+    from protocol import Rejected
+    from worker.cli.source import read_submission
+
+    settings = common.settings()
+    try:
+        value = read_submission(file, settings)
+        load_registry(settings)
+        from worker.client import Client
+
+        with Client(settings) as client:
+            plan = client.check(value)
+    except Rejected as rejected:
+        if common.json:
+            print_json(rejection(rejected))
+        raise
+    if common.json:
+        drawing = {"mermaid": plan.to_mermaid()} if mermaid else {}
+        print_json({"valid": True, "errors": []} | plan.to_dict() | _extent(plan) | drawing)
+    elif mermaid:
+        print_text(plan.to_mermaid().rstrip("\n"))
+    else:
+        for line in _plan_lines(plan):
+            print_text(line)
+    return COMPLETED
+
+
+def branches(plan: Plan) -> list[dict[str, Any]]:
+    """The calls that choose between places to write to, and who reads each (SPEC R4.4, R6.6)."""
+    by_index = {call.index: call for call in plan.calls}
+    readers: dict[int, list[Call]] = {}
+    for writer, reader in plan.edges:
+        readers.setdefault(writer, []).append(by_index[reader])
+    return [
+        {
+            "call": call.index,
+            "alternatives": [
+                {
+                    "paths": list(map(str, group)),
+                    "readers": [reader.index for reader in readers.get(call.index, ()) if _reads(reader, group)],
+                }
+                for group in call.output.alternatives
+            ],
+        }
+        for call in plan.calls
+        if call.output is not None and len(call.output.alternatives) > 1
+    ]
+
+
+def _extent(plan: Plan) -> dict[str, Any]:
+    return {
+        "branches": branches(plan),
+        "cost": {
+            "calls": len(plan.calls),
+            "instances": sum(instance is not None for instance in plan.lanes),
+            "executions": plan.size,
+        },
+    }
+
+
+def _reads(reader: Call, group: tuple[Reference, ...]) -> bool:
+    read = [reference for _, expression in reader.reads for reference in expression.references]
+    return any(place.overlaps(other) for place in group for other in (*read, *reader.slices))
+
+
+def _plan_lines(plan: Plan) -> Iterator[str]:
+    names = {call.index: call_name(call.index, call.tool) for call in plan.calls}
+    instances = sum(instance is not None for instance in plan.lanes)
+    cost = counted(len(plan.calls), "call")
+    if plan.submission.is_template and instances:
+        cost += f" × {counted(instances, 'instance')} = {plan.size}"
+    elif instances:
+        cost += f" in {counted(instances, 'instance')}"
+    yield f"{click.style('valid', fg='green', bold=True)}  {cost}, {counted(len(plan.waves), 'wave')}"
+    for number, wave in enumerate(plan.waves, start=1):
+        yield f"{heading(f'wave {number}')}  {', '.join(names[index] for index in wave)}"
+    if found := branches(plan):
+        yield heading("branches")
+    for branch in found:
+        for alternative in branch["alternatives"]:
+            then = ", ".join(names[index] for index in alternative["readers"]) or "nothing reads it"
+            places = escaped(" && ".join(alternative["paths"]))
+            yield f"  {names[branch['call']]} writes {places}  →  {then}"
+    if plan.findings:
+        yield heading("findings")
+    for finding in plan.findings:
+        colour = "yellow" if finding.severity == "warning" else None
+        yield f"  {click.style(finding.severity, fg=colour)}: {escaped(finding.message)}"

@@ -1,0 +1,127 @@
+"""`acts status`, `acts show`, `acts log`: what the log says of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from worker.cli.failures import COMPLETED, Failed
+from worker.cli.options import Common, common_options
+from worker.cli.output import escaped, flush, print_json, print_text, tell
+from worker.cli.rendering import counts_line, heading, status_word
+
+if TYPE_CHECKING:
+    from worker.runs import LogEntry, Run
+
+_MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
+_LAST_OF_A_MILLISECOND: Final = 2**63 - 1
+_PROVENANCE: Final = frozenset({"_call", "_date", "_instance"})
+
+
+@click.command(short_help="Print the calls of a run counted by status.")
+@click.argument("run", metavar="RUN")
+@common_options
+def status(run: str, *, common: Common) -> int:
+    """Print the status of RUN, and its calls counted by theirs.
+
+    Exit codes: 0 found, 3 not found, or no server.
+    """
+    with _found(run, common) as found:
+        document = found.status()
+    if common.json:
+        print_json(document)
+    else:
+        print_text(f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}")
+    return COMPLETED
+
+
+@click.command(short_help="Print the data of a run, now or as of a past message.")
+@click.argument("run", metavar="RUN")
+@click.option("--instance", metavar="I", help="Only this instance's data and calls.")
+@click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
+@common_options
+def show(run: str, instance: str | None, at: str | None, *, common: Common) -> int:
+    """Print the folded data and the calls of RUN, now or as of a past message.
+
+    Exit codes: 0 found, 3 not found, or no server.
+    """
+    from worker.cli.run import print_result
+
+    moment = _message_id(at)
+    with _found(run, common) as found:
+        document = found.result(at=moment).to_dict()
+    if instance is not None:
+        document = _of_instance(document, instance)
+    print_result(document, as_json=common.json)
+    return COMPLETED
+
+
+@click.command(short_help="Print the messages of a run.")
+@click.argument("run", metavar="RUN")
+@click.option("--instance", metavar="I", help="Only the messages of this instance.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
+@common_options
+def log(run: str, instance: str | None, follow: bool, *, common: Common) -> int:
+    """Print the messages of RUN in order, one line each.
+
+    Exit codes: 0 found, 3 not found, or no server.
+    """
+    count = 0
+    with _found(run, common) as found:
+        for entry in found.log(instance=instance, follow=follow):
+            count += 1
+            _print_entry(entry, as_json=common.json)
+            if follow:
+                flush()
+    if instance is not None and count == 0:
+        tell(f"run {run} holds no message of an instance {instance!r}")
+    return COMPLETED
+
+
+@contextmanager
+def _found(run: str, common: Common) -> Iterator[Run]:
+    """The run of that id, its connection open."""
+    from worker.client import Client
+
+    with Client(common.settings()) as client:
+        yield client.run(run)
+
+
+def _message_id(text: str | None) -> str | None:
+    """A message's id in full; one without a sequence number stands for its whole millisecond."""
+    if text is None:
+        return None
+    if not (match := _MESSAGE_ID.match(text)):
+        raise click.BadParameter(f"{text!r} is not a message's id such as 1763683200000-0", param_hint="--at")
+    return text if match[1] else f"{text}-{_LAST_OF_A_MILLISECOND}"
+
+
+def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
+    """The part of a run's document that one instance is about."""
+    if instance not in document["instances"]:
+        known = list(document["instances"])
+        some = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+        raise Failed(f"run {document['run']} has no instance {instance!r}; it has {some or 'none'}")
+    return document | {
+        "instances": {instance: document["instances"][instance]},
+        "calls": [call for call in document["calls"] if call["instance"] == instance],
+    }
+
+
+def _print_entry(entry: LogEntry, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": entry.id, "instance": entry.instance, "message": dict(entry.message)})
+        return
+    message = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
+    call = entry.message.get("_call")
+    origin = f"  ← {escaped(str(call.get('_tool')))}" if isinstance(call, dict) else ""
+    moment = datetime.fromtimestamp(int(entry.id.partition("-")[0]) / 1000, UTC).astimezone()
+    where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
+    stamp = click.style(f"{entry.id}  {moment:%H:%M:%S}", dim=True)
+    print_text(f"{stamp}  {where}  {escaped(json.dumps(message, ensure_ascii=False))}{origin}")

@@ -1,0 +1,44 @@
+"""Progress: waiting for a run's end, with a live bar on stderr where that is a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worker.runs import Run
+
+
+def wait(run: Run, *, timeout_seconds: float | None = None) -> None:
+    """Block until the run has ended. Raises `TimeoutError`."""
+    if _is_live():
+        _wait_with_bar(run, timeout_seconds)
+    else:
+        for _ in run.follow(timeout_seconds=timeout_seconds):
+            pass
+
+
+def _is_live() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _wait_with_bar(run: Run, timeout_seconds: float | None) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("calls"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=run.total, failed=0, skipped=0)
+        failed = skipped = 0
+        for event in run.follow(timeout_seconds=timeout_seconds):
+            if event.kind == "call":
+                failed += event.status == "failed"
+                skipped += event.status == "skipped"
+                progress.update(bar, advance=1, failed=failed, skipped=skipped)

@@ -1,0 +1,111 @@
+"""`acts run`: submit, wait, print the result; without a configured broker on a backend of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli.failures import COMPLETED, FAILED, Failed, Interrupted, rejection
+from worker.cli.options import Common, common_options, load_registry
+from worker.cli.output import flush, is_coloured, print_json, print_text
+from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
+
+if TYPE_CHECKING:
+    from broker_config import Settings
+    from worker.runs import Run
+
+
+@click.command(short_help="Submit, wait and print the result.")
+@click.argument("file")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
+)
+@click.option(
+    "--worker-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the log of the embedded worker, tracebacks included, in this file.",
+)
+@common_options
+def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Common) -> int:
+    """Submit FILE (or - for standard input), wait for its end and print the result.
+
+    Without a configured broker a server and a worker are brought up for the time of the run, and nothing of them is
+    left behind.
+
+    Exit codes: 0 completed, 1 failed or cancelled, 2 rejected before anything ran, 3 no server, or timeout.
+    """
+    from protocol import Rejected
+    from worker.cli.source import read_submission
+
+    deadline = None if timeout is None else time.monotonic() + timeout
+    settings = common.settings()
+    try:
+        value = read_submission(file, settings)
+        with _backend(settings, worker_log, deadline) as effective:
+            load_registry(effective)
+            from worker.client import Client
+
+            with Client(effective) as client:
+                submitted = client.submit_document(value)
+                return _see_through(submitted, common, deadline, is_embedded=effective is not settings)
+    except Rejected as rejected:
+        if common.json:
+            print_json({"status": "rejected"} | rejection(rejected))
+        raise
+
+
+def print_result(document: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run's document."""
+    import sys
+
+    if as_json:
+        print_json(document)
+    else:
+        most = SHOWN_INSTANCES if sys.stdout is not None and is_coloured(sys.stdout) else None
+        for line in result_lines(document, most_instances=most):
+            print_text(line)
+    # What comes after may take a while: tasks sent and not awaited, the end of the backend.
+    flush()
+
+
+@contextmanager
+def _backend(settings: Settings, worker_log: Path | None, deadline: float | None) -> Iterator[Settings]:
+    """The configured backend, or one of our own."""
+    if settings.effective_broker_url is not None or settings.effective_redis_url is not None:
+        settings.require_broker()
+        settings.require_redis()
+        yield settings
+        return
+    from worker.embedding import embedded_backend
+
+    with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
+        yield effective
+
+
+def _see_through(submitted: Run, common: Common, deadline: float | None, *, is_embedded: bool) -> int:
+    """Wait for the end and print what came of it."""
+    from worker.cli.progress import wait
+    from worker.errors import InfrastructureError
+
+    goes_on = "" if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
+    try:
+        wait(submitted, timeout_seconds=None if deadline is None else max(deadline - time.monotonic(), 0))
+        document = submitted.result().to_dict()
+    except TimeoutError:
+        counts = counts_line(submitted.status()["calls"])
+        print_result(submitted.result().to_dict(), as_json=common.json)
+        raise Failed(f"not over in time ({counts}); {goes_on or 'it ends here, with its embedded backend'}") from None
+    except InfrastructureError as error:
+        if is_embedded:
+            raise
+        raise Failed(f"{error}; {goes_on}") from error
+    except KeyboardInterrupt:
+        raise Interrupted(goes_on) from None
+    print_result(document, as_json=common.json)
+    return COMPLETED if document["status"] == "completed" else FAILED

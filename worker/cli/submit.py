@@ -1,0 +1,40 @@
+"""`acts submit`: hand a submission to the configured backend and leave."""
+
+from __future__ import annotations
+
+import click
+
+from worker.cli.failures import COMPLETED, rejection
+from worker.cli.options import Common, common_options, load_registry
+from worker.cli.output import print_json, print_text
+
+
+@click.command(short_help="Submit and print the id of the run.")
+@click.argument("file")
+@common_options
+def submit(file: str, *, common: Common) -> int:
+    """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
+
+    Exit codes: 0 submitted, 2 rejected, 3 no server.
+    """
+    from protocol import Rejected
+    from worker.cli.source import read_submission
+
+    settings = common.settings()
+    try:
+        value = read_submission(file, settings)
+        load_registry(settings)
+        settings.require_redis()
+        from worker.client import Client
+
+        with Client(settings) as client:
+            run = client.submit_document(value)
+    except Rejected as rejected:
+        if common.json:
+            print_json({"status": "rejected"} | rejection(rejected))
+        raise
+    if common.json:
+        print_json({"run": run.id})
+    else:
+        print_text(run.id)
+    return COMPLETED
