@@ -7,6 +7,7 @@ from celery import Celery
 from broker_config import Settings, celery_configuration
 
 from .activities import Registry
+from .events import EVENTS
 from .models import configured_model
 from .runtime import Runtimes
 from .sweep import SweepStep
@@ -25,6 +26,6 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
 
 def make_client_application(settings: Settings) -> Celery:
     """An application that only publishes."""
-    app = Celery("acts", set_as_current=False)
+    app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
     return app

@@ -16,7 +16,11 @@ from broker_config import Settings, mask_url
 
 from .errors import InfrastructureError
 
-_OPTIONS: Final[dict[str, Any]] = {"socket_connect_timeout": 5, "health_check_interval": 15}
+_OPTIONS: Final[dict[str, Any]] = {
+    "socket_connect_timeout": 5,
+    "socket_timeout": 30,  # longer than any of our blocking reads
+    "health_check_interval": 15,
+}
 
 
 def connect(settings: Settings) -> redis.Redis:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kombu.exceptions import OperationalError
 from redis import Redis
@@ -25,11 +25,19 @@ from broker_config import EmbeddedServer, GuardedProcess, Settings, queue_names
 
 from .errors import InfrastructureError
 
+if TYPE_CHECKING:
+    from celery import Celery
+
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
 
-_GRACE_SECONDS: Final = 3.0
+_GRACE_SECONDS: Final = 2.0
+# Each death costs the calls in hand one of their attempts, so a call that kills its worker ends as failed. A worker
+# that dies for a reason of its own must not be started for ever.
+_MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
+_UNACKNOWLEDGED: Final = "unacked"
+"""The hash in which kombu notes the messages that a worker has in hand."""
 _TOLD_LINES: Final = 3
 # A worker that is started again sees the same modules under the same names as we do: also where the current directory
 # holds a `worker.py` of somebody else's.
@@ -52,8 +60,7 @@ def embedded_backend(
         worker = _Worker(own, server, worker_log or server.directory / _LOG_NAME)
         try:
             yield own
-            worker.mark_draining()
-            _drain(own, deadline)
+            _drain(own, deadline, orphans=worker.drain())
         except (InfrastructureError, RedisError, OperationalError, OSError) as error:
             if worker.failure is not None:
                 raise worker.failure from error
@@ -72,15 +79,20 @@ class _Worker:
         self._log = log
         self._lock = threading.Lock()
         self._may_restart = True
+        self._orphans: set[str] = set()
         self._is_stopping = False
         self._process = self._start()
         self._watcher = threading.Thread(target=self._watch, name="acts-embedded-worker", daemon=True)
         self._watcher.start()
 
-    def mark_draining(self) -> None:
-        """From now on a dead worker is the end: what it had in hand would come back only after an hour."""
+    def drain(self) -> set[str]:
+        """Return the tags of the messages that died with a worker. From now on a dead worker is the end.
+
+        So a call that was sent, is not awaited and kills its worker cannot do so for ever.
+        """
         with self._lock:
             self._may_restart = False
+            return self._orphans
 
     def stop(self) -> None:
         """End the process, gracefully if it ends in time."""
@@ -106,18 +118,34 @@ class _Worker:
             raise InfrastructureError(f"the embedded worker cannot be started: {error}") from error
 
     def _watch(self) -> None:
-        for attempt in range(1, self._settings.limit_attempts + 1):
+        for start in range(1, _MOST_STARTS + 1):
             code = self._process.wait()
             with self._lock:
                 if self._is_stopping:
                     return
-                if self._may_restart and self._was_ready() and attempt < self._settings.limit_attempts:
-                    self._process = self._start()
+                if self._is_replaced(start):
                     continue
                 self.failure = InfrastructureError(self._last_words(code))
             # Whoever waits for an answer gets an error now, instead of waiting for a worker that never comes.
             self._server.stop()
             return
+
+    def _is_replaced(self, start: int) -> bool:
+        """Start another worker, if that promises anything."""
+        try:
+            if self._may_restart and self._was_ready() and start < _MOST_STARTS:
+                self._orphans |= self._unacknowledged()
+                self._process = self._start()
+                return True
+        except (InfrastructureError, RedisError, OSError):
+            pass  # the server is gone as well
+        return False
+
+    def _unacknowledged(self) -> set[str]:
+        """The tags of the messages that the dead worker had in hand: nobody else consumes here."""
+        with _connected(self._settings) as redis:
+            tags: Any = redis.hkeys(_UNACKNOWLEDGED)
+        return {tag.decode() for tag in tags}
 
     def _was_ready(self) -> bool:
         return READY.encode() in self._written()
@@ -130,21 +158,27 @@ class _Worker:
 
     def _written(self) -> bytes:
         """What the latest process has logged."""
-        with self._log.open("rb") as log:
-            log.seek(self._begins_at)
-            return log.read()
+        try:
+            with self._log.open("rb") as log:
+                log.seek(self._begins_at)
+                return log.read()
+        except OSError:  # it went with the server's directory
+            return b""
 
 
-def _drain(settings: Settings, deadline: float | None) -> None:
+def _drain(settings: Settings, deadline: float | None, *, orphans: set[str]) -> None:
     """Wait until everything sent and not awaited is done: an event of the server's for each look at its queues."""
     from .activities import registry
+    from .application import make_client_application
 
+    app = make_client_application(settings)
     queues = [name for name in (*queue_names(settings), *registry.queues()) if name != settings.queue_instances]
     try:
-        with Redis.from_url(settings.require_redis(), socket_timeout=None) as redis, redis.pubsub() as changes:
+        with _connected(settings) as redis, redis.pubsub() as changes:
             redis.config_set("notify-keyspace-events", "Kghl")
-            changes.subscribe(*(f"__keyspace@0__:{key}" for key in ("unacked", *queues)))
-            _mark_ends(settings, queues)
+            changes.subscribe(*(f"__keyspace@0__:{key}" for key in (_UNACKNOWLEDGED, *queues)))
+            _restore(app, orphans)
+            _mark_ends(app, queues)
             while _is_pending(redis, queues):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
@@ -154,15 +188,19 @@ def _drain(settings: Settings, deadline: float | None) -> None:
         raise InfrastructureError(f"the embedded server ended: {error}") from error
 
 
-def _mark_ends(settings: Settings, queues: Sequence[str]) -> None:
+def _restore(app: Celery, orphans: set[str]) -> None:
+    """Put messages that died with a worker back into their queues; the broker itself would wait for an hour."""
+    with app.connection_for_write() as connection:
+        for tag in orphans:
+            connection.default_channel.qos.restore_by_tag(tag)
+
+
+def _mark_ends(app: Celery, queues: Sequence[str]) -> None:
     """Put a task that does nothing at the end of each queue.
 
     A worker takes a message off its queue a moment before it notes it as its own. While the last task is in neither
     place, everything before it is noted: so what is seen nowhere is done.
     """
-    from .application import make_client_application
-
-    app = make_client_application(settings)
     with app.producer_or_acquire() as producer:
         for queue in queues:
             app.send_task("celery.accumulate", queue=queue, producer=producer, ignore_result=True)
@@ -173,7 +211,12 @@ def _is_pending(redis: Any, queues: Sequence[str]) -> bool:
     with redis.pipeline(transaction=True) as pipeline:
         for queue in queues:
             pipeline.llen(queue)
-        pipeline.hvals("unacked")
+        pipeline.hvals(_UNACKNOWLEDGED)
         *lengths, taken = pipeline.execute()
     # kombu's note of a message: [message, exchange, routing key], the last being our queue's name.
     return any(lengths) or any(json.loads(note)[2] in queues for note in taken)
+
+
+def _connected(settings: Settings) -> Redis:
+    # Without a timeout: an event may be long in coming.
+    return Redis.from_url(settings.require_redis(), socket_timeout=None)

@@ -25,7 +25,10 @@ from .runtime import Runtimes
 
 
 class BackgroundFailed(Exception):
-    """A fire-and-forget call failed after its retries. The run is not affected (SPEC R5.3)."""
+    """A fire-and-forget call failed after its retries. The run is not affected (SPEC R5.3).
+
+    Operators see this text: it names the call and the error's type, and nothing that the call works on.
+    """
 
 
 def register_tasks(app: Celery, runtimes: Runtimes) -> None:
@@ -52,7 +55,7 @@ def register_tasks(app: Celery, runtimes: Runtimes) -> None:
         if message.awaited:
             runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
         elif isinstance(result, Failure):
-            raise BackgroundFailed(f"{message.id}: {result.type}: {result.message}")
+            raise BackgroundFailed(f"{message.id}: {result.type}")
 
     @app.task(name=EXECUTE_ACTIVITY)  # type: ignore[untyped-decorator]  # celery has no types
     def execute_activity(body: bytes) -> None:
@@ -69,4 +72,4 @@ def register_tasks(app: Celery, runtimes: Runtimes) -> None:
         message = unpack_activity_call(body)
         result = runtime.run(runtime.remote.activity(message))
         if isinstance(result, Failure):
-            raise BackgroundFailed(f"{message.id}: {result.type}: {result.message}")
+            raise BackgroundFailed(f"{message.id}: {result.type}")

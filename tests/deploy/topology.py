@@ -63,7 +63,8 @@ class Topology:
             start_new_session=True,
         )
         for _ in PROGRAMS:
-            self.wait_for(r"success: (\S+) entered RUNNING state")
+            change = self.wait_for(r"success: \S+ entered RUNNING state|exited: \S+ ")
+            assert change[0].startswith(b"success"), f"{change[0].decode()}\n{self.logs()}"
         self.ask_flower_until("/healthcheck", lambda answer: answer)
 
     def stop(self) -> int:

@@ -24,7 +24,7 @@ __all__ = ["acts", "main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `acts` with these arguments (those of the process by default) and return its exit code. Never raises."""
     prepare_streams()
-    signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = acts.main(args=arguments, prog_name="acts", standalone_mode=False)
         flush()
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         # Whatever could not be written must not be tried once more when the interpreter ends.
         detach_stdout()
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
     return code if isinstance(code, int) else 0
 
 

@@ -8,8 +8,9 @@ import click
 
 from worker.cli.check import check
 from worker.cli.doctor import doctor
-from worker.cli.failures import Interrupted
+from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status
+from worker.cli.output import write_error
 from worker.cli.run import run
 from worker.cli.submit import submit
 from worker.cli.worker import worker
@@ -42,13 +43,21 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
     ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
-def acts() -> None:
+@click.pass_context
+def acts(ctx: click.Context) -> None:
     """Run plans made of tool calls on Celery and Redis, and read what became of them.
 
     Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout.
     """
+    if ctx.invoked_subcommand is None:
+        write_error(ctx.get_help() + "\n")
+        ctx.exit(REJECTED)
 
 
 for command in (run, check, submit, status, show, log, worker, doctor):

@@ -5,18 +5,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sys
-from typing import Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from worker.cli.failures import COMPLETED, UNAVAILABLE
+from worker.cli.failures import COMPLETED, UNAVAILABLE, Interrupted
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import write_error
 
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from broker_config import Settings
+
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 POOLS: Final = ("threads", "prefork", "solo")
+
+_LOCAL_POLL_SECONDS: Final = 0.1
 
 
 @click.command(short_help="Run a Celery worker on the right queues.")
@@ -37,25 +46,21 @@ def worker(
 
     Exit codes: 0 stopped, 2 bad settings or activities, 3 it could not go on.
     """
+    stdout = _stdout_of_our_own()
     settings = common.settings()
     # `worker.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
-    from celery.signals import worker_ready
-
     from broker_config import queue_names
     from worker.activities import registry
     from worker.celery import app
 
     served = _names(queues) or list(dict.fromkeys((*queue_names(settings), *registry.queues())))
-    host = _nodename(name)
-
-    def announce(**_: Any) -> None:
-        _announce(host, served, as_json=common.json)
-
-    worker_ready.connect(announce, weak=False)
+    name = _nodename(name)
+    was_interrupted = _watch_signals(name, served, stdout if common.json else None)
+    _hasten(app, settings)
     celery_worker = app.Worker(
-        hostname=host,
+        hostname=name,
         pool=pool,
         # Threads wait for activities most of their time; processes are there to compute.
         concurrency=concurrency or (settings.concurrency if pool == "threads" else os.cpu_count()),
@@ -67,7 +72,43 @@ def worker(
         without_mingle=True,
     )
     celery_worker.start()
+    if was_interrupted():
+        raise Interrupted
     return UNAVAILABLE if celery_worker.exitcode else COMPLETED
+
+
+def _watch_signals(name: str, queues: list[str], machine: TextIO | None) -> Callable[[], bool]:
+    """Announce the worker once it takes tasks; return what says whether Ctrl-C has stopped it."""
+    from celery.signals import worker_ready, worker_shutting_down
+
+    from worker.embedding import READY
+
+    interrupts: list[str] = []
+
+    def announce(**_: Any) -> None:
+        write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
+        if machine is not None:
+            machine.write(json.dumps({"worker": name, "queues": queues, "pid": os.getpid()}) + "\n")
+            machine.flush()
+
+    def note(sig: str, **_: Any) -> None:
+        if sig == "SIGINT":
+            interrupts.append(sig)
+
+    worker_ready.connect(announce, weak=False)
+    worker_shutting_down.connect(note, weak=False)
+    return lambda: bool(interrupts)
+
+
+def _hasten(app: Celery, settings: Settings) -> None:
+    """Let the worker hear signals sooner, where that costs nothing.
+
+    A signal is heard between two looks at the queues, which are a second apart. Over a socket of this machine they may
+    be frequent: an embedded worker then ends at once.
+    """
+    if settings.require_broker().startswith("redis+socket:"):
+        options = {**app.conf.broker_transport_options, "polling_interval": _LOCAL_POLL_SECONDS}
+        app.conf.broker_transport_options = options
 
 
 def _names(queues: str | None) -> list[str]:
@@ -89,14 +130,11 @@ def _nodename(name: str | None) -> str:
     return str(host_format(name if "@" in name else nodename(name, "%h")))
 
 
-def _announce(name: str, queues: list[str], *, as_json: bool) -> None:
-    """Say that tasks are taken from now on. Celery has put its log in the place of both streams."""
-    from worker.embedding import READY
-
-    write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
-    if as_json and sys.__stdout__ is not None:
-        import json
-
-        line = {"worker": name, "queues": queues, "pid": os.getpid()}
-        sys.__stdout__.write(json.dumps(line) + "\n")
-        sys.__stdout__.flush()
+def _stdout_of_our_own() -> TextIO:
+    """Return stdout, and send to stderr what anybody else writes there: Celery says good-bye on it."""
+    try:
+        own = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+    except OSError:  # one of them is closed
+        return Path(os.devnull).open("w", encoding="utf-8")
+    return own

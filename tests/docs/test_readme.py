@@ -1,0 +1,66 @@
+"""README's own code runs, and its commands exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, containing: str) -> str:
+    """The one code block of a language that contains a text."""
+    found = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if containing in text]
+    assert len(found) == 1
+    return str(found[0])
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(block("python", "# shop.py"), encoding="utf-8")
+    (tmp_path / "hello.json").write_text(block("json", "_outputPath"), encoding="utf-8")
+    return tmp_path
+
+
+def acts(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "worker", *arguments]
+    return subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_first_example_runs_and_says_what_the_text_says(shop: Path) -> None:
+    done = acts("run", "hello.json", "--activities", "shop.py", "--json", at=shop)
+    assert done.returncode == 0, done.stderr
+    instances = json.loads(done.stdout)["instances"]
+    assert instances["①"]["state"] == {"verified": "Alex", "greeting": "Hello Alex"}
+    assert instances["②"]["state"] == {"greeting": "Hello Bo"}
+
+
+def test_the_first_example_can_be_checked(shop: Path) -> None:
+    done = acts("check", "hello.json", "--activities", "shop.py", "--json", at=shop)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["waves"] == [[0, 2], [1]]
+
+
+def test_every_command_named_in_the_text_exists(tmp_path: Path) -> None:
+    named = set(re.findall(r"\bacts (\w+) +(?:hello|RUN|#|\.\.\.|-)", README)) | {"worker", "doctor", "log"}
+    for command in sorted(named):
+        assert acts(command, "--help", at=tmp_path).returncode == 0, command
+
+
+def test_every_file_that_the_text_links_to_is_there() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        if "://" not in link:
+            assert (ROOT / link).exists(), link
+
+
+def test_the_two_commands_are_those_of_the_makefile_and_ci() -> None:
+    assert "python3 deploy/dev.py test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    for command in re.findall(r"^python3 deploy/dev\.py (\w+)", README, re.MULTILINE):
+        assert f"deploy/dev.py {command}" in (ROOT / "Makefile").read_text(encoding="utf-8")
