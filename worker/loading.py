@@ -32,7 +32,7 @@ def load(name: str) -> None:
         if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
             raise ActivitiesError(f"no module {name!r}: give a module that can be imported, or a file.py") from error
         raise ActivitiesError(_told(name, error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ActivitiesError(_told(name, error)) from error
 
 
@@ -52,12 +52,12 @@ def _load_file(path: Path) -> None:
         sys.path.append(str(path.parent))
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise ActivitiesError(_told(str(path), error)) from error
 
 
-def _told(name: str, error: Exception) -> str:
+def _told(name: str, error: BaseException) -> str:
     if isinstance(error, ActivitiesError):
         return str(error)
     if isinstance(error, SyntaxError):

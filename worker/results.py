@@ -58,7 +58,8 @@ class Result:
         return self.global_data if instance is None else self.instances[instance]
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape of `acts run --json`."""
+        """The shape of `acts run --json`; `conflicts` is there only where there are any."""
+        conflicts = {"conflicts": list(self.conflicts)} if self.conflicts else {}
         return {
             "run": self.run,
             "status": self.status,
@@ -66,6 +67,7 @@ class Result:
             "global": dict(self.global_data),
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
             "calls": [call.to_dict() for call in self.calls],
+            **conflicts,
         }
 
 

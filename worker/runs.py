@@ -105,7 +105,8 @@ class Run:
                 raise self._not_found()
             shared = next(self._histories([None]))
             lanes = self._histories(self._instances())
-            return assemble(self.id, state["status"], unpack_definition(definition), shared, lanes, at=at)
+            status = state["status"] if at is None else self._status_at(at, state["status"])
+            return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
 
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends."""
@@ -120,6 +121,11 @@ class Run:
             is_wanted = event.messages > 0 and instance in (None, event.instance)
             if is_wanted and id_key(event.id) > seen:
                 yield from self._messages_of(event, seen)
+
+    def _status_at(self, at: str, now: str) -> str:
+        """The run's status at a message id: the one of now where nothing has happened since."""
+        newest: Any = self._redis.xrevrange(self._keys.events, count=1)
+        return now if id_key(newest[0][0].decode()) <= id_key(at) else "running"
 
     def _messages(self, instance: str | None) -> list[LogEntry]:
         """The messages that are there now."""

@@ -9,14 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from broker_config import EmbeddedServer
+from redis import Redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
 from tests.benchmarks.jobs import JOBS, Job
 from worker import Client
 from worker.loading import load
@@ -32,18 +37,17 @@ def main() -> None:
     arguments = parser.parse_args()
     load(_ACTIVITIES)
     with ExitStack() as stack:
-        server = stack.enter_context(EmbeddedServer())
+        address = stack.enter_context(_server())
         from tests.benchmarks.bare_celery import app
 
-        backend = server.broker_url.replace("redis+socket", "redis+socket")
-        app.conf.update(broker_url=server.broker_url, result_backend=backend)
+        app.conf.update(broker_url=address, result_backend=address)
         environment = {
             **os.environ,
-            "ACTS_BROKER_URL": server.broker_url,
-            "ACTS_REDIS_URL": server.redis_url,
+            "ACTS_BROKER_URL": address,
+            "ACTS_REDIS_URL": address,
             "ACTS_ACTIVITIES": _ACTIVITIES,
-            "BENCH_BROKER": server.broker_url,
-            "BENCH_BACKEND": backend,
+            "BENCH_BROKER": address,
+            "BENCH_BACKEND": address,
         }
         for number in range(arguments.workers):
             ours = ["-m", "celery", "-A", "worker", "worker", "-n", f"ours{number}@%h"]
@@ -51,9 +55,27 @@ def main() -> None:
             theirs += ["-c", "128", "-n", f"theirs{number}@%h"]
             stack.enter_context(_worker(ours, environment))
             stack.enter_context(_worker(theirs, environment))
-        client = stack.enter_context(Client(broker=server.broker_url, redis=server.redis_url))
+        client = stack.enter_context(Client(broker=address, redis=address))
         rows = [_measure(job, client, arguments.rounds) for job in JOBS]
     print(json.dumps(rows, indent=1) if arguments.json else _table(rows))
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """A server on a free port: Celery's result backend does not do with a unix socket. Yields its URL."""
+    with socket.socket() as free, tempfile.TemporaryDirectory() as directory:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        command = [sys.executable, "-m", "broker_config.server", "--directory", directory, "--port", str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            url = f"redis://127.0.0.1:{port}/0"
+            Redis.from_url(url, retry=Retry(ConstantBackoff(0.05), 100)).ping()
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from celery import chain, group
@@ -39,7 +40,7 @@ def _chain_of_five() -> list[dict[str, Any]]:
     places = ["†input.value", *(f"†state.v{n}" for n in range(5))]
     return [
         {"_tool": "echo", "value": source, "_outputPath": target}
-        for source, target in zip(places, places[1:], strict=False)
+        for source, target in pairwise(places)
     ]
 
 
