@@ -113,7 +113,8 @@ def _results(settings: Settings) -> dict[str, object]:
         "result_expires": settings.retention_seconds,
         "redis_socket_timeout": _SOCKET_TIMEOUT_SECONDS,
         "redis_socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
-        "redis_socket_keepalive": True,
+        # A unix socket knows no keepalive, and redis-py refuses to be asked for one.
+        **({} if "socket" in scheme_of(url) else {"redis_socket_keepalive": True}),
         **_encryption("redis_backend_use_ssl", url),
     }
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from broker_config import Settings, mask_url
@@ -22,6 +24,10 @@ _OPTIONS: Final[dict[str, Any]] = {
     "health_check_interval": 15,
 }
 
+_CONNECTIONS: Final = 32
+_PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
+"""What a server says that will take the same command later."""
+
 
 def connect(settings: Settings) -> redis.Redis:
     """A client for threads. Connects when it is first used."""
@@ -29,8 +35,20 @@ def connect(settings: Settings) -> redis.Redis:
 
 
 def connect_async(settings: Settings) -> redis.asyncio.Redis:
-    """A client for an event loop. Connects when it is first used."""
-    return redis.asyncio.Redis.from_url(settings.require_redis(), **_OPTIONS)
+    """A client for a worker's event loop. Connects when it is first used.
+
+    It outlasts a server that is away, full or starting: a commit is repeated until it is taken, since all of ours may
+    be sent twice. Who needs a connection while all are in use waits for one.
+    """
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        settings.require_redis(),
+        max_connections=_CONNECTIONS,
+        timeout=None,
+        retry=Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
+        retry_on_error=[*_PASSING],
+        **_OPTIONS,
+    )
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The dispatcher: a checked plan becomes a run - its keys in Redis, and one Celery task per lane (DESIGN "Submit").
 
-The run's keys are written first and the run is started by one last command, so that nobody ever sees half of it; then
-the tasks are published. A task that gets lost on the way is published again by the sweep.
+The run is listed first, then its keys are written, and it is started by one last command, so that nobody ever takes
+half of it for a run; then the tasks are published. A task that gets lost on the way is published again by the sweep,
+which also removes what a client that died here has left.
 """
 
 from __future__ import annotations
@@ -50,13 +51,14 @@ class Dispatcher:
                 if lane.calls
             )
         except BaseException:
-            forget(self._redis, keys)
+            forget(self._redis, keys, instances=plan.context.instances)
             raise
         return run
 
     def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
+        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
         yield lambda p: p.set(keys.definition, pack_definition(plan))
         if instances:
             yield lambda p: p.rpush(keys.instances, *instances)
@@ -81,7 +83,6 @@ class Dispatcher:
             "ms": milliseconds,
             "seq": sequence,
         }
-        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
         yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
         yield lambda p: p.hset(keys.state, mapping=state)
 

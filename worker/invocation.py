@@ -10,9 +10,9 @@ import asyncio
 import contextvars
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -25,31 +25,73 @@ from .values import travelling
 
 logger = logging.getLogger(__name__)
 
+_LONGEST_TEXT: Final = 10_000
+
 
 async def invoke(
     function: Callable[[], Any], *, name: str, is_async: bool, policy: Policy, limits: Limits, threads: Executor
 ) -> Success | Failure:
-    """Call a function until it returns or its policy is spent. Never raises, but for cancellation."""
+    """Call a function until it returns or its policy is spent. Never raises, but for its own cancellation."""
     attempt = 0
     while True:
         try:
-            async with asyncio.timeout(policy.timeout_seconds):
-                value = await (function() if is_async else _in_thread(function, threads))
+            value = await _attempt(function, is_async, policy.timeout_seconds, threads)
             return Success(travelling(value, limits))
-        except Exception as error:  # an activity may raise whatever it likes; it becomes the call's error
+        except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
+            if _is_cancelled():
+                raise
             attempt += 1
             if attempt > policy.retries or not _may_retry(error):
                 return _failure(name, error, policy)
             logger.info("attempt %d of %s failed, trying again: %s", attempt, name, type(error).__name__)
-            await asyncio.sleep(_backoff_seconds(policy, attempt))
+        await asyncio.sleep(_backoff_seconds(policy, attempt))
 
 
-def _in_thread(function: Callable[[], Any], threads: Executor) -> Awaitable[Any]:
+async def _attempt(
+    function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Executor
+) -> Any:
+    """One attempt; its time begins when the function does, not while it waits for a thread."""
+    if is_async:
+        async with asyncio.timeout(timeout_seconds):
+            return await function()
+    begun, ended = _in_thread(function, threads)
+    await begun
+    async with asyncio.timeout(timeout_seconds):
+        value, error = await ended
+    if error is not None:
+        raise error
+    return value
+
+
+def _in_thread(
+    function: Callable[[], Any], threads: Executor
+) -> tuple[asyncio.Future[None], asyncio.Future[tuple[Any, BaseException | None]]]:
+    """Run a function in a thread: two futures, one for its beginning, one for what it returned or raised."""
+    loop = asyncio.get_running_loop()
+    begun: asyncio.Future[None] = loop.create_future()
     context = contextvars.copy_context()
-    return asyncio.get_running_loop().run_in_executor(threads, context.run, function)
+
+    def begin() -> None:
+        if not begun.done():
+            begun.set_result(None)
+
+    def captured() -> tuple[Any, BaseException | None]:
+        loop.call_soon_threadsafe(begin)
+        try:
+            return context.run(function), None
+        except BaseException as error:  # some, such as StopIteration, could not be set on a future
+            return None, error
+
+    return begun, loop.run_in_executor(threads, captured)
 
 
-def _may_retry(error: Exception) -> bool:
+def _is_cancelled() -> bool:
+    """Whether it is we who are cancelled, and not the function that raised."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _may_retry(error: BaseException) -> bool:
     return error.retry if isinstance(error, CallFailed) else not isinstance(error, ValidationError)
 
 
@@ -58,14 +100,23 @@ def _backoff_seconds(policy: Policy, attempt: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-def _failure(name: str, error: Exception, policy: Policy) -> Failure:
+def _failure(name: str, error: BaseException, policy: Policy) -> Failure:
     """What readers are told; the traceback stays in the worker's log."""
     if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
-        message = str(error) or f"took longer than {policy.timeout_seconds:g} seconds"
+        message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
         return Failure("TimeoutError", message)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         return Failure("InvalidParameters", f"{place}: {first['msg']}")
     logger.warning("%s failed", name, exc_info=error)
-    return Failure(type(error).__name__, str(error))
+    return Failure(type(error).__name__, _text(error))
+
+
+def _text(error: BaseException) -> str:
+    """An exception's text, which is foreign code too, fit to travel."""
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]

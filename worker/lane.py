@@ -69,7 +69,9 @@ class RunView:
 class LaneView:
     """One lane: the values its reader sees, and the state of its calls."""
 
-    def __init__(self, run: RunView, instance: str | None, entries: Iterable[Entry]) -> None:
+    def __init__(
+        self, run: RunView, instance: str | None, entries: Iterable[Entry], running: Iterable[int] = ()
+    ) -> None:
         self.run = run
         self.instance = instance
         self.seen = "0-0"
@@ -86,12 +88,14 @@ class LaneView:
         }
         self.execution = Execution(self.calls, graph, self.fold, run.definition.tools, instance=instance)
         self._feed(entries)
+        for index in running:
+            self.execution.record(index, Status.RUNNING)
         self.note_global()
 
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
         """Read a lane from its journal."""
-        return cls(run, instance, await log.read(run.run, instance))
+        return cls(run, instance, *await log.open(run.run, instance))
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt of global calls."""

@@ -1,45 +1,74 @@
-"""Leases: a sign of life for every call that this process has at work (DESIGN "Sweep")."""
+"""Leases: a sign of life for everything that this process has at work (DESIGN "Sweep").
+
+They are renewed from a thread of their own: a coroutine that blocks the event loop must not make the calls beside it
+look dead.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Iterable
 
+from redis import Redis
 from redis.exceptions import RedisError
 
-from .log import MessageLog
+from .keys import Keys, lane_token
 
 logger = logging.getLogger(__name__)
 
 
+def call_lease(instance: str | None, index: int) -> str:
+    """The lease of a call (see advance.lua)."""
+    return f"{lane_token(instance)}\x1f{index}"
+
+
+def driver_lease(instance: str | None, owner: str) -> str:
+    """The lease of a driver (see advance.lua)."""
+    return f"{lane_token(instance)}\x1f@{owner}"
+
+
 class Leases:
-    """The calls at work in this process; their leases are renewed three times in their length."""
+    """What is at work in this process; renewed three times in a lease's length, as long as it is held."""
 
-    def __init__(self, log: MessageLog, lease_seconds: float) -> None:
-        self._log = log
+    def __init__(self, redis: Redis, *, prefix: str, lease_seconds: float) -> None:
+        self._redis = redis
+        self._prefix = prefix
         self._lease_seconds = lease_seconds
-        self._held: dict[tuple[str, str | None], set[int]] = defaultdict(set)
-        self._renewal: asyncio.Task[None] | None = None
+        self._held: dict[str, set[str]] = defaultdict(set)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
 
-    def hold(self, run: str, instance: str | None, index: int) -> None:
-        """A call is at work from now on."""
-        self._held[run, instance].add(index)
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+    def hold(self, run: str, lease: str) -> None:
+        """Somebody is at work on this from now on; the first renewal comes after a third of the lease."""
+        with self._lock:
+            self._held[run].add(lease)
 
-    def drop(self, run: str, instance: str | None, indexes: Iterable[int]) -> None:
-        """These calls have ended."""
-        held = self._held[run, instance]
-        held.difference_update(indexes)
+    def drop(self, run: str, leases: Iterable[str]) -> None:
+        """Nobody here is at work on these any more."""
+        with self._lock:
+            self._held[run].difference_update(leases)
+            if not self._held[run]:
+                del self._held[run]
+
+    def renew(self) -> None:
+        """Renew everything held now; what somebody else has ended or declared dead stays so."""
+        with self._lock:
+            held = {run: tuple(leases) for run, leases in self._held.items()}
         if not held:
-            del self._held[run, instance]
+            return
+        seconds, microseconds = self._redis.time()
+        until = int((seconds + microseconds / 1_000_000 + self._lease_seconds) * 1000)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, leases in held.items():
+                pipeline.zadd(Keys(self._prefix, run).leases, dict.fromkeys(leases, until), xx=True)
+            pipeline.execute()
 
-    async def _renew(self) -> None:
-        while self._held:
-            await asyncio.sleep(self._lease_seconds / 3)
+    def _renew_forever(self) -> None:
+        clock = threading.Event()
+        while not clock.wait(self._lease_seconds / 3):
             try:
-                await self._log.renew({lane: tuple(calls) for lane, calls in self._held.items()}, self._lease_seconds)
+                self.renew()
             except RedisError as error:
                 logger.warning("leases could not be renewed: %s", error)

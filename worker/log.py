@@ -78,6 +78,11 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     )
 
 
+def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
+    """The calls of a ledger that somebody is at work on."""
+    return frozenset(int(call) for call, status in ledger.items() if status.startswith(b"running:"))
+
+
 def read_script(name: str) -> str:
     """The text of one of our Lua scripts."""
     return files("worker").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
@@ -86,10 +91,11 @@ def read_script(name: str) -> str:
 class MessageLog:
     """The journals of all runs, through one asynchronous connection pool."""
 
-    def __init__(self, redis: Redis, *, prefix: str, published_seconds: float) -> None:
+    def __init__(self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float) -> None:
         self._redis = redis
         self._prefix = prefix
         self._published = int(published_seconds * 1000)
+        self._silent = int(lease_seconds * 1000)
         self._advance: AsyncScript = redis.register_script(read_script("advance"))
 
     async def definition(self, run: str) -> bytes | None:
@@ -103,6 +109,15 @@ class MessageLog:
         found: Any = await self._redis.xrange(stream, min=f"({after}", max="+")
         return [read_entry(id_, fields) for id_, fields in found]
 
+    async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int]]:
+        """A lane's whole journal, and the calls that somebody is at work on."""
+        keys, lane = self._keys(run), lane_token(instance)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.xrange(keys.journal(lane))
+            pipeline.hgetall(keys.ledger(lane))
+            entries, ledger = await pipeline.execute()
+        return [read_entry(id_, fields) for id_, fields in entries], read_running(ledger)
+
     async def advance(
         self,
         run: str,
@@ -115,10 +130,12 @@ class MessageLog:
         waking: Iterable[int] = (),
         claims: Sequence[Claim] = (),
         park: bool = False,
+        leaves: bool = False,
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
-        arguments: list[Any] = [lane, seen, global_seen, self._published, int(park), owner, len(outcomes)]
+        arguments: list[Any] = [lane, seen, global_seen, self._published, self._silent, owner, int(park), int(leaves)]
+        arguments.append(len(outcomes))
         for outcome in outcomes:
             arguments += [outcome.index, outcome.status.value, _detail(outcome), int(outcome.index in wakes)]
             arguments += [len(outcome.messages), *map(pack, outcome.messages)]
@@ -138,17 +155,6 @@ class MessageLog:
             args=arguments,
         )
         return _read_advance(reply)
-
-    async def renew(self, running: Mapping[tuple[str, str | None], Iterable[int]], lease_seconds: float) -> None:
-        """Say that calls are still being worked on, by run and lane."""
-        seconds, microseconds = await self._redis.time()
-        until = int((seconds + microseconds / 1_000_000 + lease_seconds) * 1000)
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for (run, instance), calls in running.items():
-                members = {f"{lane_token(instance)}\x1f{call}": until for call in calls}
-                if members:
-                    pipeline.zadd(self._keys(run).leases, members, xx=True)
-            await pipeline.execute()
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)

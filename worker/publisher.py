@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Final
 
 from celery import Celery
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, KombuError, OperationalError
+from redis.exceptions import RedisError
 
 from .errors import InfrastructureError
 from .messages import TaskMessage
@@ -32,8 +33,18 @@ class Publisher:
                 self._publish(batch)
                 if published is not None:
                     published(len(batch))
-        except (OperationalError, OSError) as error:
+        except (KombuError, OperationalError, RedisError, OSError) as error:
             raise InfrastructureError(f"the broker does not take tasks: {error}") from error
+
+    def waiting(self, queue: str) -> int:
+        """How many tasks lie in a queue that nobody has taken up yet. Raises `InfrastructureError`."""
+        try:
+            with self._app.connection_or_acquire() as connection:
+                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+        except ChannelError:
+            return 0  # there is no such queue yet
+        except (KombuError, OperationalError, RedisError, OSError) as error:
+            raise InfrastructureError(f"the broker does not answer: {error}") from error
 
     def deliver(self, task: TaskMessage) -> None:
         """Publish one task that must not get lost: goes on trying while the broker is away for minutes."""

@@ -42,9 +42,12 @@ class KnownDelegates(Container[str]):
         for root in self._roots:
             folder = root.resolve()
             for candidate in (name, f"{name}.json"):
-                path = (folder / candidate).resolve()
-                if path.is_relative_to(folder) and path.suffix == ".json" and path.is_file():
-                    return path
+                try:
+                    path = (folder / candidate).resolve()
+                    if path.is_relative_to(folder) and path.suffix == ".json" and path.is_file():
+                        return path
+                except (OSError, ValueError):
+                    continue  # too long, or a null byte: no file can have that name
         return None
 
     def _read(self, name: str) -> Any:

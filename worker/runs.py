@@ -14,14 +14,13 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
-from protocol.execution import FINAL
 
 from .connections import translated
 from .definition import unpack_definition
 from .errors import RunNotFound
 from .keys import Keys, lane_token
 from .lane import id_key
-from .log import Entry, read_entry
+from .log import Entry, read_entry, read_running
 from .results import LaneHistory, Result, assemble
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -111,16 +110,17 @@ class Run:
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends."""
         self._state()
-        seen = (0, -1)
+        seen: dict[str | None, tuple[int, int]] = {}
         for entry in self._messages(instance):
-            seen = id_key(entry.id)
+            seen[entry.instance] = id_key(entry.id)
             yield entry
         if not follow:
             return
         for event in self.follow():
             is_wanted = event.messages > 0 and instance in (None, event.instance)
-            if is_wanted and id_key(event.id) > seen:
-                yield from self._messages_of(event, seen)
+            shown = seen.get(event.instance, (0, -1))
+            if is_wanted and id_key(event.id) > shown:
+                yield from self._messages_of(event, shown)
 
     def _status_at(self, at: str, now: str) -> str:
         """The run's status at a message id: the one of now where nothing has happened since."""
@@ -188,7 +188,7 @@ class Run:
                     pipeline.hgetall(self._keys.ledger(lane_token(instance)))
                 found = pipeline.execute()
             for instance, entries, ledger in zip(batch, found[::2], found[1::2], strict=True):
-                yield LaneHistory(instance, _entries(entries), _running(ledger))
+                yield LaneHistory(instance, _entries(entries), read_running(ledger))
 
 
 def _flat(entries: Any) -> Any:
@@ -198,11 +198,6 @@ def _flat(entries: Any) -> Any:
 
 def _entries(found: Sequence[Any]) -> list[Entry]:
     return [read_entry(id_, fields) for id_, fields in found]
-
-
-def _running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
-    finals = {status.value.encode() for status in FINAL}
-    return frozenset(int(call) for call, status in ledger.items() if status not in finals)
 
 
 def _read_event(id_: bytes, fields: Mapping[bytes, bytes]) -> Event:

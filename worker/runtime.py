@@ -18,7 +18,8 @@ from celery import Celery
 from broker_config import Settings
 
 from .activities import Registry
-from .connections import connect_async
+from .connections import connect, connect_async
+from .drive import Workshop
 from .driver import Driver
 from .leases import Leases
 from .limits import limits_of
@@ -26,7 +27,7 @@ from .log import MessageLog
 from .messages import TaskMessage
 from .models import configured_model
 from .publisher import Publisher
-from .remote import RemoteExecutor
+from .remote import Remote, RemoteExecutor
 from .sweep import PUBLISHED_SECONDS
 
 T = TypeVar("T")
@@ -45,16 +46,15 @@ class Runtime:
         threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="acts-activity")
         limits = limits_of(settings)
         self.remote = RemoteExecutor(registry, configured_model(settings), limits, threads)
-        log = MessageLog(connect_async(settings), prefix=settings.key_prefix, published_seconds=PUBLISHED_SECONDS)
-        self.driver = Driver(
-            log,
-            settings=settings,
-            registry=registry,
-            limits=limits,
-            publish=self._publish,
-            threads=threads,
-            leases=Leases(log, settings.lease_seconds),
+        log = MessageLog(
+            connect_async(settings),
+            prefix=settings.key_prefix,
+            published_seconds=PUBLISHED_SECONDS,
+            lease_seconds=settings.lease_seconds,
         )
+        leases = Leases(connect(settings), prefix=settings.key_prefix, lease_seconds=settings.lease_seconds)
+        remote = Remote(settings, registry)
+        self.driver = Driver(Workshop(log, settings, registry, limits, self._publish, threads, leases, remote))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for it here."""

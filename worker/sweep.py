@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from celery import bootsteps
@@ -27,8 +27,10 @@ from .publisher import Publisher
 
 logger = logging.getLogger(__name__)
 
-PUBLISHED_SECONDS: Final = 60.0
-"""How long a published task may lie in its queue before it counts as lost."""
+PUBLISHED_SECONDS: Final = 5.0
+"""How long a published task may not have begun, though its queue is empty, before it counts as lost."""
+_SUBMITTING_SECONDS: Final = 600.0
+"""How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 1_000
 
 
@@ -55,8 +57,11 @@ class Sweeper:
     def sweep(self) -> None:
         """Look after every run once."""
         runs: Any = self._redis.zscan_iter(active_runs(self._settings.key_prefix))
-        for run, _ in runs:
-            self._sweep_run(run.decode())
+        is_queue_busy = None
+        for run, submitted in runs:
+            if is_queue_busy is None:
+                is_queue_busy = self._publisher.waiting(self._settings.queue_instances) > 0
+            self._sweep_run(run.decode(), submitted / 1000, is_queue_busy=is_queue_busy)
 
     def _run(self) -> None:
         lock = f"{self._settings.key_prefix}:sweeping"
@@ -68,15 +73,26 @@ class Sweeper:
             except (RedisError, InfrastructureError) as error:
                 logger.warning("the sweep failed and will be tried again: %s", error)
 
-    def _sweep_run(self, run: str) -> None:
+    def _sweep_run(self, run: str, submitted_seconds: float, *, is_queue_busy: bool) -> None:
         keys = Keys(self._settings.key_prefix, run)
-        status, lanes = self._script(keys=[keys.state, keys.leases], args=[_AT_ONCE, int(PUBLISHED_SECONDS * 1000)])
+        status, lanes = self._script(
+            keys=[keys.state, keys.leases],
+            args=[_AT_ONCE, int(PUBLISHED_SECONDS * 1000), int(is_queue_busy), keys.ledger("")],
+        )
         if lanes:
             logger.warning("run %s: %d lanes had no sign of life and are published again", run, len(lanes))
             queue = self._settings.queue_instances
             self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in lanes)
-        if status is None or status.decode() in ("completed", "failed", "cancelled"):
+        if status is None:
+            self._remove_unfinished(keys, submitted_seconds)
+        elif status.decode() in ("completed", "failed", "cancelled"):
             self._retire(keys)
+
+    def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
+        """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
+        now: Any = self._redis.time()
+        if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
+            forget(self._redis, keys)
 
     def _retire(self, keys: Keys) -> None:
         """Give every key of an ended run its expiry."""
@@ -111,22 +127,26 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
             self._sweeper.stop()
 
 
-def forget(redis: Redis, keys: Keys) -> None:
-    """Remove what there is of a run, as far as the server can be reached."""
+def forget(redis: Redis, keys: Keys, *, instances: Iterable[str] = ()) -> None:
+    """Remove what there is of a run, as far as the server can be reached; `instances` where they may not be written."""
     try:
-        redis.zrem(active_runs(keys.prefix), keys.run)
-        names = list(_names(redis, keys))
+        names = list(dict.fromkeys((*_names(redis, keys), *_lane_names(keys, instances))))
         for start in range(0, len(names), _AT_ONCE):
             redis.unlink(*names[start : start + _AT_ONCE])
+        redis.zrem(active_runs(keys.prefix), keys.run)
     except RedisError as error:
         logger.warning("run %s could not be removed: %s", keys.run, error)
 
 
 def _names(redis: Redis, keys: Keys) -> Iterator[str]:
-    """Every key that a run may have."""
+    """Every key that a run may have; the list of its instances comes last, as it is needed to find the others."""
     yield from (keys.definition, keys.state, keys.events, keys.leases, keys.parked)
     instances: Any = redis.lrange(keys.instances, 0, -1)
-    for instance in (b"", *instances):
-        yield keys.journal(instance.decode())
-        yield keys.ledger(instance.decode())
+    yield from _lane_names(keys, ["", *(instance.decode() for instance in instances)])
     yield keys.instances
+
+
+def _lane_names(keys: Keys, lanes: Iterable[str]) -> Iterator[str]:
+    for lane in lanes:
+        yield keys.journal(lane)
+        yield keys.ledger(lane)

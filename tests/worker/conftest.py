@@ -1,0 +1,58 @@
+"""One server and one worker for the whole folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
+from worker.loading import load
+
+from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
+    """No variable of ours from outside; the tests' activities registered in this process too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.upper().startswith(ENVIRONMENT_PREFIX):
+                patch.delenv(name)
+        load(str(ACTIVITIES))
+        yield
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmbeddedServer]:
+    with EmbeddedServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def meeting(server: EmbeddedServer) -> Meeting:
+    return Meeting(meeting_url(server))
+
+
+@pytest.fixture(scope="session")
+def backend(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A worker on every queue."""
+    running = Backend(settings_for(server), meeting, tmp_path_factory.mktemp("worker"))
+    with running.worker():
+        yield running
+
+
+@pytest.fixture(scope="session")
+def aside(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A worker on a queue of instances of its own; nobody serves its other queues, so that tests can look into them."""
+    settings = settings_for(
+        server,
+        key_prefix="aside",
+        queue_instances="aside-instances",
+        queue_delegates="aside-delegates",
+        queue_background="aside-background",
+    )
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("aside"))
+    with running.worker("-Q", "aside-instances"):
+        yield running

@@ -1,0 +1,320 @@
+"""The commit (lua/advance.lua) on a real server, one claim and one outcome at a time (SPEC R4.3, R11.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from redis import Redis
+
+from broker_config import EmbeddedServer
+from protocol.execution import Outcome, Status
+from worker.connections import connect, connect_async
+from worker.keys import Keys
+from worker.leases import Leases, call_lease
+from worker.log import Advance, Claim, MessageLog
+
+from .backend import settings_for
+
+T = TypeVar("T")
+RUN = "r"
+
+
+class Log:
+    """A run's keys, and the script called from plain code."""
+
+    def __init__(self, server: EmbeddedServer, prefix: str) -> None:
+        self.settings = settings_for(server, key_prefix=prefix)
+        self.redis = Redis.from_url(server.redis_url, decode_responses=True, encoding_errors="replace")
+        self.keys = Keys(prefix, RUN)
+        self.prefix = prefix
+
+    def begin(self, size: int, *, milliseconds: int = 1, status: str = "running") -> None:
+        """A run of so many calls, whose clock stands at a moment in the past (or the future)."""
+        fields: Any = {"status": status, "total": size, "remaining": size, "ms": milliseconds, "seq": 0}
+        self.redis.hset(self.keys.state, mapping=fields)
+
+    def _do(self, act: Callable[[MessageLog], Awaitable[T]]) -> T:
+        async def doing() -> T:
+            async with connect_async(self.settings) as redis:
+                return await act(MessageLog(redis, prefix=self.prefix, published_seconds=60, lease_seconds=30))
+
+        return asyncio.run(doing())
+
+    def advance(self, instance: str | None = None, **how: Any) -> Advance:
+        """Commit as somebody who has seen everything, and whom nobody has met before."""
+        seen = {
+            "seen": self.last(instance),
+            "global_seen": self.last(None),
+            "owner": secrets.token_hex(4),
+            "leaves": True,
+        }
+        return self._do(lambda log: log.advance(RUN, instance, **(seen | how)))
+
+    def claim(self, *indexes: int, instance: str | None = None, **how: Any) -> tuple[int, ...]:
+        return self.advance(instance, claims=[Claim(index, 30) for index in indexes], **how).attempts
+
+    def commit(self, *outcomes: Outcome, instance: str | None = None, **how: Any) -> Advance:
+        return self.advance(instance, outcomes=outcomes, **how)
+
+    def last(self, instance: str | None) -> str:
+        newest: Any = self.redis.xrevrange(self.keys.journal(instance or ""), count=1)
+        return str(newest[0][0]) if newest else "0-0"
+
+    def state(self) -> dict[str, str]:
+        found: Any = self.redis.hgetall(self.keys.state)
+        return dict(found)
+
+    def ids(self, stream: str) -> list[tuple[int, int]]:
+        entries: Any = self.redis.xrange(stream)
+        return [(int(id_.split("-")[0]), int(id_.split("-")[1])) for id_, _ in entries]
+
+    def statuses(self) -> list[str]:
+        """The changes of the run's status, as its progress stream tells them."""
+        entries: Any = self.redis.xrange(self.keys.events)
+        return [fields["s"] for _, fields in entries if "c" not in fields]
+
+    def lease(self, instance: str | None, index: int, score: int) -> None:
+        self.redis.zadd(self.keys.leases, {f"{instance or ''}\x1f{index}": score})
+
+
+@pytest.fixture
+def log(server: EmbeddedServer, request: pytest.FixtureRequest) -> Log:
+    return Log(server, f"script.{abs(hash(request.node.name))}")
+
+
+def done(index: int, *values: Any) -> Outcome:
+    return Outcome(index, Status.DONE, tuple({"type": "data", "data": value} for value in values or ({"n": index},)))
+
+
+def test_an_outcome_is_committed_once_however_often_it_is_delivered(log: Log) -> None:
+    log.begin(2)
+    assert log.commit(done(0)).accepted == (True,)
+    before = log.redis.xlen(log.keys.journal("")), log.redis.xlen(log.keys.events), log.state()
+    assert log.commit(done(0)).accepted == (False,)
+    assert log.commit(Outcome(0, Status.FAILED)).accepted == (False,)
+    assert (log.redis.xlen(log.keys.journal("")), log.redis.xlen(log.keys.events), log.state()) == before
+
+
+def test_a_duplicate_within_one_commit_is_dropped(log: Log) -> None:
+    log.begin(3)
+    assert log.commit(done(0), done(0), done(1)).accepted == (True, False, True)
+    assert log.state()["remaining"] == "1"
+
+
+def test_ids_strictly_increase_over_all_lanes_of_a_run(log: Log) -> None:
+    log.begin(9)
+    given: list[tuple[int, int]] = []
+    for index in range(3):
+        for instance in (None, "①", "②"):
+            log.commit(done(index, "a", "b"), instance=instance)
+            given += log.ids(log.keys.journal(instance or ""))[-2:]
+    assert given == sorted(set(given))
+    assert len(given) == 18
+
+
+def test_ids_increase_also_when_the_servers_clock_goes_back(log: Log) -> None:
+    future = 10**14
+    log.begin(3, milliseconds=future)
+    log.commit(done(0))
+    log.commit(done(1), done(2))
+    assert log.ids(log.keys.journal("")) == [(future, 1), (future, 2), (future, 3)]
+    assert log.ids(log.keys.events) == [(future, 1), (future, 2), (future, 3), (future, 4)]
+
+
+def test_an_outcome_without_messages_leaves_an_entry_with_its_reason(log: Log) -> None:
+    log.begin(2)
+    log.commit(Outcome(0, Status.SKIPPED, reason="never came"), Outcome(1, Status.SENT))
+    entries = asyncio.run(_read(log))
+    assert [(entry.call, entry.status, entry.reason, entry.message) for entry in entries] == [
+        (0, Status.SKIPPED, "never came", None),
+        (1, Status.SENT, None, None),
+    ]
+
+
+async def _read(log: Log) -> list[Any]:
+    async with connect_async(log.settings) as redis:
+        return list(await MessageLog(redis, prefix=log.prefix, published_seconds=60, lease_seconds=30).read(RUN, None))
+
+
+def test_a_claim_is_denied_while_its_lease_is_alive(log: Log) -> None:
+    log.begin(1)
+    assert log.claim(0) == (1,)
+    assert log.claim(0) == (0,)
+    assert log.state()["running"] == "1"
+
+
+def test_who_has_claimed_a_call_gets_it_again_under_the_same_number(log: Log) -> None:
+    log.begin(1)
+    assert [log.claim(0, owner="me"), log.claim(0, owner="me"), log.claim(0, owner="you")] == [(1,), (1,), (0,)]
+    assert log.state()["running"] == "1"
+
+
+def test_a_claim_whose_lease_ran_out_is_granted_as_the_next_attempt(log: Log) -> None:
+    log.begin(1)
+    log.claim(0)
+    for attempt in (2, 3):
+        log.lease(None, 0, 1)
+        assert log.claim(0) == (attempt,)
+        assert log.claim(0) == (0,)
+    assert log.state()["running"] == "1"
+
+
+def test_a_claim_whose_lease_was_swept_away_is_granted(log: Log) -> None:
+    log.begin(1)
+    log.claim(0)
+    log.redis.delete(log.keys.leases)
+    assert log.claim(0) == (2,)
+
+
+def test_what_has_ended_cannot_be_claimed(log: Log) -> None:
+    log.begin(2)
+    log.claim(0)
+    log.commit(done(0))
+    assert log.claim(0, 1) == (0, 1)
+
+
+def test_an_outcome_and_the_claim_of_what_follows_are_one_commit(log: Log) -> None:
+    log.begin(2)
+    log.claim(0)
+    advance = log.advance(outcomes=[done(0)], claims=[Claim(0, 30), Claim(1, 30)], owner="me")
+    assert (advance.accepted, advance.attempts) == ((True,), (0, 1))
+    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "done", "1": "running:1:me"}
+
+
+@pytest.mark.parametrize("status", ["paused", "cancelled", "completed", "failed"])
+def test_claims_are_denied_when_the_run_is_not_running(log: Log, status: str) -> None:
+    log.begin(1, status=status)
+    advance = log.advance(claims=[Claim(0, 30)])
+    assert (advance.status, advance.attempts) == (status, (0,))
+    assert not log.redis.exists(log.keys.ledger(""), log.keys.leases)
+
+
+def test_the_counters_tell_what_is_running_and_what_has_ended(log: Log) -> None:
+    log.begin(5)
+    log.claim(0, 1, 2)
+    assert (log.state()["running"], log.state()["remaining"]) == ("3", "5")
+    log.commit(done(0), Outcome(1, Status.FAILED), Outcome(3, Status.SKIPPED))
+    state = log.state()
+    assert (state["running"], state["remaining"]) == ("1", "2")
+    assert {key: value for key, value in state.items() if key.startswith("n:")} == {
+        "n:done": "1",
+        "n:failed": "1",
+        "n:skipped": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [(Status.DONE, "completed"), (Status.SKIPPED, "completed"), (Status.SENT, "completed"), (Status.FAILED, "failed")],
+)
+def test_a_run_is_closed_once_by_its_last_call_with_the_right_status(log: Log, last: Status, status: str) -> None:
+    log.begin(2)
+    assert log.commit(done(0)).status == "running"
+    assert log.statuses() == []
+    assert log.commit(Outcome(1, last), instance="①").status == status
+    log.commit(Outcome(1, last), instance="①")
+    assert (log.statuses(), log.state()["status"]) == ([status], status)
+    assert "finished" in log.state()
+
+
+def test_a_run_with_a_failed_call_fails_whatever_comes_last(log: Log) -> None:
+    log.begin(2)
+    log.commit(Outcome(0, Status.FAILED))
+    assert log.commit(done(1)).status == "failed"
+
+
+def test_only_an_awaited_global_call_wakes_parked_lanes(log: Log) -> None:
+    log.begin(9)
+    log.advance("①", park=True)
+    log.advance("②", park=True)
+    assert log.redis.smembers(log.keys.parked) == {"①", "②"}
+    assert log.commit(done(0), waking=[5]).woken == ()
+    assert set(log.commit(done(5), waking=[5]).woken) == {"①", "②"}
+    assert not log.redis.exists(log.keys.parked)
+    assert log.commit(done(6), waking=[6]).woken == ()
+
+
+def test_a_woken_lane_counts_as_published(log: Log) -> None:
+    log.begin(2)
+    log.advance("①", park=True)
+    log.commit(done(0), waking=[0])
+    seconds, _ = log.redis.time()
+    due: Any = log.redis.zscore(log.keys.leases, "①\x1f")
+    assert seconds * 1000 < due <= (seconds + 61) * 1000
+
+
+def test_a_lane_is_not_parked_when_something_has_come_meanwhile(log: Log) -> None:
+    log.begin(9)
+    old = log.last("①"), log.last(None)
+    log.commit(done(0))
+    advance = log.advance("①", seen=old[0], global_seen=old[1], park=True)
+    assert (advance.is_fresh, advance.global_id) == (True, log.last(None))
+    log.commit(done(1), instance="①")
+    assert not log.advance("①", seen=old[0], park=True).is_fresh
+    assert not log.redis.exists(log.keys.parked)
+
+
+def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
+    log.begin(9)
+    first = log.commit(done(0))
+    assert first.is_fresh
+    second = log.commit(done(1), seen=first.journal_id)
+    assert second.is_fresh
+    third = log.commit(done(2), seen=first.journal_id)
+    assert not third.is_fresh
+    assert third.accepted == (True,)
+    assert third.journal_id == log.last(None)
+
+
+def test_whoever_drives_a_lane_takes_the_mark_of_its_task_away(log: Log) -> None:
+    log.begin(1)
+    log.redis.zadd(log.keys.leases, {"①\x1f": 1, "②\x1f": 1})
+    log.advance("①")
+    assert log.redis.zrange(log.keys.leases, 0, -1) == ["②\x1f"]
+
+
+def test_a_driver_that_has_not_left_holds_a_lease_of_its_own(log: Log) -> None:
+    log.begin(2)
+    log.advance("①", owner="me", claims=[Claim(0, 30)], leaves=False)
+    log.commit(done(0), instance="①", owner="me", leaves=False)
+    assert log.redis.zrange(log.keys.leases, 0, -1) == ["①\x1f@me"]
+    log.advance("①", owner="me")
+    assert not log.redis.exists(log.keys.leases)
+
+
+def test_a_driver_does_not_leave_what_it_has_not_seen(log: Log) -> None:
+    log.begin(2)
+    log.commit(done(0), instance="①")
+    log.advance("①", owner="me", seen="0-0")
+    assert log.redis.zrange(log.keys.leases, 0, -1) == ["①\x1f@me"]
+
+
+def test_who_asks_again_for_what_he_has_claimed_gets_it(log: Log) -> None:
+    log.begin(1)
+    assert log.claim(0, owner="me") == log.claim(0, owner="me") == (1,)
+
+
+def test_nothing_is_written_for_a_run_that_is_gone(log: Log) -> None:
+    advance = log.advance("①", outcomes=[done(0)], claims=[Claim(1, 30)], waking=[0], park=True)
+    assert advance.status == "gone"
+    assert list(log.redis.scan_iter(f"{log.prefix}:*")) == []
+
+
+def test_leases_are_renewed_only_where_they_are_held(log: Log) -> None:
+    log.begin(2)
+    log.claim(0, 1)
+    log.lease(None, 0, 1)
+    log.commit(done(1))
+    with connect(log.settings) as redis:
+        leases = Leases(redis, prefix=log.prefix, lease_seconds=30)
+        for index in (0, 1):
+            leases.hold(RUN, call_lease(None, index))
+        leases.renew()
+    kept: Any = log.redis.zrange(log.keys.leases, 0, -1, withscores=True)
+    ((member, due),) = [tuple(lease) for lease in kept]
+    assert member == "\x1f0"
+    assert due > 1

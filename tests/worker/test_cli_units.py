@@ -1,0 +1,331 @@
+"""The parts of the command line that need no server: what is told, how values look, what is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from broker_config import EmbeddedServer, NotConfigured, SettingsError, load
+from protocol import Problem, Rejected, check_submission
+from worker import ActivitiesError, InfrastructureError, RunNotFound
+from worker.cli import main
+from worker.cli.check import branches
+from worker.cli.failures import Failed, Interrupted, explain, rejection
+from worker.cli.output import OutputFailed, escaped
+from worker.cli.rendering import counts_line, inline, result_lines, value_lines
+from worker.cli.source import read_submission
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (Rejected([Problem("/solution", "must be an object")]), 2, "/solution: must be an object"),
+        (Rejected([Problem("", "not JSON")]), 2, "not JSON"),
+        (SettingsError(["ACTS_LIMIT_DEPTH: too small"]), 2, "ACTS_LIMIT_DEPTH: too small"),
+        (ActivitiesError("no module 'x'"), 2, "no module 'x'"),
+        (click.BadParameter("no", param_hint="--at"), 2, "Invalid value for --at: no (see `acts --help`)"),
+        (NotConfigured("no broker"), 3, "no broker"),
+        (RunNotFound("no run x"), 3, "no run x"),
+        (InfrastructureError("no answer"), 3, "no answer"),
+        (Failed("not over in time"), 3, "not over in time"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (Interrupted("run x goes on"), 130, "interrupted: run x goes on"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_each_error_has_its_exit_code_and_its_line(error: BaseException, code: int, line: str) -> None:
+    assert explain(error) == (code, [line])
+
+
+def test_an_unforeseen_error_is_said_to_be_a_bug_with_its_place() -> None:
+    try:
+        raise KeyError("nobody thought of it")
+    except KeyError as error:
+        code, (line,) = explain(error)
+    assert code == 3
+    assert "this is a bug: KeyError" in line
+    assert "test_cli_units.py:" in line
+
+
+def test_a_rejection_has_the_keys_of_a_plan() -> None:
+    document = rejection(Rejected([Problem("/a", "b"), Problem("", "c")]))
+    assert document == {
+        "valid": False,
+        "errors": [{"pointer": "/a", "message": "b"}, {"pointer": "", "message": "c"}],
+        "waves": [],
+        "findings": [],
+    }
+
+
+def test_a_closed_pipe_is_told_from_a_full_disk() -> None:
+    assert OutputFailed(BrokenPipeError(32, "Broken pipe")).is_closed
+    assert not OutputFailed(OSError(28, "No space left on device")).is_closed
+
+
+def test_wrong_usage_is_one_line_naming_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run"]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == ["acts: Missing argument 'FILE' (see `acts run --help`)"]
+
+
+# --- text ---
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Привет, ①!", "Привет, ①!"),
+        ("magnifique\u00a0!", "magnifique\u00a0!"),
+        ("👩\u200d🔬", "👩\u200d🔬"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_cannot_be_seen_is_escaped(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+@pytest.mark.parametrize("text", ["1", "true", "null", "-2.5e3", "", " a", "a ", "- a", "{a", '"a"', "\x07"])
+def test_a_text_that_could_be_taken_for_something_else_is_quoted(text: str) -> None:
+    assert inline(text).startswith('"')
+
+
+@pytest.mark.parametrize("text", ["Привет, Ада!", "10 o'clock", "†state.x", "nullify", "a: b"])
+def test_any_other_text_stands_as_it_is(text: str) -> None:
+    assert inline(text) == text
+
+
+def test_values_are_shown_by_indentation() -> None:
+    value = {
+        "name": "Ада",
+        "tags": ["a", 1],
+        "letter": "one\n\ntwo",
+        "deep": {"list": [{"k": None, "l": []}, [1, {}]]},
+        "a: b": {},
+    }
+    assert list(value_lines(value)) == [
+        "name: Ада",
+        'tags: ["a", 1]',
+        "letter: |",
+        "  one",
+        "",
+        "  two",
+        "deep:",
+        "  list:",
+        "    -",
+        "      k: null",
+        "      l: []",
+        "    -",
+        "      - 1",
+        "      - {}",
+        '"a: b": {}',
+    ]
+
+
+def test_counts_follow_the_life_of_a_call() -> None:
+    assert counts_line({"failed": 1, "done": 3, "waiting": 2}) == "6 calls: 2 waiting, 3 done, 1 failed"
+    assert counts_line({"done": 1}) == "1 call: 1 done"
+    assert counts_line({}) == "0 calls"
+
+
+def result(calls: list[dict[str, Any]], **instances: Any) -> dict[str, Any]:
+    return {"run": "r", "status": "failed", "output": None, "global": {}, "instances": instances, "calls": calls}
+
+
+def failed(instance: str | None) -> dict[str, Any]:
+    error = {"type": "ValueError", "message": "no"}
+    return {"index": 3, "tool": "t", "instance": instance, "status": "failed", "error": error, "reason": None}
+
+
+def test_calls_that_failed_alike_in_many_instances_are_one_line() -> None:
+    calls = [failed(f"i{number}") for number in range(7)]
+    lines = [click.unstyle(line) for line in result_lines(result(calls))]
+    assert lines == [
+        "failed  run r, 7 calls: 7 failed",
+        "failed",
+        "  3 t (i0, i1, i2, i3, i4 and 2 more): ValueError: no",
+    ]
+
+
+def test_a_terminal_is_not_flooded_with_instances() -> None:
+    instances = {f"i{number}": {"state": {"n": number}} for number in range(5)}
+    lines = [click.unstyle(line) for line in result_lines(result([], **instances), most_instances=2)]
+    assert [line for line in lines if line.startswith("i")] == ["i0", "i1"]
+    assert lines[-1] == "… and 3 instances more: --json prints all"
+
+
+# --- plans ---
+
+
+def test_branches_name_who_reads_each_alternative() -> None:
+    calls = [
+        {"_tool": "t", "_output": 1, "_outputPath": "†state.yes || †state.no"},
+        {"_tool": "t", "on": "†state.yes", "_output": 2, "_outputPath": "†state.a"},
+        {"_tool": "t", "on": "†state.no.why || †state.a", "_output": 3, "_outputPath": "†state.b"},
+    ]
+    plan = check_submission({"context": [], "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
+    assert branches(plan) == [
+        {
+            "call": 0,
+            "alternatives": [{"paths": ["†state.yes"], "readers": [1]}, {"paths": ["†state.no"], "readers": [2]}],
+        }
+    ]
+
+
+# --- files ---
+
+
+def test_a_file_beyond_the_limit_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    file = tmp_path / "large.json"
+    file.write_bytes(b"\xff" * 101)
+    with pytest.raises(Rejected, match=r"101 bytes, where 100 .*ACTS_LIMIT_SUBMISSION_BYTES"):
+        read_submission(str(file), load(env_file=None, limit_submission_bytes=100))
+
+
+def test_a_pipe_without_an_end_is_read_up_to_the_limit() -> None:
+    with pytest.raises(Rejected, match="more bytes than the 100"):
+        read_submission("/dev/zero", load(env_file=None, limit_submission_bytes=100))
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=re.escape(str(tmp_path))) as caught:
+        read_submission(str(tmp_path / name), load(env_file=None))
+    assert caught.value.code == 2
+
+
+# --- processes ---
+
+
+def acts(
+    *arguments: str, stdin: str = "", shell_after: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    command = [sys.executable, "-m", "worker", *arguments]
+    if shell_after:
+        command = ["sh", "-c", f'"$@" {shell_after}', "sh", *command]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=kept | dict(env or {}),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+SUBMISSION = {"context": [], "tools": {"t": {}}, "solution": {"calls": [{"_tool": "t", "_output": 1}]}}
+
+
+def test_what_activities_print_when_imported_stays_out_of_machine_output(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("print('hello')\n")
+    ended = acts("check", "-", "--json", "--activities", str(tmp_path / "loud.py"), stdin=json.dumps(SUBMISSION))
+    assert json.loads(ended.stdout)["valid"] is True
+    assert "hello" in ended.stderr
+
+
+def test_checking_imports_no_celery() -> None:
+    script = (
+        "import sys\nfrom worker.cli import main\ncode = main(['check', '-'])\n"
+        "sys.exit(code or 'celery' in sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, input=json.dumps(SUBMISSION), text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+
+
+def test_nobody_reading_is_no_error() -> None:
+    ended = acts("--help", shell_after="| head -c 1")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    ended = acts("check", "-", "--json", stdin=json.dumps(SUBMISSION), shell_after="| true")
+    assert ended.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(json.dumps(SUBMISSION))
+    # No file may grow: the same path as a full disk.
+    script = f'ulimit -f 0; exec "$@" > "{tmp_path}/out"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "worker", "check", str(tmp_path / "s.json"), "--json"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines() == ["acts: the output cannot be written: File too large"]
+
+
+def test_closed_streams_are_no_error() -> None:
+    assert acts("check", "-", stdin=json.dumps(SUBMISSION), shell_after=">&- 2>&-").returncode == 0
+    ended = acts("check", "-", shell_after="<&-")
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == ["acts: standard input is closed: give a FILE"]
+
+
+def test_tracebacks_are_shown_on_request_only(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.json")
+    assert "Traceback" not in acts("check", missing).stderr
+    assert "Traceback" in acts("check", missing, "--debug").stderr
+
+
+# --- the embedded backend and the worker ---
+
+
+def test_an_embedded_worker_that_dies_is_replaced_and_its_calls_are_run_again(tmp_path: Path) -> None:
+    (tmp_path / "frail.py").write_text(
+        "import os, signal\nfrom pathlib import Path\nfrom worker import activity\n\n\n"
+        "@activity\ndef work(mark: str) -> str:\n"
+        "    if not Path(mark).exists():\n"
+        "        Path(mark).touch()\n        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return 'survived'\n"
+    )
+    call = {"_tool": "work", "mark": str(tmp_path / "mark"), "_outputPath": "†state.x"}
+    soon = {"ACTS_LEASE_SECONDS": "1", "ACTS_SWEEP_INTERVAL_SECONDS": "0.5"}
+    submission = json.dumps({"context": [], "solution": {"calls": [call]}})
+    ended = acts("run", "-", "--json", "--activities", str(tmp_path / "frail.py"), stdin=submission, env=soon)
+    assert ended.returncode == 0, ended
+    assert json.loads(ended.stdout)["global"]["state"] == {"x": "survived"}
+
+
+def test_an_embedded_worker_that_cannot_start_is_told_by_its_last_words(tmp_path: Path) -> None:
+    # It is loaded by both processes, and fails in the worker alone.
+    source = "import sys\nfrom worker import activity\n\nactivity(lambda: 1) if 'run' in sys.argv else missing\n"
+    (tmp_path / "partial.py").write_text(source.replace("activity(lambda: 1)", "activity('work')(lambda: 1)"))
+    submission = json.dumps({"context": [], "solution": {"calls": [{"_tool": "work", "_outputPath": "†state.x"}]}})
+    ended = acts("run", "-", "--activities", str(tmp_path / "partial.py"), stdin=submission)
+    assert ended.returncode == 3, ended
+    (line,) = ended.stderr.splitlines()
+    assert "the embedded worker ended" in line
+    assert "name 'missing' is not defined" in line
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_worker_says_when_it_is_ready_and_stops_when_told(number: signal.Signals, code: int) -> None:
+    with EmbeddedServer() as server:
+        options = ["--broker", server.broker_url, "--queues", "a, b,a", "--name", "mine", "--json"]
+        command = [sys.executable, "-m", "worker", "worker", *options]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            ready = json.loads(worker.stdout.readline())
+            worker.send_signal(number)
+            stdout, stderr = worker.communicate(timeout=60)
+    assert ready["worker"].startswith("mine@")
+    assert (ready["queues"], ready["pid"]) == (["a", "b"], worker.pid)
+    assert (worker.returncode, stdout) == (code, ""), stderr

@@ -1,0 +1,235 @@
+"""Delegates: a message with exactly the scoped context, a worker without a log, a model's answers (SPEC R8, R9)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from broker_config import load
+from protocol import Rejected
+from worker import Client
+
+from .backend import Backend, Meeting, ended, status_of
+
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+def queued(backend: Backend, queue: str) -> dict[str, Any]:
+    """The newest message on a queue, as it lies in Redis; waits for it, and leaves it there."""
+    found: Any = backend.redis.blmove(queue, queue, 4, "LEFT", "LEFT")
+    assert found is not None, f"nothing on {queue}"
+    message: dict[str, Any] = json.loads(found)
+    return message
+
+
+def argument(message: dict[str, Any]) -> Any:
+    """The one argument of a task, decoded twice: Celery's body, and our bytes in it."""
+    args, kwargs, _ = msgpack.unpackb(base64.b64decode(message["body"]))
+    assert kwargs == {}
+    (body,) = args
+    assert isinstance(body, bytes)
+    return msgpack.unpackb(body)
+
+
+@pytest.fixture
+def secretive(aside: Backend) -> str:
+    """A run that waits for its delegate: the id."""
+    aside.redis.delete("aside-delegates")
+    context: list[dict[str, Any]] = [
+        {"type": "system", "message": "not for delegates"},
+        {"type": "input", "question": "global", "keep": 1},
+        {"type": "state", "user": {"name": "Alex"}, "_date": "2026-01-01"},
+        {"type": "input", "question": "①'s own", "_instance": "①"},
+        {"type": "input", "question": "②'s own", "_instance": "②"},
+        {"type": "state", "user": {"password": "s3cret"}, "card": "4000", "_instance": "①"},
+        {"type": "data", "data": {"private": True}},
+    ]
+    call = {
+        "_tool": "ask", "_delegate": "showContext", "_instance": "①", "_scopes": ["input", "†state.user.name"],
+        "name": "†state.user.name", "_outputPath": "†state.answer",
+    }  # fmt: skip
+    return aside.client.submit(context, {"calls": [call]}).id
+
+
+def test_the_message_holds_exactly_the_scoped_context(aside: Backend, secretive: str) -> None:
+    message = queued(aside, "aside-delegates")
+    body = argument(message)
+    assert body["context"] == [
+        {"type": "input", "question": "①'s own", "keep": 1},
+        {"type": "state", "user": {"name": "Alex"}},
+        {"type": "input", "name": "Alex"},
+    ]
+    assert body["id"] == {"run": secretive, "instance": "①", "index": 0}
+    assert body["delegate"] == "showContext"
+    assert (body["schema"], body["config"]) == (None, {})
+    packed = base64.b64decode(message["body"]) + json.dumps(message["headers"]).encode()
+    for hidden in ("s3cret", "4000", "②", "private", "_date", "not for delegates"):
+        assert hidden.encode() not in packed
+
+
+def test_a_delegate_worker_needs_no_log(aside: Backend, secretive: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "celery", "-A", "worker", "worker", "-Q", "aside-delegates", "-P", "threads"]
+    options = ["-c", "2", "--without-mingle", "--without-gossip"]
+    env = aside.environment(ACTS_REDIS_URL=NOWHERE)
+    with (tmp_path / "delegates.log").open("wb") as log, ended([*command, *options], env, tmp_path, log):
+        result = aside.wait(secretive)
+    assert result.status == "completed"
+    assert result.data("①")["state"]["answer"] == {
+        "context": [
+            {"type": "input", "question": "①'s own", "keep": 1},
+            {"type": "state", "user": {"name": "Alex"}},
+            {"type": "input", "name": "Alex"},
+        ]
+    }
+
+
+@pytest.mark.parametrize("name", ["showContext", "showContextLater"])
+def test_a_delegate_in_code_gets_its_context_and_nothing_else(backend: Backend, name: str) -> None:
+    call = {"_tool": "ask", "_delegate": name, "_scopes": ["state"], "_outputPath": "†data.seen"}
+    result = backend.run([call], [{"type": "state", "a": 1}, {"type": "input", "b": 2}])
+    assert result.data()["data"]["seen"] == {"context": [{"type": "state", "a": 1}]}
+
+
+def test_a_delegate_without_scopes_sees_nothing(backend: Backend) -> None:
+    call = {"_tool": "ask", "_delegate": "showContext", "_outputPath": "†data.seen"}
+    assert backend.run([call], [{"type": "state", "a": 1}]).data()["data"]["seen"] == {"context": []}
+
+
+def test_instances_see_their_own_values_through_a_delegate(backend: Backend) -> None:
+    plan = {"type": "plan", "calls": [{"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"],
+                                       "_outputPath": "†data.seen"}]}  # fmt: skip
+    marks = [f"i{n}" for n in range(25)]
+    context: list[Any] = [plan, *({"type": "state", "_instance": mark, "mark": mark} for mark in marks)]
+    result = backend.wait(backend.client.submit(context).id)
+    assert {mark: result.data(mark)["data"]["seen"]["context"] for mark in marks} == {
+        mark: [{"type": "state", "mark": mark}] for mark in marks
+    }
+
+
+def test_a_failing_delegate_fails_its_call(backend: Backend) -> None:
+    call = {"_tool": "ask", "_delegate": "failing", "_outputPath": "†state.a"}
+    result = backend.run([call, {"_tool": "echo", "value": 1, "_outputPath": "†state.b"}])
+    assert (status_of(result, 0), status_of(result, 1)) == ("failed", "done")
+    assert result.calls[0].error == {"type": "ValueError", "message": "the delegate does not know"}
+
+
+def test_a_delegates_failure_goes_to_the_last_alternative(backend: Backend) -> None:
+    call = {"_tool": "ask", "_delegate": "failing", "_outputPath": "†state.a || †state.b"}
+    result = backend.run([call])
+    assert result.data()["state"]["b"]["type"] == "ValueError"
+
+
+TRANSLATOR = {"context": [{"type": "system", "message": "You are a translator."}], "schema": {"type": "string"}}
+RATER = {
+    "context": [{"type": "system", "message": "rate this"}],
+    "schema": {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]},
+}
+
+
+def test_a_request_definition_is_solved_by_the_model(backend: Backend) -> None:
+    call = {"_tool": "translate", "_delegate": "translator", "_scopes": ["state"], "_outputPath": "†state.english"}
+    result = backend.run([call], [{"type": "state", "text": "Bonjour"}], delegates={"translator": TRANSLATOR})
+    assert result.data() == {"state": {"text": "Bonjour", "english": "Hello"}}
+
+
+def test_an_answer_that_its_schema_forbids_fails_the_call(backend: Backend) -> None:
+    def rate(text: str) -> dict[str, Any]:
+        return {"_tool": "rate", "_delegate": "rater", "text": text, "_outputPath": f"†state.{text}"}
+
+    result = backend.run([rate("well"), rate("badly")], delegates={"rater": RATER})
+    assert result.data()["state"] == {"well": {"score": 5}}
+    error = result.calls[1].error
+    assert error is not None
+    assert (error["type"], "score" in error["message"]) == ("CallFailed", True)
+
+
+def test_a_request_that_the_model_cannot_answer_fails_the_call(backend: Backend) -> None:
+    call = {"_tool": "translate", "_delegate": "translator", "_outputPath": "†state.english"}
+    result = backend.run([call], delegates={"translator": TRANSLATOR})
+    assert status_of(result, 0) == "failed"
+
+
+def test_a_latent_call_with_an_output_path_is_put_to_the_model(backend: Backend) -> None:
+    tools = {"think": {"type": "object", "properties": {"about": {"type": "string"}}}}
+    result = backend.run([{"_tool": "think", "about": "latent topic", "_outputPath": "†state.idea"}], tools=tools)
+    assert result.data() == {"state": {"idea": "a thought"}}
+
+
+@pytest.fixture
+def folders(backend: Backend, tmp_path: Path) -> Client:
+    """A client with one folder of request definitions, and things beside it that are not to be had."""
+    root = tmp_path / "delegates"
+    (root / "inside").mkdir(parents=True)
+    (root / "translator.json").write_text(json.dumps(TRANSLATOR), encoding="utf-8")
+    (root / "inside" / "deep.json").write_text(json.dumps(TRANSLATOR), encoding="utf-8")
+    (root / "notes.txt").write_text("{}", encoding="utf-8")
+    (tmp_path / "outside.json").write_text(json.dumps(TRANSLATOR), encoding="utf-8")
+    (tmp_path / "delegates-too").mkdir()
+    (tmp_path / "delegates-too" / "x.json").write_text("{}", encoding="utf-8")
+    (root / "link.json").symlink_to(tmp_path / "outside.json")
+    (root / "folder").symlink_to(tmp_path / "delegates-too")
+    given = {name: getattr(backend.settings, name) for name in ("broker_url", "redis_url", "model")}
+    return Client(load(env_file=None, delegates=(str(root),), **given))
+
+
+def ask(delegate: str) -> dict[str, Any]:
+    return {"calls": [{"_tool": "translate", "_delegate": delegate, "_scopes": ["state"], "_outputPath": "†state.x"}]}
+
+
+@pytest.mark.parametrize("name", ["translator", "translator.json", "inside/deep", "inside/../translator"])
+def test_a_definition_in_a_configured_folder_is_found(backend: Backend, folders: Client, name: str) -> None:
+    run = folders.submit([{"type": "state", "text": "Bonjour"}], ask(name))
+    assert backend.wait(run.id).data()["state"]["x"] == "Hello"
+    folders.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside",
+        "../outside.json",
+        "inside/../../outside.json",
+        "../delegates-too/x.json",
+        "link.json",
+        "link",
+        "folder/x",
+        "notes.txt",
+        "notes",
+        "inside",
+        ".",
+        "..",
+        "",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "~/x.json",
+        "translator\n",
+        "a\0b",
+        "x" * 300,
+    ],
+)
+def test_what_lies_outside_the_configured_folders_is_no_delegate(folders: Client, name: str) -> None:
+    with pytest.raises(Rejected):
+        folders.check({"solution": ask(name)})
+
+
+@pytest.mark.parametrize("config", [5, "text", [1]])
+def test_a_definition_with_a_configuration_that_is_none_is_rejected(backend: Backend, config: Any) -> None:
+    with pytest.raises(Rejected):
+        backend.client.check({"solution": ask("odd"), "delegates": {"odd": {"context": [], "config": config}}})
+
+
+def test_an_absolute_path_is_no_delegate(folders: Client, tmp_path: Path) -> None:
+    with pytest.raises(Rejected, match="unknown delegate"):
+        folders.check({"solution": ask(str(tmp_path / "outside.json"))})
+
+
+def test_a_submissions_own_definition_comes_before_registered_code(backend: Backend, meeting: Meeting) -> None:
+    call = {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†state.x"}
+    result = backend.run([call], [{"type": "state", "text": "Bonjour"}], delegates={"showContext": TRANSLATOR})
+    assert result.data()["state"]["x"] == "Hello"

@@ -1,0 +1,95 @@
+"""A submission that is rejected, or cannot be written down or published whole, leaves no key of ours (SPEC R7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from broker_config import EmbeddedServer
+from protocol import Rejected
+from worker import Client, InfrastructureError
+
+from .backend import settings_for
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[EmbeddedServer]:
+    """A server that these tests may fill up."""
+    with EmbeddedServer() as running:
+        yield running
+
+
+@pytest.fixture
+def redis(own_server: EmbeddedServer) -> Iterator[Redis]:
+    with Redis.from_url(own_server.redis_url) as connection:
+        connection.flushall()
+        yield connection
+        connection.config_set("maxmemory", 0)
+
+
+def our_keys(redis: Redis) -> list[bytes]:
+    return [key for key in redis.scan_iter("*") if not key.startswith(b"_kombu.")]
+
+
+def echo(value: Any, **meta: Any) -> dict[str, Any]:
+    return {"_tool": "echo", "value": value, "_outputPath": "†state.a", **meta}
+
+
+@pytest.mark.parametrize(
+    "submission",
+    [
+        None,
+        [],
+        {},
+        {"solution": 5},
+        {"solution": {"calls": [{"_tool": "unknown"}]}},
+        {"solution": {"calls": [echo("†state.nothing")]}},
+        {"solution": {"calls": [echo("†state.")]}},
+        {"solution": {"calls": [echo(1, _instance="①")]}},
+        {"solution": {"calls": [{"_tool": "add", "a": "one", "_outputPath": "†state.a"}]}},
+        {"solution": {"calls": [echo("x" * 2_000_000)]}},
+        {"solution": {"calls": [echo("†state.b"), {**echo("†state.a"), "_outputPath": "†state.b"}]}},
+        {"solution": {"calls": [echo(1)]}, "config": "text"},
+        {"solution": {"calls": [echo(1)]}, "config": [1]},
+        {"context": [{"type": "state", "_instance": "①"}], "solution": {"calls": [echo(2**70)]}},
+    ],
+)
+def test_a_rejected_submission_leaves_nothing(own_server: EmbeddedServer, redis: Redis, submission: Any) -> None:
+    with Client(settings_for(own_server)) as client, pytest.raises(Rejected):
+        client.submit_document(submission)
+    assert our_keys(redis) == []
+
+
+def test_a_server_that_is_full_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
+    redis.config_set("maxmemory", 1)
+    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="refuses"):
+        client.submit(solution={"calls": [echo(1)]})
+    redis.config_set("maxmemory", 0)
+    assert our_keys(redis) == []
+
+
+def test_a_server_that_gets_full_in_the_middle_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
+    memory: Any = redis.info("memory")
+    redis.config_set("maxmemory", memory["used_memory"] + 4_000_000)
+    context = [{"type": "state", "_instance": f"i{n}", "text": "x" * 10_000} for n in range(3_000)]
+    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="refuses"):
+        client.submit(context, {"calls": [echo("†state.text", _instance="i0")]})
+    redis.config_set("maxmemory", 0)
+    assert our_keys(redis) == []
+
+
+def test_a_broker_that_does_not_answer_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
+    settings = settings_for(own_server, broker_url="redis://127.0.0.1:1/0")
+    with Client(settings) as client, pytest.raises(InfrastructureError):
+        client.submit(solution={"calls": [echo(1)]})
+    assert our_keys(redis) == []
+
+
+def test_a_log_that_does_not_answer_leaves_no_task(own_server: EmbeddedServer, redis: Redis) -> None:
+    settings = settings_for(own_server, redis_url="redis://127.0.0.1:1/0")
+    with Client(settings) as client, pytest.raises(InfrastructureError):
+        client.submit(solution={"calls": [echo(1)]})
+    assert our_keys(redis) == []

@@ -1,0 +1,179 @@
+"""What is lost on the way or dies at work is found and run again, and ended runs expire (DESIGN "Sweep")."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from broker_config import EmbeddedServer, SecretUrl
+from worker import Client, InfrastructureError
+from worker.application import make_client_application
+from worker.connections import connect
+from worker.keys import Keys, active_runs
+from worker.publisher import Publisher
+from worker.sweep import Sweeper, forget
+
+from .backend import Backend, Meeting, settings_for
+
+
+@pytest.fixture(scope="module")
+def swept(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """Settings for workers that look after their runs often."""
+    settings = settings_for(
+        server,
+        key_prefix="swept",
+        queue_instances="swept-instances",
+        queue_delegates="swept-delegates",
+        queue_background="swept-background",
+        lease_seconds=1.5,
+        sweep_interval_seconds=0.2,
+    )
+    return Backend(settings, meeting, tmp_path_factory.mktemp("swept"))
+
+
+@pytest.fixture
+def another_worker(swept: Backend) -> Iterator[None]:
+    with swept.worker():
+        yield
+
+
+@pytest.fixture
+def sweeper(swept: Backend) -> Iterator[Sweeper]:
+    """One that sweeps when it is told to, in this process."""
+    swept.redis.delete("swept-instances")
+    with connect(swept.settings) as redis:
+        yield Sweeper(redis, Publisher(make_client_application(swept.settings)), swept.settings)
+
+
+def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
+    return {"_tool": "echo", "value": value, "_outputPath": path, **meta}
+
+
+def queue_length(backend: Backend) -> int:
+    found: Any = backend.redis.llen(backend.settings.queue_instances)
+    return int(found)
+
+
+def test_a_task_that_was_lost_is_published_again(swept: Backend, sweeper: Sweeper) -> None:
+    run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    assert queue_length(swept) == 1
+    swept.redis.delete("swept-instances")
+    sweeper.sweep()
+    assert queue_length(swept) == 0, "not before its time"
+    swept.redis.zadd(Keys("swept", run.id).leases, {"\x1f": 1})
+    with swept.worker():
+        assert swept.wait(run.id).data() == {"state": {"a": 1}}
+
+
+def test_calls_of_a_worker_that_was_killed_are_run_again_and_committed_once(swept: Backend, meeting: Meeting) -> None:
+    context = [{"type": "state", "_instance": mark, "mark": mark} for mark in "①②"]
+    calls = [
+        echo("†state.mark", "†state.before", _instance="①"),
+        {"_tool": "hangOnce", "name": "killed", "_instance": "①", "_outputPath": "†state.attempt"},
+        echo("†state.attempt", "†state.after", _instance="①"),
+        {"_tool": "hangOnce", "name": "killed-too", "_instance": "②", "_outputPath": "†state.attempt"},
+    ]
+    with swept.worker() as victim:
+        run = swept.client.submit(context, {"calls": calls})
+        assert meeting.take("hanging:killed-too") == victim.pid
+        assert meeting.take("hanging:killed") == victim.pid
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    with swept.worker():
+        result = swept.wait(run.id)
+    assert result.status == "completed"
+    assert result.data("①")["state"] == {"mark": "①", "before": "①", "attempt": 2, "after": 2}
+    assert result.data("②")["state"] == {"mark": "②", "attempt": 2}
+    assert meeting.attempts("killed") == 2
+    written = [entry for entry in run.log() if "_call" in entry.message]
+    assert len(written) == 4
+
+
+def test_a_call_that_takes_longer_than_its_lease_is_not_run_twice(
+    swept: Backend, another_worker: None, meeting: Meeting
+) -> None:
+    run = swept.client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "long", "_outputPath": "†state.a"}]})
+    meeting.take("at:long")
+    leases = Keys("swept", run.id).leases
+    first: Any = swept.redis.zscore(leases, "\x1f0")
+    # A renewal is a write to the key: the server tells us of it.
+    swept.redis.config_set("notify-keyspace-events", "Kz")
+    with swept.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
+        writes.subscribe(f"__keyspace@0__:{leases}")
+        seen = [writes.get_message(timeout=20) for _ in range(4)]
+    swept.redis.config_set("notify-keyspace-events", "")
+    assert all(seen)
+    last: Any = swept.redis.zscore(leases, "\x1f0")
+    assert last - first > 1_000
+    meeting.open_gate("long")
+    assert swept.wait(run.id).status == "completed"
+    assert meeting.count("at:long") == 0
+
+
+def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper: Sweeper) -> None:
+    run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    swept.redis.delete("swept-instances")
+    keys = Keys("swept", run.id)
+    swept.redis.hset(keys.ledger(""), "0", f"running:{swept.settings.limit_attempts}:somebody")
+    swept.redis.hset(keys.state, "running", 1)
+    swept.redis.zadd(keys.leases, {"\x1f": 1, "\x1f0": 1})
+    with swept.worker():
+        result = swept.wait(run.id)
+    error = result.calls[0].error
+    assert error is not None
+    assert (result.status, error["type"]) == ("failed", "WorkerLost")
+    assert run.status()["calls"] == {"failed": 1}
+
+
+def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: Backend, sweeper: Sweeper) -> None:
+    plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
+    keys = Keys("swept", "half-written")
+    dispatcher = swept.client._dispatcher
+    writing = list(dispatcher._writing(plan, keys, int(swept.redis.time()[0]) * 1000))
+    for part in (writing[:-1], writing[-1:]):
+        dispatcher._execute(iter(part))
+        sweeper.sweep()
+    looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
+    lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
+    forget(swept.redis, keys)
+    assert looked_after is not None
+    assert lifetimes == {-1}
+
+
+def test_a_sweep_that_cannot_publish_says_so_as_any_other_error(swept: Backend) -> None:
+    with EmbeddedServer() as broker:
+        settings = swept.settings.model_copy(update={"key_prefix": "full", "broker_url": SecretUrl(broker.broker_url)})
+        with Client(settings) as client, connect(settings) as redis, Redis.from_url(broker.redis_url) as full:
+            run = client.submit(solution={"calls": [echo(1, "†state.a")]})
+            full.config_set("maxmemory", 1)
+            redis.zadd(Keys("full", run.id).leases, {"\x1f0": 1})
+            with pytest.raises(InfrastructureError):
+                Sweeper(redis, Publisher(make_client_application(settings)), settings).sweep()
+
+
+def test_an_ended_run_expires_and_is_no_longer_looked_after(swept: Backend, sweeper: Sweeper) -> None:
+    context = [{"type": "state", "_instance": mark, "mark": mark} for mark in "①②③"]
+    plan = {"type": "plan", "calls": [echo("†state.mark", "†state.seen")]}
+    with swept.worker():
+        run = swept.client.submit([plan, *context])
+        swept.wait(run.id)
+    sweeper.sweep()
+    assert swept.redis.zscore(active_runs("swept"), run.id) is None
+    names = swept.keys(run.id)
+    assert len(names) >= 10
+    lifetimes = {name: swept.redis.ttl(name) for name in names}
+    assert {name for name, seconds in lifetimes.items() if not 0 < seconds <= 7 * 86_400} == set()
+
+
+def test_a_run_under_way_does_not_expire(swept: Backend, sweeper: Sweeper) -> None:
+    run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    sweeper.sweep()
+    assert swept.redis.zscore(active_runs("swept"), run.id) is not None
+    assert {swept.redis.ttl(name) for name in swept.keys(run.id)} == {-1}
+    with swept.worker():
+        swept.wait(run.id)

@@ -1,0 +1,267 @@
+"""One driver's time with one lane: ask the core what is ready, claim it, carry it out, commit, ask again.
+
+Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
+round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
+
+A driver may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
+what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
+with something left to do is never without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor as Threads
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from broker_config import Settings
+from protocol import Limits
+from protocol.errors import Conflict
+from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
+
+from .activities import Registry
+from .invocation import invoke
+from .lane import LaneView, RunGone
+from .leases import Leases, call_lease, driver_lease
+from .log import Advance, Claim, MessageLog
+from .messages import CallId, Delivery, TaskMessage, lane_task
+from .remote import Remote
+
+logger = logging.getLogger(__name__)
+
+Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What all drives of a process share."""
+
+    log: MessageLog
+    settings: Settings
+    registry: Registry
+    limits: Limits
+    publish: Publish
+    threads: Threads
+    leases: Leases
+    remote: Remote
+
+
+class Drive:
+    """One driver's time with one lane."""
+
+    def __init__(self, shop: Workshop, lane: LaneView) -> None:
+        self._shop = shop
+        self._lane = lane
+        self._owner = secrets.token_hex(6)
+        self._mark = driver_lease(lane.instance, self._owner)
+        self._is_marked = False
+        self._running: dict[asyncio.Task[Success | Failure], int] = {}
+        self._finished: list[Outcome] = []
+
+    async def run(self, delivery: Delivery | None = None) -> None:
+        """Go on until nothing more can be done here."""
+        if delivery is not None and self._status(delivery.id.index) in (Status.WAITING, Status.RUNNING):
+            self._finish(delivery.id.index, delivery.result)
+        self._shop.leases.hold(self._lane.run.run, self._mark)
+        try:
+            while await self._step():
+                pass
+            if self._is_marked:
+                await self._advance(leaves=True)
+        finally:
+            for task in self._running:
+                task.cancel()
+            held = [call_lease(self._lane.instance, index) for index in self._running.values()]
+            self._shop.leases.drop(self._lane.run.run, [self._mark, *held])
+
+    @property
+    def _execution(self) -> Execution:
+        return self._lane.execution
+
+    def _status(self, index: int) -> Status:
+        return self._execution.statuses.get(index, Status.DONE)
+
+    async def _step(self) -> bool:
+        """Commit what has ended, start what is ready; else wait for what is running, else leave."""
+        for outcome in self._finished:
+            self._lane.apply(outcome)
+        starts: list[Start] = []
+        while decisions := self._execution.decide(_now()):
+            for decision in decisions:
+                if isinstance(decision, Start):
+                    starts.append(decision)
+                else:
+                    self._lane.apply(decision)
+                    self._finished.append(decision)
+        if self._finished or starts:
+            await self._commit(starts)
+            return True
+        if self._lane.waits_for_global and await self._park():
+            return True
+        if self._running:
+            await self._wait()
+            return True
+        return False
+
+    async def _commit(self, starts: Sequence[Start]) -> None:
+        outcomes, self._finished = self._finished, []
+        claims = [Claim(start.call.index, self._lease_seconds(start)) for start in starts]
+        advance = await self._advance(
+            outcomes=outcomes,
+            claims=claims,
+            leaves=not self._running and not starts and not self._lane.waits_for_global,
+        )
+        woken = [self._lane_task(lane or None) for lane in advance.woken]
+        messages = self._start(starts, advance)
+        if woken or messages:
+            await self._shop.publish([*woken, *messages])
+        if not advance.is_fresh or not all(advance.accepted):
+            await self._reload()
+        else:
+            self._lane.seen = advance.journal_id
+            await self._note_global(advance)
+
+    def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
+        """Carry out the claimed calls: in line, or as messages to be published."""
+        messages: list[TaskMessage] = []
+        for start, attempt in zip(starts, advance.attempts or [0] * len(starts), strict=True):
+            index = start.call.index
+            self._execution.record(index, Status.RUNNING)
+            if attempt == 0:
+                continue
+            if attempt > self._shop.settings.limit_attempts:
+                self._give_up(index, attempt)
+                continue
+            try:
+                message = self._carry_out(start)
+            except Conflict as conflict:
+                self._finish(index, Failure("Conflict", str(conflict)))
+            else:
+                messages += [message] if message is not None else []
+        return messages
+
+    def _carry_out(self, start: Start) -> TaskMessage | None:
+        """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
+        call = start.call
+        if self._shop.remote.leaves(call):
+            if call.is_fire_and_forget:
+                self._finished.append(Outcome(call.index, Status.SENT))
+            id_ = CallId(self._lane.run.run, self._lane.instance, call.index)
+            return self._shop.remote.message(start, id_, self._execution, self._lane.run.definition)
+        activity = self._shop.registry.activities.get(call.runner.name)
+        if activity is None:
+            missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
+            self._finish(call.index, Failure("UnknownActivity", missing))
+            return None
+        function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
+        task = asyncio.ensure_future(
+            invoke(
+                function,
+                name=activity.name,
+                is_async=activity.is_async,
+                policy=activity.policy,
+                limits=self._shop.limits,
+                threads=self._shop.threads,
+            )
+        )
+        self._running[task] = call.index
+        self._shop.leases.hold(self._lane.run.run, call_lease(self._lane.instance, call.index))
+        return None
+
+    async def _wait(self) -> None:
+        done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        ended = [(self._running.pop(task), task.result()) for task in done]
+        self._shop.leases.drop(self._lane.run.run, [call_lease(self._lane.instance, index) for index, _ in ended])
+        for index, result in sorted(ended, key=lambda pair: pair[0]):
+            self._finish(index, result)
+
+    async def _park(self) -> bool:
+        """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
+        advance = await self._advance(park=True, leaves=not self._running)
+        if not advance.is_fresh:
+            await self._reload()
+            return True
+        return await self._note_global(advance)
+
+    async def _advance(
+        self,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        claims: Sequence[Claim] = (),
+        park: bool = False,
+        leaves: bool = False,
+    ) -> Advance:
+        """One commit; raises `RunGone`."""
+        lane = self._lane
+        advance = await self._shop.log.advance(
+            lane.run.run,
+            lane.instance,
+            seen=lane.seen,
+            global_seen=lane.global_seen,
+            owner=self._owner,
+            outcomes=outcomes,
+            waking=self._waking(outcomes),
+            claims=claims,
+            park=park,
+            leaves=leaves,
+        )
+        if advance.status == "gone":
+            raise RunGone(lane.run.run)
+        nothing_new = advance.is_fresh and (lane.instance is None or advance.global_id == lane.global_seen)
+        self._is_marked = not (leaves and nothing_new)
+        return advance
+
+    def _finish(self, index: int, result: Success | Failure) -> None:
+        """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the driver's."""
+        try:
+            outcome = self._execution.finish(index, result, _now())
+        except Exception as error:
+            logger.exception("the result of call %d of run %s makes no outcome", index, self._lane.run.run)
+            outcome = self._execution.finish(index, Failure(type(error).__name__, "its result cannot be taken"), _now())
+        self._finished.append(outcome)
+
+    async def _note_global(self, advance: Advance) -> bool:
+        """Read what is new in the global lane, where there is anything new; says so."""
+        if self._lane.instance is None or advance.global_id in (self._lane.global_seen, "0-0"):
+            return False
+        view = self._lane.run
+        if view.seen != advance.global_id:
+            view.feed(await self._shop.log.read(view.run, None, after=view.seen))
+        self._lane.note_global()
+        return True
+
+    async def _reload(self) -> None:
+        """Somebody else wrote to the lane: read it anew, so that everything is applied in the log's order."""
+        view = self._lane.run
+        view.feed(await self._shop.log.read(view.run, None, after=view.seen))
+        self._lane = await LaneView.open(self._shop.log, view, self._lane.instance)
+        for index in self._running.values():
+            self._execution.record(index, Status.RUNNING)
+        for outcome in self._finished:
+            self._execution.record(outcome.index, Status.RUNNING)
+
+    def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
+        if self._lane.instance is not None:
+            return frozenset()
+        return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
+
+    def _give_up(self, index: int, attempt: int) -> None:
+        lost = Failure("WorkerLost", f"its workers were lost {attempt - 1} times; it is not tried again")
+        self._finish(index, lost)
+
+    def _lease_seconds(self, start: Start) -> float:
+        remote = self._shop.remote
+        if remote.leaves(start.call) and not start.call.is_fire_and_forget:
+            return remote.lease_seconds(start.call)
+        return self._shop.settings.lease_seconds
+
+    def _lane_task(self, instance: str | None) -> TaskMessage:
+        return lane_task(self._lane.run.run, instance, self._shop.settings.queue_instances)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
