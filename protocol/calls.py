@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .errors import ExpressionError, Problem, pointer
 from .operations import Method
-from .paths import MISSING, copied, strings
+from .paths import MISSING, copied, strings, type_name
 from .references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path, unescape
 from .resolution import Fold
 from .scopes import read_scope
@@ -60,10 +61,27 @@ class Call:
         """The parameters, unresolved."""
         return {key: value for key, value in self.raw.items() if not key.startswith("_")}
 
-    @property
+    @cached_property
     def slices(self) -> tuple[Reference, ...]:
         """The scopes narrower than a kind: they order calls as reads do (SPEC R8.3a)."""
         return tuple(scope for scope in self.scopes if scope.path)
+
+    @cached_property
+    def expressions(self) -> tuple[Expression, ...]:
+        """What the parameters read, each once."""
+        return tuple(dict.fromkeys(expression for _, expression in self.reads))
+
+    def readers_of(self, place: Reference) -> tuple[Expression, ...]:
+        """The expressions in which a place stands."""
+        return self._by_place.get(place, ())
+
+    @cached_property
+    def _by_place(self) -> dict[Reference, tuple[Expression, ...]]:
+        found: dict[Reference, dict[Expression, None]] = {}
+        for expression in self.expressions:
+            for place in expression.references:
+                found.setdefault(place, {})[expression] = None
+        return {place: tuple(expressions) for place, expressions in found.items()}
 
     def resolved(self, fold: Fold) -> dict[str, Any]:
         """The parameters with every expression replaced by its value (SPEC R2.2-R2.4).
@@ -77,65 +95,48 @@ class Call:
         return {key: value if key.startswith("_") else _standing_in(value) for key, value in self.properties.items()}
 
 
-def expression_problems(value: Any, *at: str | int) -> Iterator[Problem]:
-    """The strings inside a parameter that start with `†` and do not parse (SPEC R2.2)."""
-    for place, text in strings(value):
-        if is_expression(text):
-            try:
-                parse(text)
-            except ExpressionError as error:
-                yield Problem(pointer(*at, *place), str(error))
-
-
-def reads_of(raw: Mapping[str, Any]) -> tuple[tuple[str, Expression], ...]:
-    """Every expression in a call's parameters, with its place."""
-    return tuple(
-        (pointer(key, *place), parse(text))
-        for key, value in raw.items()
-        if not key.startswith("_")
-        for place, text in strings(value)
-        if is_expression(text)
-    )
-
-
 def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
-    """What is wrong with a call before anything is known of tools and context (SPEC R2.2, R3.2, R8.1)."""
+    """What keeps a call from being read at all."""
     if not isinstance(raw, dict):
         return [Problem(pointer(*at), "a call must be an object")]
-    problems: list[Problem] = []
     if not isinstance(raw.get("_tool"), str) or not raw["_tool"]:
-        problems.append(Problem(pointer(*at, "_tool") if "_tool" in raw else pointer(*at), 'a call needs a "_tool"'))
+        return [Problem(pointer(*at, "_tool") if "_tool" in raw else pointer(*at), 'a call needs a "_tool"')]
+    return []
+
+
+def expression_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """The strings inside the parameters that start with `†` and do not parse (SPEC R2.2)."""
+    for place, text in _expressions(raw):
+        try:
+            parse(text)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, *place), str(error))
+
+
+def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the meta-properties of a completed call (SPEC R2.5, R3.2, R8.1)."""
     for name in ("_instance", "_delegate", "_activity", "_outputPath"):
-        if raw.get(name) is not None and not isinstance(raw[name], str):
-            problems.append(Problem(pointer(*at, name), "must be a string"))
-    if "_outputMethod" in raw and raw["_outputMethod"] not in list(Method):
-        problems.append(Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}"))
-    for key, value in raw.items():
-        if not key.startswith("_"):
-            problems.extend(expression_problems(value, *at, key))
-    return problems
-
-
-def meta_problems(properties: Mapping[str, Any], *at: str | int) -> list[Problem]:
-    """What is wrong with the expressions in a call's meta-properties."""
-    problems: list[Problem] = []
+        if not isinstance(properties.get(name, ""), str):
+            yield Problem(pointer(*at, name), "must be a string")
     path = properties.get("_outputPath")
     if isinstance(path, str):
         try:
             parse_output_path(path)
         except ExpressionError as error:
-            problems.append(Problem(pointer(*at, "_outputPath"), str(error)))
+            yield Problem(pointer(*at, "_outputPath"), str(error))
+    if properties.get("_outputMethod", Method.SET) not in list(Method):
+        yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
     scopes = properties.get("_scopes", [])
     if not isinstance(scopes, list):
-        return [*problems, Problem(pointer(*at, "_scopes"), "must be a list of kinds or references")]
+        yield Problem(pointer(*at, "_scopes"), "must be a list of kinds or references")
+        return
     for index, scope in enumerate(scopes):
         try:
             if not isinstance(scope, str):
-                raise ExpressionError(str(scope), 0, "a kind or a reference")
+                raise ExpressionError(type_name(scope), 0, "a kind or a reference")
             read_scope(scope)
         except ExpressionError as error:
-            problems.append(Problem(pointer(*at, "_scopes", index), str(error)))
-    return problems
+            yield Problem(pointer(*at, "_scopes", index), str(error))
 
 
 def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +155,10 @@ def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str,
 
 
 def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], runner: Runner) -> Call:
-    """The call, from a text that has no problems."""
+    """The call, from a text without `shape_problems` and `meta_problems`.
+
+    An expression that does not parse is no read.
+    """
     properties = completed(raw, constants)
     path = properties.get("_outputPath")
     return Call(
@@ -162,12 +166,29 @@ def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], 
         raw=raw,
         properties=properties,
         runner=runner,
-        reads=reads_of(raw),
-        scopes=tuple(map(read_scope, properties.get("_scopes") or ())),
+        reads=tuple(_reads(raw)),
+        scopes=tuple(map(read_scope, properties.get("_scopes", ()))),
         output=parse_output_path(path) if path is not None else None,
-        method=Method(properties.get("_outputMethod") or Method.SET),
-        instance=raw.get("_instance"),
+        method=Method(properties.get("_outputMethod", Method.SET)),
+        instance=properties.get("_instance"),
     )
+
+
+def _expressions(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every string in a call's parameters that is an expression, with its place."""
+    for key, value in raw.items():
+        if not key.startswith("_"):
+            for place, text in strings(value, (key,)):
+                if is_expression(text):
+                    yield place, text
+
+
+def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
+    for place, text in _expressions(raw):
+        try:
+            yield pointer(*place), parse(text)
+        except ExpressionError:
+            continue
 
 
 def _resolved(value: Any, fold: Fold) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .errors import ExpressionError
+from .errors import ExpressionError, Rejected
 from .messages import Message
 from .paths import copied
 from .references import is_expression, parse
 from .resolution import Fold
 from .scopes import read_scope, scoped
+from .shapes import message_problems
 
 
 class Context:
@@ -38,7 +39,10 @@ class Context:
         return tuple(self._lanes)
 
     def append(self, message: Message) -> None:
-        """Add a message at the end."""
+        """Add a message at the end. Raises `Rejected` where it is malformed."""
+        problems = list(message_problems(message))
+        if problems:
+            raise Rejected(problems)
         message = copied(message)
         source = f"message {len(self._messages)}"
         self._messages.append(message)
@@ -53,7 +57,10 @@ class Context:
         return self._global if instance is None else self._lanes.get(instance, self._global)
 
     def resolve(self, expression: str, *, instance: str | None = None) -> Any:
-        """The value of a reference or expression (SPEC R2.3, R3). Raises `Unresolved`, `Conflict`, `ExpressionError`."""
+        """The value of a reference or expression (SPEC R2.3, R3).
+
+        Raises `Unresolved`, `Conflict`, `ExpressionError`.
+        """
         if not is_expression(expression):
             raise ExpressionError(expression, 0, 'a reference starting with "†"')
         return self.fold(instance).read(parse(expression))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from .calls import Call
-from .references import Reference
+from .errors import shortened
 from .tools import Executor
 
 
@@ -48,13 +48,13 @@ def _carried(writer: Call, reader: Call) -> list[str]:
     return [
         f"{place}{' ?' if len(branches) > 1 else ''}"
         for place in dict.fromkeys(place for group in branches for place in group)
-        if any(_overlap(place, other) for other in read)
+        if any(place.overlaps(other) for other in read)
     ]
 
 
-def _overlap(place: Reference, other: Reference) -> bool:
-    return place.overlaps(other)
-
-
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text inside a label's quotes: no quotes, no mark-up, no line breaks."""
+    line = " ".join(shortened(text, 100).split())
+    for character, entity in (("#", "#35;"), ("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
+        line = line.replace(character, entity)
+    return line

@@ -66,9 +66,14 @@ class Rejected(ProtocolError):
 
 
 def pointer(*segments: str | int) -> str:
-    """The JSON pointer of a place, from its keys and indexes (RFC 6901). Never holds what cannot be printed as UTF-8."""
+    """The JSON pointer of a place, from its keys and indexes (RFC 6901). It can always be printed as UTF-8."""
     text = "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """A text with its middle left out where it is long."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def _excerpt(text: str, position: int, around: int = 30) -> tuple[str, int]:

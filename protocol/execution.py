@@ -4,22 +4,23 @@ It is told what the log says (`record`) and says what can be done next (`decide`
 (`finish`), it says what is to be appended to the log. It changes only by what the log says, so it can be rebuilt from
 the log at any moment and two of them that have read the same log are in the same state.
 
-    execution = Execution(lane, fold, tools)
-    for decision in execution.decide():        # a Start to carry out, or an Outcome to append
+    execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=lane.instance)
+    for decision in execution.decide(date):    # a Start to carry out, or an Outcome to append
         ...
     execution.record(index, status)            # once it is in the log, its messages appended to the fold
+
+Results that end at the same time are finished one after the other, each when the one before is in the fold: what may
+be written hangs on what is there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from .calls import Call
-from .errors import Conflict, OutputError
+from .errors import Conflict, OutputError, shortened
 from .graph import Graph
 from .messages import error_message
 from .outputs import (
@@ -31,38 +32,14 @@ from .outputs import (
     written_messages,
 )
 from .paths import MISSING
+from .readiness import Readiness
 from .references import Expression, Reference
 from .resolution import Fold
 from .scopes import scoped, scoped_messages
+from .statuses import FINAL, TRANSITIONS, Status
 from .tools import Tool
 
-
-class Status(StrEnum):
-    """The statuses of a call."""
-
-    WAITING = "waiting"
-    HELD = "held"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    SENT = "sent"
-    LATENT = "latent"
-
-
-TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
-    Status.WAITING: frozenset(
-        {Status.HELD, Status.RUNNING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT, Status.LATENT}
-    ),
-    Status.HELD: frozenset({Status.WAITING, Status.RUNNING, Status.FAILED, Status.SKIPPED}),
-    Status.RUNNING: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SENT}),
-    Status.DONE: frozenset(),
-    Status.FAILED: frozenset(),
-    Status.SKIPPED: frozenset(),
-    Status.SENT: frozenset(),
-    Status.LATENT: frozenset(),
-}
-FINAL: Final = frozenset(status for status, following in TRANSITIONS.items() if not following)
+__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,45 +93,45 @@ class Execution:
         instance: str | None = None,
     ) -> None:
         self._calls = {call.index: call for call in calls}
+        self._graph = graph
         self._fold = fold
         self._tools = tools
         self._instance = instance
         self._status: dict[int, Status] = {}
+        self._left = len(self._calls)
+        self._readiness = Readiness(self._calls, graph)
+        self._ready: dict[int, set[Expression]] = {}
         self._candidates: dict[int, None] = dict.fromkeys(self._calls)
-        self._unsettled: dict[int, dict[Reference, int]] = {}
-        self._readers: dict[int, list[tuple[int, Reference]]] = defaultdict(list)
-        for index in self._calls:
-            waits = graph.waits.get(index, {})
-            self._unsettled[index] = {place: len(writers) for place, writers in waits.items()}
-            for place, writers in waits.items():
-                for writer in writers:
-                    self._readers[writer].append((index, place))
+        self._decided: set[int] = set()
 
     @property
     def statuses(self) -> dict[int, Status]:
         """The status of each of the lane's own calls."""
-        return {index: self._status.get(index, Status.WAITING) for index in self._calls}
+        return {index: self.status(index) for index in self._calls}
+
+    def status(self, index: int) -> Status:
+        """The status of a call, also of one of the global lane."""
+        return self._status.get(index, Status.WAITING)
 
     @property
     def is_finished(self) -> bool:
         """Whether every call of the lane has ended."""
-        return all(self._status.get(index) in FINAL for index in self._calls)
+        return self._left == 0
 
     def record(self, index: int, status: Status) -> bool:
         """Take note of what the log says of a call; says whether that was news.
 
         What the transitions do not allow is a duplicate or came late, and changes nothing.
         """
-        before = self._status.get(index, Status.WAITING)
-        if status not in TRANSITIONS[before]:
+        if status not in TRANSITIONS[self.status(index)]:
             return False
         self._status[index] = status
         if status is Status.WAITING:
-            self._candidates[index] = None
-        if status in FINAL:
-            for reader, place in self._readers.pop(index, ()):
-                self._unsettled[reader][place] -= 1
-                self._candidates[reader] = None
+            self.reconsider(index)
+        elif status in FINAL:
+            self._left -= index in self._calls
+            for reader, place in self._readiness.end(index):
+                self._settle(reader, place)
         return True
 
     def decide(self, date: str) -> list[Start | Outcome]:
@@ -166,13 +143,15 @@ class Execution:
         for index in sorted(self._candidates):
             decision = self._decide(self._calls[index], date)
             if decision is not None:
+                self._decided.add(index)
                 decisions.append(decision)
         self._candidates.clear()
         return decisions
 
     def reconsider(self, index: int) -> None:
-        """Decide anew about a call whose last decision was not carried out."""
-        if self._status.get(index, Status.WAITING) not in FINAL:
+        """Decide anew about a call of the lane whose last decision was not carried out."""
+        self._decided.discard(index)
+        if index in self._calls and self.status(index) not in FINAL:
             self._candidates[index] = None
 
     def scoped(self, call: Call) -> dict[str, Any]:
@@ -187,73 +166,110 @@ class Execution:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
         call = self._calls[index]
         if call.output is None:
-            return self._finish_unwritten(call, result, date)
+            return Outcome(index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
         try:
-            if isinstance(result, Failure):
-                error = {"type": result.type, "message": result.message}
-                writes = failure_writes(call.output, error)
-                if not writes:
-                    return self._failed(call, error, date)
-            else:
+            if isinstance(result, Success):
                 writes = chosen_writes(call.output, result.value)
-                verify_result(self._output_schema(call), writes[0].value)
+                verify_result(self._tools.get(call.tool), writes)
+            else:
+                writes = failure_writes(call.output, _error(result))
             verify_writes(call, writes, self._fold)
         except (OutputError, Conflict) as problem:
-            return self._failed(call, {"type": type(problem).__name__, "message": str(problem)}, date)
-        messages = written_messages(call, writes, date=date, instance=self._instance)
-        return Outcome(index, Status.DONE, messages)
+            refused = Failure(type(problem).__name__, str(problem))
+            return self._failed(call, result if isinstance(result, Failure) else refused, date)
+        if not writes:
+            assert isinstance(result, Failure)
+            return self._failed(call, result, date)
+        return Outcome(index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
+
+    def _settle(self, reader: int, place: Reference) -> None:
+        """Look at a call again where a place that settled can make a difference to it."""
+        if reader in self._candidates or reader in self._decided or self.status(reader) is not Status.WAITING:
+            return
+        call, ready = self._calls[reader], self._ready.setdefault(reader, set())
+        verdicts = {expression: self._verdict(call, expression) for expression in call.readers_of(place)}
+        ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
+        if (
+            self._readiness.is_all_settled(reader)
+            or any(isinstance(verdict, str) for verdict in verdicts.values())
+            or len(ready) == len(call.expressions)
+        ):
+            self._candidates[reader] = None
 
     def _decide(self, call: Call, date: str) -> Start | Outcome | None:
-        if self._status.get(call.index, Status.WAITING) is not Status.WAITING:
+        if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
         if call.is_thought:
             return Outcome(call.index, Status.LATENT)
-        unsettled = self._unsettled[call.index]
-        verdicts = [self._readiness(expression, unsettled) for _, expression in call.reads]
-        missing = next((verdict for verdict in verdicts if isinstance(verdict, str)), None)
+        verdicts = {expression: self._verdict(call, expression) for expression in call.expressions}
+        missing = next((verdict for verdict in verdicts.values() if isinstance(verdict, str)), None)
         if missing is not None:
             return Outcome(call.index, Status.SKIPPED, reason=missing)
-        if not all(verdicts) or any(map(unsettled.get, call.slices)):
+        self._ready[call.index] = {expression for expression, verdict in verdicts.items() if verdict}
+        if not all(verdicts.values()) or not all(
+            self._readiness.is_settled(call.index, slice) for slice in call.slices
+        ):
             return None
         return self._start(call, date)
 
-    def _readiness(self, expression: Expression, unsettled: Mapping[Reference, int]) -> bool | str:
+    def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
         for group in expression.alternatives:
-            settled = [not unsettled.get(place) for place in group]
+            settled = [self._readiness.is_settled(call.index, place) for place in group]
             if all(self._fold.exists(place) for place, done in zip(group, settled, strict=True) if done):
                 return all(settled)
-        return f"{expression} is not there and no call can bring it any more"
+        return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
+
+    def _why(self, call: Call, expression: Expression) -> str:
+        """What became of the calls that were to bring a value, the first few of them."""
+        writers = {index for place in expression.references for index in self._graph.writers(call.index, place)}
+        ended = [
+            f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
+        ]
+        more = f" and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
+        return f": {', '.join(ended[:_TOLD])}{more}" if ended else ""
 
     def _start(self, call: Call, date: str) -> Start | Outcome:
         """Resolve and validate just before execution (SPEC R4.1)."""
         try:
             parameters = call.resolved(self._fold)
+            for scope in call.scopes:
+                self._fold.value(scope)
         except Conflict as conflict:
-            return self._failed(call, {"type": "Conflict", "message": str(conflict)}, date)
+            return self._failed(call, Failure("Conflict", str(conflict)), date)
         tool = self._tools.get(call.tool)
         if tool is not None and call.reads:
             meta = {key: value for key, value in call.properties.items() if key.startswith("_")}
             problems = tool.problems({**meta, **parameters})
             if problems:
-                message = "; ".join(map(str, problems))
-                return self._failed(call, {"type": "InvalidParameters", "message": message}, date)
+                return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:
             return self.finish(call.index, Success(Output(str(_first(call)), call.given)), date)
         return Start(call, parameters)
 
-    def _finish_unwritten(self, call: Call, result: Success | Failure, date: str) -> Outcome:
-        if isinstance(result, Failure):
-            return self._failed(call, {"type": result.type, "message": result.message}, date)
-        return Outcome(call.index, Status.SENT)
-
-    def _failed(self, call: Call, error: Mapping[str, Any], date: str) -> Outcome:
+    def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
+        error = _error(failure)
         message = error_message(call.raw, error, date=date, instance=self._instance)
         return Outcome(call.index, Status.FAILED, (message,), error=error)
 
-    def _output_schema(self, call: Call) -> Any:
-        tool = self._tools.get(call.tool)
-        return tool.output_schema if tool is not None else None
+
+_TOLD = 3
+_FATES = {
+    Status.DONE: "did not write it",
+    Status.FAILED: "failed",
+    Status.SKIPPED: "was skipped",
+    Status.SENT: "was sent and forgotten",
+    Status.LATENT: "was a passing thought",
+}
+
+
+def _error(failure: Failure) -> dict[str, str]:
+    """The error as readers see it: bounded, and fit to be stored, for an exception's text may hold anything."""
+    return {"type": _printable(failure.type), "message": _printable(shortened(failure.message, 4_000))}
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _first(call: Call) -> Reference:

@@ -2,13 +2,18 @@
 
 Calls are joined by the paths they read and write. The graph is that of one *lane*: the calls of one instance together
 with the global ones they can see, or the global calls alone. Lanes never wait for each other otherwise.
+
+Where many calls wait for the same many writers, listing each pair would take the square of their number. There a
+*barrier* stands between them: a node without a call, numbered below zero, that ends when all before it have ended.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
 
 from .calls import Call
 from .references import Expression, Reference
@@ -16,115 +21,192 @@ from .references import Expression, Reference
 Holds = Callable[[Reference], bool]
 """Whether the initial context has a value at a place, as the lane's reader sees it."""
 
+SPELLED_OUT: Final = 8
+"""Up to this many calls waited for at one place are listed one by one."""
+
 
 @dataclass(frozen=True)
 class Graph:
-    """The waits of a lane's calls: call index -> place read -> the indexes of the calls that may write it."""
+    """The waits of a lane's calls: call index -> place read -> the calls that may write it, and barriers."""
 
     waits: Mapping[int, Mapping[Reference, tuple[int, ...]]]
+    barriers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Barrier -> the calls and barriers that have to end before it."""
 
     def before(self, index: int) -> tuple[int, ...]:
         """The calls that a call waits for, in the order listed."""
-        return tuple(sorted({writer for writers in self.waits.get(index, {}).values() for writer in writers}))
+        return tuple(sorted({node for node in self._reached(self.directly_before(index)) if node >= 0}))
 
-    def cycle(self) -> tuple[int, ...] | None:
-        """The calls on a cycle in the order they wait for each other, if there is one (SPEC R6.2)."""
+    def writers(self, index: int, place: Reference) -> tuple[int, ...]:
+        """The calls that a call waits for at one place, in the order listed."""
+        nodes = self.waits.get(index, {}).get(place, ())
+        return tuple(sorted({node for node in self._reached(nodes) if node >= 0}))
+
+    @cached_property
+    def awaited(self) -> frozenset[int]:
+        """Every call that some call waits for."""
+        direct = {node for places in self.waits.values() for nodes in places.values() for node in nodes}
+        return frozenset(
+            node for node in direct.union(*self.barriers.values()) if node >= 0
+        )  # a barrier that nobody waits for is not made
+
+    @cached_property
+    def edges(self) -> frozenset[tuple[int, int]]:
+        """Pairs (writer, reader). Behind a barrier, what follows from the nearest ones is left out."""
+        return frozenset((writer, reader) for reader in self.waits for writer in self._nearest(reader))
+
+    def cycles(self) -> Iterator[tuple[int, ...]]:
+        """Calls that wait for each other in a circle, each circle in the order they wait (SPEC R6.2)."""
         done: set[int] = set()
         for start in self.waits:
             if start not in done:
                 cycle = self._cycle_from(start, done)
-                if cycle is not None:
-                    return cycle
-        return None
+                if cycle:
+                    yield tuple(node for node in cycle if node >= 0)
 
     def levels(self, known: Mapping[int, int]) -> dict[int, int]:
         """How many calls stand one behind the other before each call. `known` has the levels of other lanes' calls.
 
         The graph must have no cycle.
         """
-        levels = dict(known)
-        for index in self._in_order():
-            levels[index] = 1 + max((levels.get(writer, 0) for writer in self.before(index)), default=-1)
+        levels: dict[int, int] = {}
+        for node in self.in_order():
+            before = self.directly_before(node)
+            deepest = max((levels[w] if w in levels else known.get(w, 0) for w in before), default=-1)
+            levels[node] = deepest if node < 0 else 1 + deepest
         return {index: levels[index] for index in self.waits}
 
-    def _in_order(self) -> list[int]:
-        """Every call after those it waits for."""
+    def in_order(self) -> list[int]:
+        """Every call and barrier after those it waits for. The graph must have no cycle."""
         order: list[int] = []
         seen: set[int] = set()
         for start in self.waits:
-            stack = [(start, iter(self.before(start)))] if start not in seen else []
+            stack = [(start, iter(self.directly_before(start)))] if start not in seen else []
             seen.add(start)
             while stack:
-                index, writers = stack[-1]
-                for writer in writers:
-                    if writer in self.waits and writer not in seen:
+                node, before = stack[-1]
+                for writer in before:
+                    if writer not in seen and self._is_ours(writer):
                         seen.add(writer)
-                        stack.append((writer, iter(self.before(writer))))
+                        stack.append((writer, iter(self.directly_before(writer))))
                         break
                 else:
-                    order.append(index)
+                    order.append(node)
                     stack.pop()
         return order
 
-    def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...] | None:
+    def directly_before(self, node: int) -> Iterable[int]:
+        """The calls and barriers that a call or barrier waits for, as they are noted down."""
+        if node < 0:
+            return self.barriers[node]
+        return dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
+
+    def _is_ours(self, node: int) -> bool:
+        return node < 0 or node in self.waits
+
+    def _reached(self, nodes: Iterable[int]) -> Iterator[int]:
+        """The nodes, and through barriers those before them."""
+        stack, seen = list(nodes), set[int]()
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                stack.extend(self.barriers.get(node, ()))
+
+    def _nearest(self, reader: int) -> Iterator[int]:
+        """Like `before`, but not beyond a barrier for which one of the calls behind it waits anyway."""
+        stack, seen = list(self.directly_before(reader)), set[int]()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node >= 0:
+                yield node
+                continue
+            behind = self.barriers[node]
+            waited_for = {before for call in behind if call >= 0 for before in self.directly_before(call)}
+            stack.extend(before for before in behind if before >= 0 or before not in waited_for)
+
+    def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...]:
+        """A circle among the nodes before a call that are not done; what was looked at is done afterwards."""
         path = [start]
         on_path = {start}
-        stack = [iter(self.before(start))]
+        stack = [iter(self.directly_before(start))]
         while stack:
             for writer in stack[-1]:
                 if writer in on_path:
+                    done |= on_path
                     return tuple(path[path.index(writer) :])
-                if writer in self.waits and writer not in done:
+                if writer not in done and self._is_ours(writer):
                     path.append(writer)
                     on_path.add(writer)
-                    stack.append(iter(self.before(writer)))
+                    stack.append(iter(self.directly_before(writer)))
                     break
             else:
                 stack.pop()
                 finished = path.pop()
                 on_path.discard(finished)
                 done.add(finished)
-        return None
+        return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, slots=True)
+class Line:
+    """The calls that write at one place (or at or below it), in the order listed."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def add(self, index: int) -> None:
+        """Append a call; it may come several times in a row."""
+        if not self.calls or self.calls[-1] != index:
+            self.calls.append(index)
+
+
 class Writers:
-    """Who writes where: an index over the output paths of the calls a lane can see."""
+    """Who writes where: an index over the output paths of the calls a lane can see.
 
-    calls: Sequence[Call]
-    _at: dict[tuple[str, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
-    _at_or_below: dict[tuple[str, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
+    `shared` is the index of other calls, seen as well.
+    """
 
-    def __post_init__(self) -> None:
-        for call in self.calls:
+    def __init__(self, calls: Iterable[Call], shared: Writers | None = None) -> None:
+        self._shared = shared
+        self._at: dict[tuple[str, ...], Line] = {}
+        self._at_or_below: dict[tuple[str, ...], Line] = {}
+        for call in sorted(calls, key=lambda call: call.index):
             for place in {reference.key for reference in call.output.references} if call.output else ():
-                self._at[place].append(call.index)
+                self._at.setdefault(place, Line()).add(call.index)
                 for length in range(1, len(place) + 1):
-                    self._at_or_below[place[:length]].append(call.index)
+                    self._at_or_below.setdefault(place[:length], Line()).add(call.index)
 
-    def overlapping(self, place: Reference, *, other_than: int) -> list[int]:
-        """The other calls that write at, above or below a place (SPEC R6.1)."""
+    def lines(self, place: Reference) -> Iterator[Line]:
+        """The calls that write at or below a place, then those that write above it (SPEC R6.1)."""
         key = place.key
-        found = set(self._at_or_below.get(key, ()))
+        if key in self._at_or_below:
+            yield self._at_or_below[key]
         for length in range(1, len(key)):
-            found.update(self._at.get(key[:length], ()))
-        found.discard(other_than)
-        return sorted(found)
+            if key[:length] in self._at:
+                yield self._at[key[:length]]
+        if self._shared is not None:
+            yield from self._shared.lines(place)
 
-    def awaited(self, place: Reference, holds: Holds, *, by: int) -> tuple[int, ...]:
-        """The calls that a reader of a place waits for.
+    def has_earlier(self, place: Reference, *, than: int) -> bool:
+        """Whether a call listed before writes there."""
+        return any(line.calls[0] < than for line in self.lines(place))
 
-        Those listed before it; only if there is none and the context does not hold the value, those listed after.
-        """
-        writers = self.overlapping(place, other_than=by)
-        earlier = tuple(writer for writer in writers if writer < by)
-        if earlier or not writers or holds(place):
-            return earlier
-        return tuple(writers)
+    def has_other(self, place: Reference, *, than: int) -> bool:
+        """Whether another call writes there."""
+        return any(len(line.calls) > 1 or line.calls[0] != than for line in self.lines(place))
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:
-    """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a)."""
+    """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a).
+
+    A passing thought is not executed, so it waits for nothing (SPEC R5.2).
+    """
+    if call.is_thought:
+        return ()
     references = [reference for _, expression in call.reads for reference in expression.references]
     return tuple(dict.fromkeys((*references, *call.slices)))
 
@@ -133,29 +215,26 @@ def uncertain_places(calls: Iterable[Call], writers: Writers) -> tuple[Reference
     """The places whose readers wait or not, or can run or not, by what the initial context holds."""
     return tuple(
         dict.fromkeys(
-            place
-            for call in calls
-            for place in places_read(call)
-            if not any(writer < call.index for writer in writers.overlapping(place, other_than=call.index))
+            place for call in calls for place in places_read(call) if not writers.has_earlier(place, than=call.index)
         )
     )
 
 
 def build_graph(calls: Iterable[Call], writers: Writers, holds: Holds) -> Graph:
     """The graph of a lane's own calls (SPEC R6.1)."""
-    return Graph(
-        {
-            call.index: {place: writers.awaited(place, holds, by=call.index) for place in places_read(call)}
-            for call in calls
-        }
-    )
+    builder = _Builder(writers, holds)
+    waits = {
+        call.index: {place: builder.awaited(place, by=call.index) for place in places_read(call)}
+        for call in sorted(calls, key=lambda call: call.index)
+    }
+    return Graph(waits, builder.barriers)
 
 
 def unsatisfiable(call: Call, writers: Writers, holds: Holds) -> list[tuple[str, Expression]]:
     """The expressions that no value of the context and no other call can satisfy, with their places (SPEC R6.3)."""
 
     def possible(place: Reference) -> bool:
-        return holds(place) or bool(writers.overlapping(place, other_than=call.index))
+        return holds(place) or writers.has_other(place, than=call.index)
 
     if call.is_thought:
         return []
@@ -164,3 +243,55 @@ def unsatisfiable(call: Call, writers: Writers, holds: Holds) -> list[tuple[str,
         for at, expression in call.reads
         if not any(all(map(possible, group)) for group in expression.alternatives)
     ]
+
+
+Part = tuple[Line, int, int]
+"""Some neighbours in a line: from, and up to but without."""
+
+
+class _Builder:
+    """Finds what calls wait for, and sets barriers. To be asked in the order the calls are listed."""
+
+    def __init__(self, writers: Writers, holds: Holds) -> None:
+        self.barriers: dict[int, tuple[int, ...]] = {}
+        self._writers = writers
+        self._holds = holds
+        self._made: dict[Part, int] = {}
+        self._longest: dict[Line, tuple[int, int]] = {}
+
+    def awaited(self, place: Reference, *, by: int) -> tuple[int, ...]:
+        """What a reader of a place waits for: the writers listed before it; only if there is none and the context does
+        not hold the value, those listed after.
+        """
+        lines = tuple(self._writers.lines(place))
+        parts = [(line, 0, end) for line in lines if (end := bisect_left(line.calls, by))]
+        if parts or self._holds(place):
+            return self._nodes(parts, self._barrier_of_first)
+        parts = [(line, bisect_right(line.calls, by), len(line.calls)) for line in lines]
+        return self._nodes(parts, self._barrier)
+
+    def _nodes(self, parts: list[Part], barrier: Callable[[Part], int]) -> tuple[int, ...]:
+        nodes: set[int] = set()
+        for line, start, end in parts:
+            nodes.update(line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),))
+        return tuple(sorted(nodes))
+
+    def _barrier(self, part: Part) -> int:
+        line, start, end = part
+        return self._made.get(part) or self._add(part, tuple(line.calls[start:end]))
+
+    def _barrier_of_first(self, part: Part) -> int:
+        """A barrier behind the first calls of a line is built on the one before it."""
+        line, _, end = part
+        if part in self._made:
+            return self._made[part]
+        covered, before = self._longest.get(line, (0, 0))
+        new = line.calls[covered:end]
+        barrier = self._add(part, (before, *new) if before else tuple(new))
+        self._longest[line] = (end, barrier)
+        return barrier
+
+    def _add(self, part: Part, before: tuple[int, ...]) -> int:
+        barrier = self._made[part] = -1 - len(self.barriers)
+        self.barriers[barrier] = before
+        return barrier

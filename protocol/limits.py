@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
+import msgpack
+
 from .errors import Problem, pointer
 
 _INTEGERS: Final = range(-(2**63), 2**64)
@@ -48,6 +50,12 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
                     yield Problem(pointer(*place), "keys must be strings of valid Unicode")
         elif (problem := _scalar_problem(item)) is not None:
             yield Problem(pointer(*place), problem)
+
+
+def size_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
+    """Whether a value without `value_problems` is too large to travel."""
+    if (size := len(msgpack.packb(value))) > limits.message_bytes:
+        yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
 
 
 def _scalar_problem(value: Any) -> str | None:

@@ -6,12 +6,13 @@ merge of its payload at the root of its kind.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from .errors import Conflict
-from .messages import Message, read_data
+from .messages import Message, is_written, read_data
 from .paths import MISSING, type_name, unnest
 from .references import Reference, parse_output_path
 
@@ -45,13 +46,13 @@ def read_operation(message: Message, source: str) -> Operation | None:
     if written is None:
         return Operation(Reference(data.kind), Method.MERGE, data.payload, source)
     place, value = written
-    return Operation(place, Method(message.get("_outputMethod", Method.SET)), value, source)
+    method = message.get("_outputMethod")
+    return Operation(place, Method(method) if method is not None else Method.SET, value, source)
 
 
 def _written_place(message: Message, kind: str, payload: Any) -> tuple[Reference, Any] | None:
     """Where a call wrote, and what: `_path` where the message says it, else the declared path its data nests at."""
-    call = message.get("_call")
-    declared = message.get("_path") or (call.get("_outputPath") if isinstance(call, dict) else None)
+    declared = message.get("_path") or message["_call"].get("_outputPath") if is_written(message) else None
     if not isinstance(declared, str):
         return None
     for place in parse_output_path(declared).references:
@@ -82,22 +83,25 @@ def verify(operation: Operation, root: Any) -> None:
         raise _conflict(operation, value, "")
 
 
-def replaces(method: Method, value: Any, below: tuple[str, ...]) -> bool:
-    """Whether an operation gives the place `below` its own place a new value whatever was there."""
-    match method:
-        case Method.SET:
-            return True
-        case Method.ASSIGN:
-            return bool(below) and below[0] in value
-        case Method.MERGE:
-            for key in below:
-                if not isinstance(value, dict):
-                    return True
-                if key not in value:
-                    return False
-                value = value[key]
-            return not isinstance(value, dict)
-    return False
+def replaced(operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places that an operation gives a new value whatever was there."""
+    key = operation.place.key
+    match operation.method, operation.value:
+        case (Method.SET, _):
+            yield key
+        case (Method.ASSIGN, dict(value)):
+            yield from ((*key, name) for name in value)
+        case (Method.MERGE, value):
+            yield from _leaves(value, key)
+
+
+def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The places that a deep merge replaces: those of everything but objects."""
+    if not isinstance(value, dict):
+        yield key
+        return
+    for name, item in value.items():
+        yield from _leaves(item, (*key, name))
 
 
 def _fits(method: Method, base: Any, value: Any) -> bool:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from .calls import Call
 from .errors import ExpressionError, OutputError, Problem
-from .messages import DATA_TYPES, read_data, written_message
+from .messages import DATA_TYPES, kind_of, read_data, written_message
 from .operations import Method, Operation
-from .paths import MISSING, lookup, nest
+from .paths import MISSING, lookup, nest, type_name
 from .references import Expression, Reference, parse_output_path
 from .resolution import Fold
-from .schemas import compiled, subschema
+from .schemas import compiled
+from .tools import Tool
 
 Group = tuple[Reference, ...]
 
@@ -46,7 +48,7 @@ def chosen_writes(output: Expression, result: Any) -> list[Write]:
     if isinstance(result, Output):
         group = _alternative(output, result.path)
         return [Write(place, result.value) for place in group]
-    if isinstance(result, Mapping) and result.get("type") in DATA_TYPES:
+    if _is_data_message(result):
         return _carried_writes(output, result)
     return [Write(place, result) for place in output.alternatives[0]]
 
@@ -81,9 +83,17 @@ def written_messages(call: Call, writes: list[Write], *, date: str, instance: st
 
 
 def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
-    """Hold the values against the state's schema and what is there (SPEC R4.6, R3.4). Raises `OutputError`, `Conflict`."""
+    """Hold the values against the state's schema and what is there (SPEC R4.6, R3.4).
+
+    Raises `OutputError`, `Conflict`.
+    """
+    overlap = any(one.place.overlaps(other.place) for one, other in combinations(writes, 2))
+    after = Fold(fold) if overlap else fold
     for write in writes:
-        fold.verify(Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}"))
+        operation = Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}")
+        after.verify(operation)
+        if overlap:
+            after.apply(operation)  # to a fold of our own: the next write finds what this one leaves
         problems = schema_problems(fold.schema(write.place.kind), write.place, call.method, write.value)
         if problems:
             raise OutputError(
@@ -91,10 +101,13 @@ def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
             )
 
 
-def verify_result(schema: Any, value: Any) -> None:
-    """Hold a value against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`."""
-    if schema is not None:
-        problems = compiled(schema).problems(value)
+def verify_result(tool: Tool | None, writes: list[Write]) -> None:
+    """Hold the values against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`."""
+    schema = tool.compiled_output if tool is not None else None
+    if schema is None:
+        return
+    for value in {id(write.value): write.value for write in writes}.values():
+        problems = schema.problems(value)
         if problems:
             raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
 
@@ -103,20 +116,25 @@ def schema_problems(schema: Any, place: Reference, method: Method, value: Any) -
     """What a kind's schema says against a value written at a place (SPEC R4.6).
 
     What is pushed is held against the schema of an item. Of a part that joins what is there (merge, assign, concat),
-    nothing is required that may be there already.
+    nothing is required that may be there already, and of a text only that one is allowed.
     """
     if schema is MISSING:
         return []
+    if method is Method.CONCAT and isinstance(value, str):
+        value = ""
     path = (*place.path, 0) if method is Method.PUSH else place.path
-    part = subschema(schema, path)
-    if part is MISSING:
-        return []
     partial = method in (Method.MERGE, Method.ASSIGN, Method.CONCAT) or not place.path
-    return compiled(part).problems(value, partial=partial)
+    return compiled(schema).problems_at(path, value, partial=partial)
+
+
+def _is_data_message(result: Any) -> bool:
+    return isinstance(result, Mapping) and isinstance(result.get("type"), str) and result["type"] in DATA_TYPES
 
 
 def _alternative(output: Expression, path: str) -> Group:
     """The declared alternative that a path names."""
+    if not isinstance(path, str):
+        raise OutputError(f"the result names a path that is no string but {type_name(path)}; declared: {output}")
     try:
         named = parse_output_path(path)
     except ExpressionError as error:
@@ -130,8 +148,9 @@ def _alternative(output: Expression, path: str) -> Group:
 
 def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
     """The declared paths that a returned message carries values for; it may carry nothing else."""
-    data = read_data(message)
-    assert data is not None
+    data = read_data(message) if isinstance(kind_of(message), str) else None
+    if data is None:
+        raise OutputError(f"the result is a message whose kind is no string; declared: {output}")
     for group in output.alternatives:
         writes = [
             Write(place, value)

@@ -1,11 +1,8 @@
-"""A plan: a checked submission, laid out as the lanes it runs in (SPEC R6.7, R10).
-
-A *lane* is what one instance runs, or what runs globally. Lanes share nothing but the global values, so each can be
-executed by itself.
-"""
+"""A plan: a checked submission, and what can be said of it without running it (SPEC R6.7, R10)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,34 +11,13 @@ from typing import Any
 from .calls import Call
 from .context import Context
 from .drawing import mermaid
+from .findings import Finding
 from .graph import Graph
-from .references import Reference
+from .lanes import Lane
 from .submission import Submission
 from .tools import Tool
 
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The calls of one instance (or the global ones), and what they wait for."""
-
-    instance: str | None
-    calls: tuple[Call, ...]
-    graph: Graph
-    held: frozenset[Reference] = frozenset()
-    """The places, of those that make a difference to the graph, that the initial context holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something worth knowing that is no error: `severity` is `warning` or `info`, `calls` the indexes concerned."""
-
-    severity: str
-    message: str
-    calls: tuple[int, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"severity": self.severity, "message": self.message, "calls": list(self.calls)}
+__all__ = ["Finding", "Lane", "Plan"]
 
 
 @dataclass(frozen=True)
@@ -63,11 +39,18 @@ class Plan:
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """Pairs (writer, reader) of call indexes, over all lanes."""
-        graphs = {id(lane.graph): lane.graph for lane in self.lanes.values()}.values()
-        return tuple(
-            sorted({(writer, reader) for graph in graphs for reader in graph.waits for writer in graph.before(reader)})
-        )
+        """Pairs (writer, reader) of call indexes, over all lanes.
+
+        Where a call waits for more than a few at one place, those that follow from the nearest are left out.
+        """
+        return tuple(sorted({edge for graph in self._graphs for edge in graph.edges}))
+
+    @cached_property
+    def awaited(self) -> frozenset[int]:
+        """The global calls that calls of instances wait for."""
+        shared = {call.index for call in self.lanes[None].calls} if None in self.lanes else set()
+        own = {id(lane.graph): lane.graph for lane in self.lanes.values() if lane.instance is not None}
+        return frozenset({index for graph in own.values() for index in graph.awaited} & shared)
 
     @cached_property
     def waves(self) -> tuple[tuple[int, ...], ...]:
@@ -76,7 +59,7 @@ class Plan:
         if None in self.lanes:
             known = self.lanes[None].graph.levels({})
         levels = dict(known)
-        for graph in {id(lane.graph): lane.graph for lane in self.lanes.values()}.values():
+        for graph in self._graphs:
             for index, level in graph.levels(known).items():
                 levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}
@@ -87,7 +70,7 @@ class Plan:
 
     def to_mermaid(self) -> str:
         """The graph as a Mermaid flowchart; instances of one call are one node (SPEC R6.7)."""
-        return mermaid(self.calls, self.edges, {call.index: self._instances(call) for call in self.calls})
+        return mermaid(self.calls, self.edges, self._runs if self.submission.is_template else {})
 
     def to_dict(self) -> dict[str, Any]:
         """The graph as data."""
@@ -97,5 +80,11 @@ class Plan:
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
-    def _instances(self, call: Call) -> int:
-        return sum(call in lane.calls for lane in self.lanes.values()) if self.submission.is_template else 1
+    @cached_property
+    def _graphs(self) -> tuple[Graph, ...]:
+        return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
+
+    @property
+    def _runs(self) -> Counter[int]:
+        """Call index to how many instances it runs for."""
+        return Counter(call.index for lane in self.lanes.values() for call in lane.calls)

@@ -67,6 +67,9 @@ class Expression:
     def __str__(self) -> str:
         return " || ".join(" && ".join(map(str, group)) for group in self.alternatives)
 
+    def __repr__(self) -> str:
+        return repr(str(self))
+
     @property
     def references(self) -> tuple[Reference, ...]:
         """Every reference, in the order written."""

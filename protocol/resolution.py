@@ -4,7 +4,8 @@ Every data message is one operation (see `operations`). A `Fold` applies them in
 values it has got so far, so reading a path costs the length of the path and not of the log.
 
 A reader in an instance sees the instance's operations on top of the global ones, whatever the order of arrival
-(SPEC R3.6): the fold of an instance has the global fold as its `base`, and is applied anew when that has changed.
+(SPEC R3.6): the fold of an instance has the global fold as its `base`. A kind that has operations of both is applied
+anew when the global part has changed; kinds have nothing to do with each other.
 
 Values are shared with the messages they came from until an operation changes them: a container is copied when it is
 first written to (`_own`), so folding is linear in the number of operations and no message is ever modified.
@@ -12,11 +13,13 @@ first written to (`_own`), so folding is linear in the number of operations and 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
+from .conflicts import Conflicts
 from .errors import Conflict, Unresolved
-from .messages import Message
-from .operations import Method, Operation, read_operation, replaces, verify
+from .messages import Message, is_written
+from .operations import Method, Operation, read_operation, replaced, verify
 from .paths import MISSING, copied, lookup
 from .references import Expression, Reference
 
@@ -26,13 +29,7 @@ class Fold:
 
     def __init__(self, base: Fold | None = None) -> None:
         self._base = base
-        self._operations: list[Operation] = []
-        self._version = 0
-        self._applied = 0
-        self._base_version = -1
-        self._roots: dict[str, Any] = {}
-        self._conflicts: dict[tuple[str, ...], Conflict] = {}
-        self._owned: dict[int, Any] = {}
+        self._kinds: dict[str, _Kind] = {}
         self._schemas: dict[str, Any] = {}
         self._descriptions: dict[str, str] = {}
 
@@ -42,7 +39,7 @@ class Fold:
         if operation is None:
             return
         self.apply(operation)
-        if "_call" not in message:
+        if not is_written(message):
             kind = operation.place.kind
             if "schema" in message:
                 self._schemas[kind] = message["schema"]
@@ -51,15 +48,15 @@ class Fold:
 
     def apply(self, operation: Operation) -> None:
         """Take in one operation."""
-        self._operations.append(operation)
-        self._version += 1
+        name = operation.place.kind
+        if name not in self._kinds:
+            self._kinds[name] = _Kind(name, self._base)
+        self._kinds[name].operations.append(operation)
 
     def value(self, reference: Reference) -> Any:
         """The folded value, or `MISSING`. To be read, not changed. Raises `Conflict` (SPEC R3.4)."""
-        self._refresh()
-        if self._conflicts:
-            self._raise_conflict(reference)
-        return lookup(self._roots.get(reference.kind, MISSING), reference.path)
+        kind = self._kind(reference.kind)
+        return kind.value(reference) if kind is not None else MISSING
 
     def exists(self, reference: Reference) -> bool:
         """Whether the reference exists (SPEC R2.3). A path in conflict does: reading it tells what is wrong."""
@@ -72,24 +69,21 @@ class Fold:
         """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
         for group in expression.alternatives:
             values = [self.value(reference) for reference in group]
-            if MISSING not in values:
+            if not any(value is MISSING for value in values):
                 return copied(values[-1])
         raise Unresolved(f"{expression} is not there")
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that have a value, in the order they came."""
-        self._refresh()
-        return tuple(self._roots)
+        """The kinds that have a value, in the order they came: the base's first."""
+        return tuple(name for name, kind in self._all() if kind.root() is not MISSING)
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """The operations that could not be applied and were not replaced since (SPEC R3.4)."""
-        self._refresh()
-        return tuple(self._conflicts.values())
+        return tuple(conflict for _, kind in self._all() for conflict in kind.conflicts())
 
     def snapshot(self) -> dict[str, Any]:
         """Every kind's value, as a copy; at a place in conflict, what was there before it."""
-        self._refresh()
-        return {kind: copied(value) for kind, value in self._roots.items()}
+        return {name: copied(kind.root()) for name, kind in self._all() if kind.root() is not MISSING}
 
     def schema(self, kind: str) -> Any:
         """The schema declared for a kind by the last message that has one, or `MISSING` (SPEC R4.6)."""
@@ -105,39 +99,103 @@ class Fold:
 
     def verify(self, operation: Operation) -> None:
         """Raise the `Conflict` that applying the operation now would give; change nothing (SPEC R3.4)."""
-        self._refresh()
-        self._verify(operation)
+        kind = self._kind(operation.place.kind)
+        if kind is not None:
+            kind.verify(operation)
+        else:
+            verify(operation, MISSING)
 
-    def _refresh(self) -> None:
-        """Apply what has arrived since the last look."""
-        base = self._base
-        if base is not None and base.version != self._base_version:
-            base._refresh()
-            self._base_version = base.version
-            self._roots = dict(base._roots)
-            self._conflicts = dict(base._conflicts)
-            self._owned = {}
-            self._applied = 0
-        while self._applied < len(self._operations):
-            operation = self._operations[self._applied]
-            self._applied += 1
-            self._apply(operation)
+    def _all(self) -> Iterator[tuple[str, _Kind]]:
+        base = dict(self._base._all()) if self._base is not None else {}
+        yield from (base | self._kinds).items()
+
+    def _kind(self, name: str) -> _Kind | None:
+        """The kind as the reader sees it: the base's own where nothing is on top of it."""
+        if name in self._kinds or self._base is None:
+            return self._kinds.get(name)
+        return self._base._kind(name)
+
+
+_MOST_OWNED: Final = 65_536
+
+
+class _Kind:
+    """The value of one kind: its operations on top of those of the base's kind of that name."""
+
+    def __init__(self, name: str, base: Fold | None) -> None:
+        self.operations: list[Operation] = []
+        self._name = name
+        self._base = base
+        self._base_version = 0
+        self._applied = 0
+        self._root: Any = MISSING
+        self._conflicts = Conflicts()
+        self._owned: dict[int, Any] = {}
 
     @property
     def version(self) -> int:
-        """A number that grows with every operation seen, the base's included."""
-        return self._version + (self._base.version if self._base is not None else 0)
+        """How many operations there are, the base's included."""
+        base = self._below()
+        return len(self.operations) + (base.version if base is not None else 0)
+
+    def root(self) -> Any:
+        """The whole value, without regard to conflicts."""
+        self._refresh()
+        return self._root
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The conflicts that stand."""
+        self._refresh()
+        return tuple(self._conflicts)
+
+    def value(self, reference: Reference) -> Any:
+        """The value at a place, or `MISSING`. Raises `Conflict`."""
+        self._refresh()
+        if self._conflicts and (conflict := self._conflicts.touching(reference.key)) is not None:
+            raise conflict
+        return lookup(self._root, reference.path)
+
+    def verify(self, operation: Operation) -> None:
+        """Raise the `Conflict` that applying the operation now would give."""
+        self._refresh()
+        self._verify(operation)
+
+    def _below(self) -> _Kind | None:
+        return self._base._kind(self._name) if self._base is not None else None
+
+    def _refresh(self) -> None:
+        """Apply what has arrived since the last look."""
+        base = self._below()
+        if base is not None and base.version != self._base_version:
+            self._base_version = base.version
+            self._root = base.root()
+            self._conflicts = base._conflicts.copy()
+            self._owned = {}
+            self._applied = 0
+        while self._applied < len(self.operations):
+            operation = self.operations[self._applied]
+            self._applied += 1
+            self._apply(operation)
 
     def _apply(self, operation: Operation) -> None:
         try:
             self._verify(operation)
         except Conflict as conflict:
-            self._conflicts[operation.place.key] = conflict
+            self._conflicts.add(operation.place.key, conflict)
             return
         if self._conflicts:
-            self._settle_conflicts(operation)
-        kind = operation.place.kind
-        self._roots[kind] = self._written(self._roots.get(kind, MISSING), operation, 0)
+            self._conflicts.settle(operation)
+        self._root = self._written(self._root, operation, 0)
+
+    def _verify(self, operation: Operation) -> None:
+        """An operation at or below a conflict is one too, unless it replaces what is there."""
+        key = operation.place.key
+        covering = self._conflicts.covering(key) if self._conflicts else None
+        if covering is not None:
+            place, conflict = covering
+            if place != key or key not in replaced(operation):
+                raise conflict
+        verify(operation, self._root)
 
     def _written(self, container: Any, operation: Operation, depth: int) -> Any:
         """The container with the operation applied below it."""
@@ -195,28 +253,11 @@ class Fold:
         return container if id(container) in self._owned else self._keep(container.copy())
 
     def _keep(self, container: Any) -> Any:
-        """Remember a container as this fold's own; holding it keeps its identity from being used again."""
+        """Remember a container as this fold's own; holding it keeps its identity from being used again.
+
+        To forget them all costs no more than copying again what is written to again.
+        """
+        if len(self._owned) >= _MOST_OWNED:
+            self._owned.clear()
         self._owned[id(container)] = container
         return container
-
-    def _raise_conflict(self, reference: Reference) -> None:
-        key = reference.key
-        for place, conflict in self._conflicts.items():
-            shorter = min(len(place), len(key))
-            if place[:shorter] == key[:shorter]:
-                raise conflict
-
-    def _settle_conflicts(self, operation: Operation) -> None:
-        """Forget the conflicts at places that the operation replaces."""
-        key = operation.place.key
-        for place in list(self._conflicts):
-            if place[: len(key)] == key and replaces(operation.method, operation.value, place[len(key) :]):
-                del self._conflicts[place]
-
-    def _verify(self, operation: Operation) -> None:
-        """An operation at or below a conflict is one too, unless it replaces what is there."""
-        key = operation.place.key
-        for place, conflict in self._conflicts.items():
-            if place == key[: len(place)] and (place != key or operation.method is not Method.SET):
-                raise conflict
-        verify(operation, self._roots.get(operation.place.kind, MISSING))

@@ -22,7 +22,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from .errors import Problem, pointer
+from .errors import Problem, pointer, shortened
 from .references import Expression, Path
 
 Schema = dict[str, Any] | bool
@@ -80,7 +80,7 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
     try:
         compiled(schema)
     except SchemaError as error:
-        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {_shortened(error.message)}")
+        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(error.message)}")
     return None
 
 
@@ -93,11 +93,7 @@ def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, 
         return [Problem(pointer(*at), "the schema refers to itself without end")]
     except Exception as error:  # a $ref can make a schema of anything, and then anything can be raised
         return [Problem(pointer(*at), f"the schema cannot be applied: {type(error).__name__}: {error}")]
-    return sorted(Problem(pointer(*at, *error.absolute_path), _shortened(error.message)) for error in errors)
-
-
-def _shortened(text: str, most: int = 300) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(error.message)) for error in errors)
 
 
 # The parts of a schema that speak of a path.
@@ -206,14 +202,14 @@ def _doubting(keyword: _Keyword, otherwise: _Keyword | None = None) -> _Keyword:
     return doubting
 
 
-def _on_scalars(keyword: _Keyword) -> _Keyword:
-    """A keyword that waits for objects and lists to be complete."""
+def _on_the_finished(keyword: _Keyword) -> _Keyword:
+    """A keyword that waits for what can still grow: objects, lists, and a text that has not begun."""
 
-    def on_scalars(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not isinstance(instance, (dict, list)):
+    def on_the_finished(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, (dict, list)) and instance != "":
             yield from keyword(validator, limit, instance, schema) or ()
 
-    return on_scalars
+    return on_the_finished
 
 
 def _silent(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -236,6 +232,6 @@ _LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschem
 _PartialValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
     Draft202012Validator,
     dict.fromkeys(_PRESENCE | {"not", "if"}, _silent)
-    | {name: _on_scalars(_KEYWORDS[name]) for name in ("const", "enum")}
+    | {name: _on_the_finished(_KEYWORDS[name]) for name in ("const", "enum", "pattern")}
     | {"oneOf": _KEYWORDS["anyOf"]},
 )

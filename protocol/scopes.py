@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import ExpressionError
@@ -23,7 +23,7 @@ def read_scope(text: str) -> Reference:
     return references[0]
 
 
-def scoped(fold: Fold, scopes: Iterable[Reference]) -> dict[str, Any]:
+def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
     """What the scopes yield: kind to folded value, as the fold's reader sees it (SPEC R8.2).
 
     A slice yields its place and nothing beside it. What is not there is left out. Lists reached by an index become
@@ -37,7 +37,7 @@ def scoped(fold: Fold, scopes: Iterable[Reference]) -> dict[str, Any]:
     return {scope.kind: slices[scope.kind] for scope in scopes if scope.kind in slices}
 
 
-def scoped_messages(fold: Fold, scopes: Iterable[Reference]) -> list[dict[str, Any]]:
+def scoped_messages(fold: Fold, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
     """What the scopes yield, as canonical messages; a whole kind brings its schema and description (SPEC R1.5)."""
     whole = {scope.kind for scope in scopes if not scope.path}
     return [

@@ -1,4 +1,4 @@
-"""Shapes: what is wrong with a message or a request definition before anything is known of its meaning (SPEC R1.1, R7.1).
+"""Shapes: what is wrong with a message or a request definition, whatever it means (SPEC R1.1, R7.1).
 
 What has no problems here can be read by the other modules without an error.
 """
@@ -43,9 +43,10 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     else:
         for index, message in enumerate(context):
             yield from message_problems(message, *at, "context", index)
-    if not isinstance(definition.get("config", {}), dict):
+    config, schema = definition.get("config"), definition.get("schema")
+    if config is not None and not isinstance(config, dict):
         yield Problem(pointer(*at, "config"), "must be an object")
-    if (problem := schema_problem(definition.get("schema", {}), *at, "schema")) is not None:
+    if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
         yield problem
 
 
@@ -60,7 +61,7 @@ def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Probl
 
 def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """A message that a call wrote names its path and method (SPEC R3.1, R4.3)."""
-    if message.get("_outputMethod", Method.SET) not in list(Method):
+    if message.get("_outputMethod") is not None and message["_outputMethod"] not in list(Method):
         yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
     for place, text in (
         (("_path",), message.get("_path")),

@@ -8,14 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgpack
 
 from .errors import Problem, Rejected, pointer
-from .limits import Limits, value_problems
-from .messages import Message, message_problems
+from .limits import Limits, size_problems, value_problems
+from .messages import Message
+from .schemas import schema_problem
+from .shapes import definition_problems, message_problems
 from .tools import Tool, read_tools
+
+__all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
 
 Pointer = tuple[str | int, ...]
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
@@ -33,8 +38,10 @@ class Submission:
     output: Any = None
     schema: Any = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = True
+    """Whether every message and call handed in could be taken up."""
 
-    @property
+    @cached_property
     def instances(self) -> tuple[str, ...]:
         """The instances that occur in the context, in order (SPEC R10.1)."""
         return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
@@ -47,7 +54,7 @@ def decode(data: bytes) -> Any:
     if 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF):
         return _decode_msgpack(data)
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError:
         raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels")]) from None
     except UnicodeDecodeError as error:
@@ -64,25 +71,28 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     context = value.get("context", [])
     if not isinstance(context, list):
         raise Rejected([*problems, Problem("/context", "must be a list of messages")])
-    problems += _limit_problems(value, context, limits)
-    if problems and any("nested deeper" in problem.message for problem in problems):
-        raise Rejected(problems)
-    for index, message in enumerate(context):
-        problems.extend(message_problems(message, "context", index))
-    context = [message for message in context if isinstance(message, dict)]
-    tools, tool_problems = read_tools(value.get("context", []), value.get("tools"))
+    unfit = [problem for at, part in _parts(value) for problem in value_problems(part, limits, *at)]
+    if unfit:
+        raise Rejected([*problems, *unfit])
+    for at, part in _parts(value):
+        if at[0] in ("context", "solution"):
+            problems += size_problems(part, limits, *at)
+    messages, message_problems_ = _messages(context)
+    problems += message_problems_
+    tools, tool_problems = read_tools(context, value.get("tools"))
     problems += tool_problems
-    delegates = value.get("delegates") or {}
-    problems.extend(_delegate_problems(delegates))
+    delegates = value.get("delegates") if value.get("delegates") is not None else {}
+    problems += _delegate_problems(delegates)
+    problems += _request_problems(value)
     solution = value.get("solution")
-    calls, call_problems = _solution_calls(solution) if solution is not None else _plan_calls(value.get("context", []))
+    calls, call_problems = _solution_calls(solution) if solution is not None else _plan_calls(context)
     problems += call_problems
     if solution is None and not calls and not call_problems:
         problems.append(Problem("", _nothing_to_run(value)))
     if len(calls) > limits.solution_calls:
-        problems.append(Problem("/solution/calls", f"more than {limits.solution_calls} calls"))
+        raise Rejected([*problems, Problem("/solution/calls", f"more than {limits.solution_calls} calls")])
     submission = Submission(
-        context=context,
+        context=messages,
         calls=calls,
         is_template=solution is None,
         tools=tools,
@@ -90,15 +100,26 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
         output=solution.get("output") if isinstance(solution, dict) else None,
         schema=value.get("schema"),
         config=value.get("config") or {},
+        is_whole=len(messages) == len(context) and not call_problems,
     )
     return submission, problems
 
 
 def _decode_msgpack(data: bytes) -> Any:
     try:
-        return msgpack.unpackb(data, strict_map_key=True)
+        return msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=_object)
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
         raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """An object; of a key that stands twice nobody could say which value counts."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in value if keys.count(key) > 1)
+        raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
+    return value
 
 
 def _refuse_constant(name: str) -> None:
@@ -117,31 +138,29 @@ def _nothing_to_run(value: Mapping[str, Any]) -> str:
     return "nothing to run: give a solution, or a plan message in the context"
 
 
-def _limit_problems(value: Mapping[str, Any], context: Sequence[Any], limits: Limits) -> list[Problem]:
-    problems: list[Problem] = []
-    for key in _KEYS - {"context", "solution"}:
-        problems.extend(value_problems(value.get(key), limits, key))
+def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
+    """What limits are applied to one by one: each message, each call, each of the other properties."""
+    for index, message in enumerate(value.get("context", ())):
+        yield ("context", index), message
     solution = value.get("solution")
     if isinstance(solution, dict) and isinstance(solution.get("calls"), list):
-        for key, item in solution.items():
-            if key != "calls":
-                problems.extend(value_problems(item, limits, "solution", key))
-        for index, call in enumerate(solution["calls"]):
-            problems.extend(_sized_problems(call, limits, "solution", "calls", index))
+        yield from ((("solution", key), item) for key, item in solution.items() if key != "calls")
+        yield from ((("solution", "calls", index), call) for index, call in enumerate(solution["calls"]))
     else:
-        problems.extend(value_problems(solution, limits, "solution"))
+        yield ("solution",), solution
+    yield from (((key,), value.get(key)) for key in ("tools", "delegates", "schema", "config"))
+
+
+def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
+    """The messages that are well formed, and what is wrong with the others."""
+    messages: list[Message] = []
+    problems: list[Problem] = []
     for index, message in enumerate(context):
-        problems.extend(_sized_problems(message, limits, "context", index))
-    return problems
-
-
-def _sized_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
-    found = False
-    for problem in value_problems(value, limits, *at):
-        found = True
-        yield problem
-    if not found and (size := len(msgpack.packb(value))) > limits.message_bytes:
-        yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+        found = list(message_problems(message, "context", index))
+        problems += found
+        if not found:
+            messages.append(message)
+    return messages, problems
 
 
 def _delegate_problems(delegates: Any) -> Iterator[Problem]:
@@ -152,19 +171,12 @@ def _delegate_problems(delegates: Any) -> Iterator[Problem]:
         yield from definition_problems(definition, "delegates", name)
 
 
-def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with a delegate's request definition (SPEC R9.1)."""
-    if not isinstance(definition, dict):
-        yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
-        return
-    context = definition.get("context", [])
-    if not isinstance(context, list):
-        yield Problem(pointer(*at, "context"), "must be a list of messages")
-    else:
-        for index, message in enumerate(context):
-            yield from message_problems(message, *at, "context", index)
-    if not isinstance(definition.get("schema", {}), (dict, bool)):
-        yield Problem(pointer(*at, "schema"), "must be a JSON Schema")
+def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    schema, config = value.get("schema"), value.get("config")
+    if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
+        yield problem
+    if config is not None and not isinstance(config, dict):
+        yield Problem("/config", "must be an object")
 
 
 def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:

@@ -6,17 +6,17 @@ those of the call. Meta-properties may also stand beside `properties`, as the or
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
 from jsonschema import SchemaError
 
-from .errors import Problem, pointer
+from .errors import Problem, pointer, shortened
 from .schemas import CompiledSchema, Schema, compiled
+from .spelling import Speller
 
 ANONYMOUS: Final = "anonymous"
 """The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
@@ -48,9 +48,9 @@ class Tool:
     @cached_property
     def properties(self) -> dict[str, Any]:
         """Parameters and meta-properties, each with its schema; the older name `_imports` counts as `_scopes`."""
-        beside = {key: value for key, value in self.declaration.items() if key.startswith("_")}
+        beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
         inside = self.declaration.get("properties", {})
-        return {_ALIASES.get(key, key): _as_schema(value) for key, value in {**beside, **inside}.items()}
+        return {_ALIASES.get(key, key): _as_schema(key, value) for key, value in {**beside, **inside}.items()}
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Tool:
         pinned = {
             key: schema["const"]
             for key, schema in self.properties.items()
-            if key.startswith("_") and key not in ("_tool", "_output") and "const" in _keywords(schema)
+            if key.startswith("_") and key not in ("_tool", "_output") and _keywords(schema).get("const") is not None
         }
         scopes = _keywords(self.properties.get("_scopes"))
         return {"_scopes": scopes["default"], **pinned} if "default" in scopes else pinned
@@ -71,6 +71,11 @@ class Tool:
         """The schema of the tool's result, if it has one (SPEC R4.6)."""
         schema = self.properties.get("_output")
         return schema if isinstance(schema, (dict, bool)) else None
+
+    @cached_property
+    def compiled_output(self) -> CompiledSchema | None:
+        """The same, ready to be applied."""
+        return compiled(self.output_schema) if self.output_schema is not None else None
 
     @cached_property
     def compiled(self) -> CompiledSchema:
@@ -88,13 +93,16 @@ class Tool:
 
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
         """
-        mentioned = self.compiled.schema["properties"] if isinstance(self.compiled.schema, dict) else {}
         held = {
             key: value
             for key, value in properties.items()
-            if not key.startswith("_") or key in mentioned or (strict_meta and key != "_tool")
+            if not key.startswith("_") or key in self._mentioned or (strict_meta and key != "_tool")
         }
         return self.compiled.problems(held, *at, lenient=lenient)
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        return frozenset(_properties_named(self.compiled.schema))
 
 
 @dataclass(frozen=True)
@@ -127,15 +135,20 @@ class Toolbox:
             return Runner(Executor.DELEGATE, delegate)
         if activity:
             if self.activities is not None and activity not in self.activities:
-                raise LookupError(f"unknown activity {activity!r}{nearest(activity, self.activities)}")
+                raise LookupError(f"unknown activity {activity!r}{self._activity_names.hint(activity)}")
             return Runner(Executor.ACTIVITY, activity)
         if self.activities is None or tool in self.activities:
             return Runner(Executor.ACTIVITY, tool)
         return Runner(Executor.LATENT, tool)
 
-    def known(self) -> tuple[str, ...]:
-        """The names of all known tools."""
-        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
+    @cached_property
+    def names(self) -> Speller:
+        """The names of all known tools, for hints."""
+        return Speller(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+    @cached_property
+    def _activity_names(self) -> Speller:
+        return Speller(self.activities or ())
 
 
 def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:
@@ -154,18 +167,13 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
             problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema"))
             continue
         for name, declaration in declarations.items():
-            problem = _declaration_problem(name, declaration, *at, name)
+            tool = Tool(name, declaration)
+            problem = _declaration_problem(tool, *at, name)
             if problem is not None:
                 problems.append(problem)
-            else:
-                tools[name] = Tool(name, declaration)
+                tool = Tool(name, {})  # so that its calls are not called unknown as well
+            tools[name] = tool
     return tools, problems
-
-
-def nearest(name: str, names: Container[str] | Mapping[str, Any] | tuple[str, ...]) -> str:
-    """`, did you mean 'x'?` where a known name is close."""
-    close = get_close_matches(name, list(names), n=1) if isinstance(names, (Mapping, tuple)) else []
-    return f", did you mean {close[0]!r}?" if close else ""
 
 
 _ALIASES: Final = {"_imports": "_scopes"}
@@ -176,12 +184,28 @@ def _keywords(schema: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _as_schema(value: Any) -> Any:
+def _properties_named(schema: Any) -> Iterator[str]:
+    """The properties that a schema, or one it applies at the same place, speaks of by name."""
+    if not isinstance(schema, dict):
+        return
+    yield from schema.get("properties", ())
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for part in schema.get(keyword, ()):
+            yield from _properties_named(part)
+    for keyword in ("not", "if", "then", "else"):
+        yield from _properties_named(schema.get(keyword))
+    for keyword in ("dependentSchemas", "$defs"):
+        for part in schema.get(keyword, {}).values():
+            yield from _properties_named(part)
+
+
+def _as_schema(key: str, value: Any) -> Any:
     """A meta-property may be pinned by writing its value: `"_activity": "logEvent"`."""
-    return value if isinstance(value, (dict, bool)) else {"const": value}
+    return value if isinstance(value, (dict, bool)) or not key.startswith("_") else {"const": value}
 
 
-def _declaration_problem(name: str, declaration: Any, *at: str | int) -> Problem | None:
+def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
+    declaration: Any = tool.declaration
     if not isinstance(declaration, dict):
         return Problem(pointer(*at), "a tool must be a JSON Schema object")
     if not isinstance(declaration.get("properties", {}), dict):
@@ -190,7 +214,7 @@ def _declaration_problem(name: str, declaration: Any, *at: str | int) -> Problem
     if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
         return Problem(pointer(*at, "required"), "must be a list of strings")
     try:
-        compiled({**declaration, "properties": Tool(name, declaration).properties})
+        _ = tool.compiled
     except SchemaError as error:
-        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {error.message}")
+        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(error.message)}")
     return None

@@ -28,15 +28,23 @@ class Records:
         self._rest = b""
         self._seen: list[dict[str, Any]] = []
 
-    def take(self, name: str) -> dict[str, Any]:
-        """The oldest record under this name not yet taken; waits for it until the deadline."""
+    def take(self, name: str, *, from_process: int | None = None) -> dict[str, Any]:
+        """The oldest record under this name not yet taken.
+
+        Waits for it until the deadline, or until the process it has to come from has ended.
+        """
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while True:
-            for index, record in enumerate(self._seen):
-                if record["name"] == name:
-                    return self._seen.pop(index)
-            if not self._read(deadline - time.monotonic()):
-                raise AssertionError(f"no record named {name!r} in {DEADLINE_SECONDS} s; others: {self._seen}")
+        process = None if from_process is None else os.pidfd_open(from_process)
+        try:
+            while True:
+                for index, record in enumerate(self._seen):
+                    if record["name"] == name:
+                        return self._seen.pop(index)
+                if not self._read(deadline - time.monotonic(), process):
+                    raise AssertionError(f"no record named {name!r} in time; others: {self._seen}")
+        finally:
+            if process is not None:
+                os.close(process)
 
     def forget(self) -> None:
         """Drop what an earlier test left."""
@@ -48,9 +56,10 @@ class Records:
         """Close the pipe; later writers fail and nobody waits for them."""
         os.close(self._descriptor)
 
-    def _read(self, timeout_seconds: float) -> bool:
-        ready, _, _ = select.select([self._descriptor], [], [], max(timeout_seconds, 0))
-        if not ready:
+    def _read(self, timeout_seconds: float, process: int | None = None) -> bool:
+        watched = [self._descriptor] if process is None else [self._descriptor, process]
+        ready, _, _ = select.select(watched, [], [], max(timeout_seconds, 0))
+        if self._descriptor not in ready:
             return False
         *lines, self._rest = (self._rest + os.read(self._descriptor, 65536)).split(b"\n")
         self._seen.extend(json.loads(line) for line in lines)

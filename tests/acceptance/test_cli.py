@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from broker_config import EmbeddedServer
 
 from .backend import Backend, server_settings
-from .command import ACTIVITIES, UNREACHABLE, Finished, acts, completed, run_embedded, statuses, values
+from .command import (
+    ACTIVITIES,
+    UNREACHABLE,
+    Finished,
+    acts,
+    at_once,
+    completed,
+    finish,
+    send,
+    start,
+    statuses,
+    values,
+)
+from .records import Records
 
 MESSAGE_ID = re.compile(r"\d+-\d+")
 STATUSES = {"done", "failed", "skipped", "sent", "latent", "waiting", "running", "held"}
@@ -70,10 +83,10 @@ def held_to_the_shape_of_a_result(document: Any) -> None:
 # --- run ---
 
 
-def test_run_exits_0_and_prints_the_result_when_every_call_is_done_or_skipped() -> None:
+def test_run_exits_0_and_prints_the_result_when_every_call_is_done_or_skipped(backend: Backend) -> None:
     context = [{"type": "state", "_instance": name, "text": name} for name in "①②"]
     call = {"_tool": "give", "value": "†state.text", "_outputPath": "†state.copy", "_instance": "①"}
-    document = completed(run_embedded(solution(call, context=context)))
+    document = completed(backend.run(solution(call, context=context)))
     held_to_the_shape_of_a_result(document)
     assert document["output"] is None
     assert values(document, "①") == {"state": {"text": "①", "copy": "①"}}
@@ -95,6 +108,18 @@ def test_run_exits_1_when_a_call_failed_and_tells_every_call_what_became_of_it(b
     assert backend.records.take("greetUser")
 
 
+def test_an_activity_that_exits_fails_its_own_call_and_nothing_else() -> None:
+    calls = [
+        {"_tool": "leave", "_outputPath": "†state.left"},
+        {"_tool": "give", "value": 1, "_outputPath": "†state.beside"},
+    ]
+    result = run_embedded(solution(*calls))
+    assert result.code == 1, result
+    assert statuses(result.json) == ["failed", "done"]
+    assert result.json["calls"][0]["error"]["type"] == "SystemExit"
+    assert values(result.json)["state"] == {"beside": 1}
+
+
 def test_a_failed_call_leaves_an_error_message_in_the_log(backend: Backend) -> None:
     document = backend.run(solution(BRANCH[0])).json
     messages = [line["message"] for line in backend.log(document["run"])]
@@ -104,17 +129,19 @@ def test_a_failed_call_leaves_an_error_message_in_the_log(backend: Backend) -> N
     assert error["data"]["error"]["message"] == "it cannot be done"
 
 
-def test_an_embedded_run_does_not_leave_before_what_it_sent_is_done(tmp_path: Path) -> None:
-    trace = tmp_path / "written"
-    source = (
-        "import asyncio\nfrom pathlib import Path\nfrom worker import activity\n\n\n"
-        "@activity\nasync def leave(path: str) -> None:\n"
-        "    await asyncio.sleep(0.5)\n    Path(path).write_text('done')\n"
-    )
-    (tmp_path / "slow.py").write_text(source)
-    submission = solution({"_tool": "leave", "path": str(trace)})
-    completed(run_embedded(submission, activities=tmp_path / "slow.py"))
-    assert trace.read_text() == "done"
+def test_an_embedded_run_does_not_leave_before_what_it_sent_is_done(records: Records, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    held = os.open(gate, os.O_RDWR)
+    env = records.env | {"ACCEPTANCE_HANG": str(gate)}
+    command = start("run", "-", "--json", "--activities", str(ACTIVITIES), env=env)
+    send(command, solution({"_tool": "hang"}))
+    records.take("hang", from_process=command.pid)
+    os.write(held, b"x")
+    document = completed(finish(command))
+    assert statuses(document) == ["sent"]
+    assert records.take("released")
+    os.close(held)
 
 
 def test_a_run_without_calls_is_completed_at_once(backend: Backend) -> None:
@@ -195,23 +222,21 @@ def test_a_submitted_run_can_be_followed_to_its_end_and_asked_about(backend: Bac
     assert [line["message"] for line in lines if line["message"] in context]
     assert sorted(str(line["instance"]) for line in lines) == ["None", "None", "①", "①"]
 
-    again = backend.acts("log", run, "--json").json_lines
+    asked_again = (("log", run, "--json"), ("log", run, "--instance", "①", "--json"))
+    again, own = (log.json_lines for log in at_once(partial(backend.acts, *asked) for asked in asked_again))
     assert sorted(lines, key=str) == sorted(again, key=str)
-    own = backend.acts("log", run, "--instance", "①", "--json").json_lines
     assert {line["instance"] for line in own} >= {"①"}
     assert [line for line in own if line["instance"] == "①"] == [line for line in again if line["instance"] == "①"]
 
-    status = backend.acts("status", run, "--json")
+    asked = (("status", run), ("show", run), ("show", run, "--instance", "①"))
+    status, shown, one = at_once(partial(backend.acts, *arguments, "--json") for arguments in asked)
     assert status.code == 0, status
-    assert status.json == {"run": run, "status": "completed", "calls": {"done": 2}} | status.json
-
-    shown = backend.acts("show", run, "--json")
+    assert [status.json[key] for key in ("run", "status", "calls")] == [run, "completed", {"done": 2}]
     assert shown.code == 0, shown
     held_to_the_shape_of_a_result(shown.json)
     assert values(shown.json) == {"input": {"all": True}, "state": {"top": 1}}
     merged = {"input": {"all": True}, "state": {"top": 1, "text": "Привет", "copy": "Привет"}}
     assert values(shown.json, "①") == merged
-    one = backend.acts("show", run, "--instance", "①", "--json")
     assert values(one.json, "①") == merged
 
 
@@ -222,20 +247,20 @@ def test_what_show_prints_is_what_run_printed(backend: Backend) -> None:
 
 def test_commands_without_json_speak_to_people(backend: Backend) -> None:
     run = completed(backend.run(solution(*DIAMOND)))["run"]
-    assert "completed" in backend.acts("status", run).stdout
-    assert "bottom" in backend.acts("show", run).stdout
-    assert "bottom" in backend.acts("log", run).stdout
+    status, shown, log = at_once(partial(backend.acts, command, run) for command in ("status", "show", "log"))
+    assert "completed" in status.stdout
+    assert "bottom" in shown.stdout
+    assert "bottom" in log.stdout
 
 
 # --- help, doctor ---
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str) -> None:
-    result = acts(command, "--help")
-    assert result.code == 0, result
-    for option in ("--json", "--activities", "--broker", "--redis"):
-        assert option in result.stdout
+def test_every_command_explains_itself() -> None:
+    for result in at_once(partial(acts, command, "--help") for command in COMMANDS):
+        assert result.code == 0, result
+        missing = {"--json", "--activities", "--broker", "--redis"} - set(re.findall(r"--[a-z]+", result.stdout))
+        assert not missing, result
 
 
 def test_the_command_lists_its_commands() -> None:
@@ -247,20 +272,18 @@ def test_the_command_lists_its_commands() -> None:
 
 def test_the_doctor_finds_every_layer_well_where_a_worker_runs(backend: Backend) -> None:
     completed(backend.run(solution(DIAMOND[0])))  # so the worker is up
-    result = backend.acts("doctor")
+    result, machine = at_once(partial(backend.acts, "doctor", *options) for options in ((), ("--json",)))
     assert result.code == 0, result
     for layer in LAYERS:
         assert any(layer in line.lower() for line in result.stdout.splitlines()), (layer, result)
-    machine = backend.acts("doctor", "--json")
     assert machine.code == 0
     assert isinstance(machine.json, dict)
 
 
 def test_the_doctor_says_what_is_wrong_where_no_server_is() -> None:
-    result = acts("doctor", *UNREACHABLE)
+    result, machine = at_once(partial(acts, "doctor", *options, *UNREACHABLE) for options in ((), ("--json",)))
     assert result.code == 3
     assert "127.0.0.1:1" in result.stdout + result.stderr
-    machine = acts("doctor", "--json", *UNREACHABLE)
     assert machine.code == 3
     assert isinstance(machine.json, dict)
 

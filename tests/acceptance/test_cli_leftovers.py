@@ -6,71 +6,19 @@ import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from .command import ACTIVITIES, completed, encoded, finish, start
+from .command import ACTIVITIES, completed, encoded, finish, send, start
 from .processes import Trace, Watch, listening_ports
 from .records import Records
 
 WITHIN_SECONDS = 15.0
 GIVE = {"_tool": "give", "value": 1, "_outputPath": "†state.x"}
 HANG = {"_tool": "hang", "_outputPath": "†state.never"}
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Trace:
-    """A marker and a temporary folder of this test's own (its path short: a socket will live below it)."""
-    folder = tmp_path / "t"
-    folder.mkdir()
-    return Trace(uuid.uuid4().hex, folder)
-
-
-@pytest.fixture
-def hanging(trace: Trace, records: Records, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`acts run` in the middle of a call that never ends by itself."""
-    pipe = tmp_path / "hang"
-    os.mkfifo(pipe)
-    held = os.open(pipe, os.O_RDWR)
-    env = trace.env | records.env | {"ACCEPTANCE_HANG": str(pipe)}
-    process = start("run", "-", "--json", "--activities", str(ACTIVITIES), env=env)
-    assert process.stdin is not None
-    process.stdin.write(encoded({"context": [], "solution": {"calls": [HANG], "output": None}}))
-    process.stdin.close()
-    process.stdin = None
-    records.take("hang")
-    try:
-        yield process
-    finally:
-        os.close(held)
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-
-
-def assert_nothing_is_left(trace: Trace) -> None:
-    """No process, no socket, no file."""
-    assert trace.processes() == set()
-    assert trace.sockets() == []
-    assert list(trace.folder.rglob("*")) == []
-
-
-def test_a_run_that_ended_has_nothing_left_the_moment_the_command_returns(trace: Trace) -> None:
-    process = start("run", "-", "--json", "--activities", str(ACTIVITIES), env=trace.env)
-    submission = {"context": [], "solution": {"calls": [GIVE], "output": None}}
-    completed(finish(process, stdin=encoded(submission)))
-    assert_nothing_is_left(trace)
-
-
-def test_a_run_opens_no_port(trace: Trace, hanging: subprocess.Popen[bytes]) -> None:
-    processes = trace.processes(hanging.pid)
-    assert len(processes) > 1
-    assert listening_ports(processes) == set()
-    watch = Watch(processes)
-    os.killpg(hanging.pid, signal.SIGINT)
-    assert watch.still_running_after(WITHIN_SECONDS) == set()
 
 
 def interrupt_from_the_terminal(process: subprocess.Popen[bytes]) -> None:
@@ -88,25 +36,77 @@ def terminate_the_command(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
 
 
-@pytest.mark.parametrize(
-    "end",
-    [interrupt_from_the_terminal, interrupt_the_command, terminate_the_command],
-    ids=lambda end: str(end.__name__),
-)
-def test_a_run_that_was_interrupted_leaves_nothing(
-    end: Callable[[subprocess.Popen[bytes]], None], trace: Trace, hanging: subprocess.Popen[bytes]
-) -> None:
-    watch = Watch(trace.processes(hanging.pid))
-    end(hanging)
-    assert watch.still_running_after(WITHIN_SECONDS) == set()
-    result = finish(hanging)
-    assert result.code != 0
-    assert_nothing_is_left(trace)
+def kill_the_command(process: subprocess.Popen[bytes]) -> None:
+    """What nobody can prepare for."""
+    process.kill()
 
 
-def test_a_run_that_was_killed_leaves_nothing_within_seconds(trace: Trace, hanging: subprocess.Popen[bytes]) -> None:
-    watch = Watch(trace.processes(hanging.pid))
-    hanging.kill()
-    assert watch.still_running_after(WITHIN_SECONDS) == set()
-    hanging.communicate()
-    assert_nothing_is_left(trace)
+ENDS = (interrupt_from_the_terminal, interrupt_the_command, terminate_the_command, kill_the_command)
+
+
+@dataclass(frozen=True)
+class Hanging:
+    """`acts run` in the middle of a call that never ends by itself."""
+
+    command: subprocess.Popen[bytes]
+    trace: Trace
+
+
+def new_trace(folder: Path) -> Trace:
+    """A marker and a temporary folder of one command's own."""
+    folder.mkdir()
+    return Trace(uuid.uuid4().hex, folder)
+
+
+@pytest.fixture
+def hanging(records: Records, tmp_path: Path) -> Iterator[dict[str, Hanging]]:
+    """One hanging run for each way to end; all at once, for each takes its time."""
+    pipe = tmp_path / "hang"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    env = records.env | {"ACCEPTANCE_HANG": str(pipe)}
+    runs: dict[str, Hanging] = {}
+    try:
+        for number, end in enumerate(ENDS):
+            trace = new_trace(tmp_path / str(number))
+            command = start("run", "-", "--json", "--activities", str(ACTIVITIES), env=env | trace.env)
+            runs[end.__name__] = Hanging(command, trace)
+            send(command, {"context": [], "solution": {"calls": [HANG], "output": None}})
+        for run in runs.values():
+            records.take("hang", from_process=run.command.pid)
+        yield runs
+    finally:
+        os.close(held)
+        for run in runs.values():
+            if run.command.poll() is None:
+                run.command.kill()
+                run.command.communicate()
+
+
+def left_by(trace: Trace) -> list[object]:
+    """Every process, socket and file that is still there."""
+    return [*trace.processes(), *trace.sockets(), *trace.folder.rglob("*")]
+
+
+def test_a_run_that_ended_has_nothing_left_the_moment_the_command_returns(tmp_path: Path) -> None:
+    trace = new_trace(tmp_path / "t")
+    process = start("run", "-", "--json", "--activities", str(ACTIVITIES), env=trace.env)
+    submission = {"context": [], "solution": {"calls": [GIVE], "output": None}}
+    completed(finish(process, stdin=encoded(submission)))
+    assert left_by(trace) == []
+
+
+def test_a_run_opens_no_port_and_leaves_nothing_within_seconds_of_its_end(hanging: dict[str, Hanging]) -> None:
+    watches: dict[str, Watch] = {}
+    for name, run in hanging.items():
+        processes = run.trace.processes(run.command.pid)
+        assert len(processes) > 1
+        assert listening_ports(processes) == set()
+        watches[name] = Watch(processes)
+    for end in ENDS:
+        end(hanging[end.__name__].command)
+    running = {name: watch.still_running_after(WITHIN_SECONDS) for name, watch in watches.items()}
+    assert running == {name: set() for name in hanging}
+    assert {name: left_by(run.trace) for name, run in hanging.items()} == {name: [] for name in hanging}
+    # Ended early is not ended well, and never with a traceback (which `finish` looks for).
+    assert all(finish(run.command).code != 0 for run in hanging.values())

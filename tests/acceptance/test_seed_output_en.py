@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .backend import Backend
-from .command import completed, run_embedded, statuses, values
+from .command import completed, finish, start, statuses, values
 
 ALEX = {"type": "data", "data": {"user": {"name": "Alex", "status": "active"}}}
 UPDATE = {"_tool": "updateUserStatus", "newStatus": "inactive", "_outputPath": "†data.user.status"}
@@ -16,13 +16,13 @@ def note(value: Any, method: str, **more: Any) -> dict[str, Any]:
     return {"_tool": "give", "value": value, "_outputPath": "†data.note", "_outputMethod": method, **more}
 
 
-def test_the_whiteboard_after_holds_both_messages_and_both_values() -> None:
+def test_the_whiteboard_after_holds_both_messages_and_both_values(backend: Backend) -> None:
     calls = [
         UPDATE,
         {"_tool": "give", "value": "†data.user.status", "_outputPath": "†state.status"},
         {"_tool": "give", "value": "†data.user.name", "_outputPath": "†state.name"},
     ]
-    document = completed(run_embedded({"context": [ALEX], "solution": {"calls": calls, "output": None}}))
+    document = completed(backend.run({"context": [ALEX], "solution": {"calls": calls, "output": None}}))
     assert values(document) == {
         "data": {"user": {"name": "Alex", "status": "inactive"}},
         "state": {"status": "inactive", "name": "Alex"},
@@ -38,11 +38,8 @@ def test_the_history_can_be_read_as_of_every_note(backend: Backend) -> None:
     document = completed(backend.run({"context": [ALEX], "solution": {"calls": calls, "output": None}}))
     lines = backend.log(document["run"])
     assert lines[0]["message"] == ALEX
-    past = []
-    for line in lines:
-        shown = backend.acts("show", document["run"], "--at", line["id"], "--json")
-        assert shown.code == 0, shown
-        past.append(values(shown.json)["data"].get("note"))
+    asked = [start("show", document["run"], "--at", line["id"], "--json", env=backend.env) for line in lines]
+    past = [values(finish(show).json)["data"].get("note") for show in asked]
     assert past == [None, {"a": 1}, {"a": 1, "b": 2}, "final"]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from .backend import Backend
-from .command import ACTIVITIES, acts, completed, run_embedded, statuses, values
+from .command import acts, completed, run_embedded, statuses, values
 
 ADA = {"type": "input", "userName": "Ада"}
 GREET = {"_tool": "greetUser", "userName": "†input.userName"}
@@ -45,19 +43,20 @@ def test_the_greeting_can_be_kept_under_an_output_path(backend: Backend) -> None
     assert values(document) == {"input": {"userName": "Ада"}, "state": {"greeting": "Привет, Ада!"}}
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"type": "input", "userName": "Ада"},
-        {"type": "input", "input": {"userName": "Ада"}},
-        {"type": "input", "data": {"userName": "Ада"}},
-        {"type": "data", "kind": "input", "data": {"userName": "Ада"}},
-    ],
-    ids=["own properties", "named like the type", "data", "kind"],
-)
-def test_the_shapes_of_an_input_message_mean_the_same(message: dict[str, Any], backend: Backend) -> None:
-    document = completed(backend.run(solution({**GREET, "_outputPath": "†state.greeting"}, context=[message])))
-    assert values(document) == {"input": {"userName": "Ада"}, "state": {"greeting": "Привет, Ада!"}}
+SHAPES: dict[str, dict[str, Any]] = {
+    "own properties": {"type": "input", "userName": "Ада"},
+    "named like the type": {"type": "input", "input": {"userName": "Ада"}},
+    "data": {"type": "input", "data": {"userName": "Ада"}},
+    "kind": {"type": "data", "kind": "input", "data": {"userName": "Ада"}},
+}
+
+
+def test_the_shapes_of_an_input_message_mean_the_same(backend: Backend) -> None:
+    context = [{**message, "_instance": shape} for shape, message in SHAPES.items()]
+    calls = [{**GREET, "_outputPath": "†state.greeting", "_instance": shape} for shape in SHAPES]
+    document = completed(backend.run(solution(*calls, context=context)))
+    for shape in SHAPES:
+        assert values(document, shape) == {"input": {"userName": "Ада"}, "state": {"greeting": "Привет, Ада!"}}
 
 
 def test_the_call_in_the_log_keeps_its_reference_unresolved(backend: Backend) -> None:
@@ -141,21 +140,21 @@ def test_one_result_is_written_to_several_places_at_once(backend: Backend) -> No
     assert len(dates) == 1
 
 
-def test_the_flexible_and_the_fixed_path_are_enforced_by_the_tools_schema(backend: Backend) -> None:
-    def check(properties: dict[str, Any], **meta: str) -> tuple[int, list[str]]:
-        tools = {"generateSummary": {"type": "object", "properties": {"text": {"type": "string"}, **properties}}}
-        call = {"_tool": "generateSummary", "text": "a b c", **meta}
-        result = acts("check", "-", "--json", "--activities", str(ACTIVITIES), stdin=solution(call) | {"tools": tools})
-        return result.code, [error["pointer"] for error in result.json["errors"]]
-
+def test_the_flexible_and_the_fixed_path_are_enforced_by_the_tools_schema() -> None:
     flexible = {"_outputPath": {"type": "string", "pattern": "^†"}}
     fixed = {"_outputPath": {"type": "string", "const": "†state.user.summary"}}
-    wrong = (2, ["/solution/calls/0/_outputPath"])
-    assert check(flexible, _outputPath="†state.anything.at_all") == (0, [])
-    assert check(flexible, _outputPath="state.user.summary") == wrong
-    assert check(fixed) == (0, [])
-    assert check(fixed, _outputPath="†state.user.summary") == (0, [])
-    assert check(fixed, _outputPath="†state.user.other") == wrong
+    tools = {name: {"type": "object", "properties": paths} for name, paths in (("free", flexible), ("set", fixed))}
+    calls = [
+        {"_tool": "free", "_output": "", "_outputPath": "†state.anything.at_all"},
+        {"_tool": "free", "_output": "", "_outputPath": "state.user.summary"},
+        {"_tool": "set", "_output": ""},
+        {"_tool": "set", "_output": "", "_outputPath": "†state.user.summary"},
+        {"_tool": "set", "_output": "", "_outputPath": "†state.user.other"},
+    ]
+    result = acts("check", "-", "--json", stdin=solution(*calls) | {"tools": tools})
+    assert result.code == 2
+    pointers = [error["pointer"] for error in result.json["errors"]]
+    assert pointers == ["/solution/calls/1/_outputPath", "/solution/calls/4/_outputPath"]
 
 
 def test_a_plan_is_one_scheme_run_for_every_instance(backend: Backend) -> None:

@@ -46,7 +46,7 @@ class Log:
 
     def advance(self, instance: str | None = None, **how: Any) -> Advance:
         """Commit as somebody who has seen everything, and whom nobody has met before."""
-        seen = {
+        seen: dict[str, Any] = {
             "seen": self.last(instance),
             "global_seen": self.last(None),
             "owner": secrets.token_hex(4),

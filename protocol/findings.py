@@ -1,0 +1,19 @@
+"""Findings: what is worth knowing of a submission and is no error (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something worth knowing that is no error: `severity` is `warning` or `info`, `calls` the indexes concerned."""
+
+    severity: str
+    message: str
+    calls: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"severity": self.severity, "message": self.message, "calls": list(self.calls)}
