@@ -130,9 +130,7 @@ def _wait_until_ready(log: int, *, binary: str, timeout_seconds: float) -> None:
     text = b""
     while _READY not in text:
         if not select.select([log], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise ServerUnavailable(
-                f"{binary} was not ready within {timeout_seconds:g} seconds: {_last_line(text)}"
-            )
+            raise ServerUnavailable(f"{binary} was not ready within {timeout_seconds:g} seconds: {_last_line(text)}")
         if not (more := os.read(log, 65_536)):
             raise ServerUnavailable(f"{binary} ended at its start: {_last_line(text)}")
         text += more
@@ -151,6 +149,4 @@ def _short_directory() -> Path:
         directory = Path(parent) / name
         if len(os.fsencode(directory / "s")) < _SOCKET_PATH_BYTES:
             return directory
-    raise ServerUnavailable(
-        "no temporary directory has a path short enough for a unix socket: set TMPDIR to one"
-    )
+    raise ServerUnavailable("no temporary directory has a path short enough for a unix socket: set TMPDIR to one")

@@ -41,9 +41,7 @@ EXECUTE_BACKGROUND = "acts.execute_background"
 
 def queue_names(settings: Settings) -> tuple[str, ...]:
     """Return the queues a worker serves unless told otherwise, each once."""
-    return tuple(
-        dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background))
-    )
+    return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
 
 
 def queue(name: str) -> Queue:

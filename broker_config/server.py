@@ -72,9 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m broker_config.server",
         description="Run a persistent server on 127.0.0.1 in the foreground.",
     )
-    parser.add_argument(
-        "--directory", type=Path, required=True, help="where the data is kept; made if missing"
-    )
+    parser.add_argument("--directory", type=Path, required=True, help="where the data is kept; made if missing")
     parser.add_argument("--port", type=int, default=6379, help="default: 6379")
     parser.add_argument("--append-only", action="store_true", help="keep every write in an append-only file")
     parser.add_argument(

@@ -105,21 +105,15 @@ class Settings(BaseSettings):
         "acts", pattern=r"^[A-Za-z0-9_.:-]+$", description="What the log's keys in Redis begin with."
     )
     retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
-    queue_instances: QueueName = Field(
-        "instances", description="Queue of the tasks that read and write the log."
-    )
+    queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
-    queue_background: QueueName = Field(
-        "background", description="Queue of the fire-and-forget calls (SPEC R5)."
-    )
+    queue_background: QueueName = Field("background", description="Queue of the fire-and-forget calls (SPEC R5).")
 
     concurrency: Count = Field(256, description="Threads, so tasks at a time, in one worker process.")
     lease_seconds: float = Field(
         30, gt=0, description="How long a call may go without a sign of life before it is published again."
     )
-    sweep_interval_seconds: float = Field(
-        2, gt=0, description="How often a worker looks for calls gone missing."
-    )
+    sweep_interval_seconds: float = Field(2, gt=0, description="How often a worker looks for calls gone missing.")
     visibility_timeout_seconds: Count = Field(
         3600,
         description="How long the Redis broker waits before it delivers an unacknowledged message again.",
@@ -215,9 +209,7 @@ class Settings(BaseSettings):
 
     def with_urls(self, *, broker_url: str, redis_url: str) -> Settings:
         """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""
-        return self.model_copy(
-            update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)}
-        )
+        return self.model_copy(update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)})
 
     def masked(self) -> dict[str, object]:
         """Return every setting by name, fit to be shown: no password or key, addresses as in effect."""

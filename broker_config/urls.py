@@ -66,9 +66,7 @@ def redis_url_of(broker_url: str) -> str | None:
     match scheme_of(broker_url):
         case "redis" | "rediss":
             # kombu also accepts the names of Python's constants here; redis-py does not.
-            return re.sub(
-                r"(ssl_cert_reqs=)CERT_([A-Z]+)", lambda found: found[1] + found[2].lower(), broker_url
-            )
+            return re.sub(r"(ssl_cert_reqs=)CERT_([A-Z]+)", lambda found: found[1] + found[2].lower(), broker_url)
         case "redis+socket":
             return _socket_url(broker_url, scheme="unix", database={"virtual_host": "db"})
         case _:
@@ -89,9 +87,7 @@ def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
         scheme = scheme_of(one)
         if scheme not in schemes:
             known = ", ".join(f"{name}://" for name in schemes)
-            raise ValueError(
-                f"{mask_url(one)!r} should begin with one of {known} (e.g. redis://localhost:6379/0)"
-            )
+            raise ValueError(f"{mask_url(one)!r} should begin with one of {known} (e.g. redis://localhost:6379/0)")
         parts = urlsplit(one)
         try:
             parts.port  # noqa: B018 - reading the property is the check

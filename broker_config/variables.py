@@ -13,9 +13,7 @@ from broker_config.settings import ENVIRONMENT_PREFIX, Settings
 __all__ = ["unknown_variables"]
 
 
-def unknown_variables(
-    environment: Mapping[str, str], *, env_file: Path | str | None = ".env"
-) -> dict[str, str | None]:
+def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | None = ".env") -> dict[str, str | None]:
     """Return every ``ACTS_`` name in `environment` and the file that is no setting, with the one meant.
 
     For `acts doctor`: a misspelt ``ACTS_BROKR_URL`` would otherwise be ignored without a word.

@@ -71,7 +71,8 @@ def check(arguments: list[str]) -> int:
     result = 0
     for tool in (["ruff", "format", "--check", "."], ["ruff", "check", "."], ["mypy"]):
         print("$ " + " ".join(tool), flush=True)
-        result = result or subprocess.call([PYTHON, "-m", *tool, *arguments])
+        code = subprocess.call([PYTHON, "-m", *tool, *arguments])
+        result = result or code
     return result
 
 

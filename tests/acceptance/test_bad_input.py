@@ -70,18 +70,14 @@ CYCLE = [
 CALL = "/solution/calls/0"
 STRUCTURE = {
     "empty": Bad(b""),
-    "white space": Bad(b" \n"),
     "not JSON": Bad(b"context: []"),
-    "truncated": Bad(b'{"context": ['),
     "two documents": Bad(b"{} {}"),
     "invalid UTF-8": Bad(b'{"context": "\xff\xfe"}'),
     "a list": Bad([]),
-    "a number": Bad(1),
     "null": Bad(b"null"),
     "no work": Bad({}),
     "duplicate key": Bad(b'{"context": [], "context": [], "solution": {"calls": []}}', says="context"),
     "NaN": Bad(raw("NaN"), says="NaN"),
-    "Infinity": Bad(raw("-Infinity"), says="Infinity"),
     "a number beyond floats": Bad(raw("1e999")),
     "an integer beyond 64 bits": Bad(raw("9" * 40)),
     "a lone surrogate": Bad(raw('"\\ud800"')),
@@ -103,32 +99,38 @@ STRUCTURE = {
     "tools are no object": Bad({"context": [], "tools": [], "solution": {"calls": []}}, ("/tools",)),
     "a tool is no schema": Bad(calls() | {"tools": {"count": {"type": "nonsense"}}}, ("/tools/count",)),
 }
-REFERENCES = {
-    "an unknown tool": Bad(calls(give(_tool="nobody")), (f"{CALL}/_tool",), "nobody"),
-    "an unknown delegate": Bad(calls(give(_delegate="nobody")), (f"{CALL}/_delegate",), "nobody"),
-    "an unknown instance": Bad(calls(give(_instance="⑨")), (f"{CALL}/_instance",), "⑨"),
-    "a bad reference": Bad(calls(give(value="†state..x")), (f"{CALL}/value",), "†state..x"),
-    "half an expression": Bad(calls(give(value="†state.x ||")), (f"{CALL}/value",), "†state.x ||"),
-    "a bad reference deep inside": Bad(
-        calls(give(value={"a/b": [0, {"~": "† state"}]})), (f"{CALL}/value/a~1b/1/~0",), "† state"
-    ),
-    "a bad output path": Bad(calls(give(_outputPath="†state.x &&")), (f"{CALL}/_outputPath",)),
-    "a reference to nothing": Bad(calls(give(value="†input.nothing")), (f"{CALL}/value",), "†input.nothing"),
+
+# Calls with one fault each, all in one submission: its pointer below the call, and a word its error says.
+FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "an unknown tool": (give(_tool="nobody"), "/_tool", "nobody"),
+    "an unknown delegate": (give(_delegate="no one"), "/_delegate", "no one"),
+    "an unknown instance": (give(_instance="⑨"), "/_instance", "⑨"),
+    "a bad reference": (give(value="†state..x"), "/value", "†state..x"),
+    "half an expression": (give(value="†state.x ||"), "/value", "†state.x ||"),
+    "a bad one deep inside": (give(value={"a/b": [0, {"~": "† state"}]}), "/value/a~1b/1/~0", "† state"),
+    "a bad output path": (give(_outputPath="†state.x &&"), "/_outputPath", "†state.x &&"),
+    "a wrong type": ({"_tool": "count", "number": "one"}, "/number", "integer"),
+    "a missing parameter": ({"_tool": "count"}, "", "number"),
+    "a parameter too many": ({"_tool": "count", "number": 1, "extra": 1}, "", "extra"),
+    "an output path of a wrong type": (give(_outputPath=1), "/_outputPath", ""),
+    "an unknown output method": (give(_outputMethod="shuffle"), "/_outputMethod", "concat"),
+    "scopes of a wrong type": (give(_scopes=7), "/_scopes", ""),
+    "an instance of a wrong type": (give(_instance=["①"]), "/_instance", ""),
+}
+GRAPH = {
     "a cycle": Bad(calls(*CYCLE), ("/solution/calls",)),
     "a call reading only what it writes": Bad(calls(give(value="†state.x")), (CALL,)),
-    "a wrong type": Bad(calls({"_tool": "count", "number": "one"}), (f"{CALL}/number",)),
-    "a missing parameter": Bad(calls({"_tool": "count"}), (CALL,), "number"),
-    "a parameter too many": Bad(calls({"_tool": "count", "number": 1, "extra": 1}), (CALL,), "extra"),
-    "an output path of a wrong type": Bad(calls(give(_outputPath=1)), (f"{CALL}/_outputPath",)),
-    "an unknown output method": Bad(calls(give(_outputMethod="shuffle")), (f"{CALL}/_outputMethod",), "concat"),
-    "scopes of a wrong type": Bad(calls(give(_scopes=7)), (f"{CALL}/_scopes",)),
-    "an instance of a wrong type": Bad(calls(give(_instance=["①"])), (f"{CALL}/_instance",)),
     "a bad call of a plan": Bad(
         {"context": [{"type": "plan", "calls": [give(), give(_tool="nobody")]}]}, ("/context/0/",), "nobody"
     ),
-    "several at once": Bad(
-        calls(give(_tool="nobody"), give(value="†state..x"), {"_tool": "count", "number": "one"}),
-        (f"{CALL}/_tool", "/solution/calls/1/value", "/solution/calls/2/number"),
+    "a reference to nothing beside a wrong type": Bad(
+        calls(give(value="†input.nothing"), {"_tool": "count", "number": "one"}),
+        (f"{CALL}/value", "/solution/calls/1/number"),
+        "†input.nothing",
+    ),
+    "many at once": Bad(
+        calls(*(call for call, _, _ in FAULTS.values())),
+        tuple(f"/solution/calls/{index}{at}" for index, (_, at, _) in enumerate(FAULTS.values())),
     ),
 }
 
@@ -142,7 +144,7 @@ def held_to_the_form(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None
         assert isinstance(result.json, dict)
 
 
-BAD = STRUCTURE | REFERENCES
+BAD = STRUCTURE | GRAPH
 OPTIONS = ("--json", "--activities", str(ACTIVITIES))
 
 
@@ -157,7 +159,7 @@ def refusals(bare_server: EmbeddedServer) -> Iterator[dict[str, Future[Finished]
 @pytest.fixture(scope="module")
 def checks() -> dict[str, Finished]:
     """What `acts check` said to some of them."""
-    names = ("not JSON", "a list", "objects nested", "a message of 2 MB", "a cycle", "several at once")
+    names = ("not JSON", "a list", "objects nested", "a message of 2 MB", "a cycle", "many at once")
     finished = at_once(partial(acts, "check", "-", *OPTIONS, stdin=BAD[name].content) for name in names)
     return dict(zip(names, finished, strict=True))
 
@@ -172,6 +174,15 @@ def test_a_bad_submission_is_refused_with_one_line_for_each_error(
     for line, pointer in zip(result.error_lines, bad.pointers, strict=True):
         assert pointer in line, result
     assert bad.says in result.stderr
+
+
+def test_every_fault_is_told_with_what_is_wrong(checks: dict[str, Finished]) -> None:
+    errors = checks["many at once"].json["errors"]
+    told = [(error["pointer"], fault) for error, fault in zip(errors, FAULTS, strict=True)]
+    assert told == [(f"/solution/calls/{index}{at}", fault) for index, (fault, (_, at, _)) in enumerate(FAULTS.items())]
+    assert [
+        word for error, (_, _, word) in zip(errors, FAULTS.values(), strict=True) if word not in error["message"]
+    ] == []
 
 
 def test_refusals_leave_nothing_in_redis(refusals: dict[str, Future[Finished]], bare_server: EmbeddedServer) -> None:

@@ -21,6 +21,7 @@ from .command import (
     at_once,
     completed,
     finish,
+    run_embedded,
     send,
     start,
     statuses,
@@ -109,7 +110,7 @@ def test_run_exits_1_when_a_call_failed_and_tells_every_call_what_became_of_it(b
 
 
 def test_an_activity_that_exits_fails_its_own_call_and_nothing_else() -> None:
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"_tool": "leave", "_outputPath": "†state.left"},
         {"_tool": "give", "value": 1, "_outputPath": "†state.beside"},
     ]

@@ -90,9 +90,7 @@ def top_level_imports(path: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_imports_only_those_below_it(package: str) -> None:
     forbidden = {*PACKAGES, "tests", "deploy"} - ALLOWED_DIRECTIONS[package] - {package}
-    found = [
-        f"{place} imports {name}" for path in sources(package) for place, name in top_level_imports(path)
-    ]
+    found = [f"{place} imports {name}" for path in sources(package) for place, name in top_level_imports(path)]
     assert found, f"{package} is missing or imports nothing: this test would prove nothing"
     assert [line for line in found if line.rpartition(" ")[2] in forbidden] == []
 

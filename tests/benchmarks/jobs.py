@@ -38,10 +38,7 @@ def _finish(run: Run) -> None:
 
 def _chain_of_five() -> list[dict[str, Any]]:
     places = ["†input.value", *(f"†state.v{n}" for n in range(5))]
-    return [
-        {"_tool": "echo", "value": source, "_outputPath": target}
-        for source, target in pairwise(places)
-    ]
+    return [{"_tool": "echo", "value": source, "_outputPath": target} for source, target in pairwise(places)]
 
 
 def _ours_one_call_each(client: Client, size: int) -> None:

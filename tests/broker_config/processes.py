@@ -20,9 +20,7 @@ class Exit:
             self._descriptor = os.pidfd_open(pid)
         else:
             self._queue = select.kqueue()
-            event = select.kevent(
-                pid, filter=select.KQ_FILTER_PROC, flags=select.KQ_EV_ADD, fflags=select.KQ_NOTE_EXIT
-            )
+            event = select.kevent(pid, filter=select.KQ_FILTER_PROC, flags=select.KQ_EV_ADD, fflags=select.KQ_NOTE_EXIT)
             self._queue.control([event], 0)
             self._descriptor = self._queue.fileno()
 

@@ -143,9 +143,7 @@ def test_a_binary_that_fails_is_reported_with_what_it_said(only_path: Path) -> N
         ("pass", signal.SIGKILL),
     ],
 )
-def test_however_the_parent_ends_no_process_and_no_directory_is_left(
-    then: str, number: signal.Signals | None
-) -> None:
+def test_however_the_parent_ends_no_process_and_no_directory_is_left(then: str, number: signal.Signals | None) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT.format(then=then)],
         cwd=ROOT,

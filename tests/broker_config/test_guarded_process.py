@@ -71,9 +71,7 @@ def idle_parent(*, command: str, directory: Path, then: str) -> subprocess.Popen
 
 def test_a_command_that_ends_by_itself_gives_its_exit_code_and_its_directory_goes(tmp_path: Path) -> None:
     directory = tmp_path / "work"
-    with GuardedProcess(
-        [sys.executable, "-c", "raise SystemExit(7)"], cleanup_directory=directory
-    ) as process:
+    with GuardedProcess([sys.executable, "-c", "raise SystemExit(7)"], cleanup_directory=directory) as process:
         assert process.wait(DEADLINE_SECONDS) == 7
     assert not directory.exists()
 

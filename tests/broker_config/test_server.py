@@ -38,9 +38,7 @@ def running(directory: Path, *, port: int) -> Iterator[subprocess.Popen[bytes]]:
     ) as process:
         assert process.stdout
         try:
-            assert any(b"eady to accept connections" in line for line in process.stdout), (
-                "it ended at its start"
-            )
+            assert any(b"eady to accept connections" in line for line in process.stdout), "it ended at its start"
             yield process
         finally:
             process.terminate()

@@ -118,9 +118,7 @@ def test_an_override_that_is_no_setting_is_the_callers_mistake() -> None:
 
 
 def test_without_a_broker_the_error_says_what_to_do() -> None:
-    with pytest.raises(
-        NotConfigured, match=r"set ACTS_BROKER_URL, e\.g\. redis://localhost:6379/0, or use --broker"
-    ):
+    with pytest.raises(NotConfigured, match=r"set ACTS_BROKER_URL, e\.g\. redis://localhost:6379/0, or use --broker"):
         load().require_broker()
     with pytest.raises(NotConfigured, match="set ACTS_REDIS_URL"):
         load().require_redis()
@@ -163,9 +161,7 @@ def test_what_is_shown_holds_no_secret() -> None:
     assert "hush" not in repr(shown)
 
 
-def test_a_child_process_gets_the_same_settings(
-    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_process_gets_the_same_settings(clean_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = load(
         broker_url="redis://:pw@host/0",
         activities=["a.py", "b"],

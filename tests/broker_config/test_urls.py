@@ -50,10 +50,7 @@ def test_one_address_serves_as_broker_and_as_log(broker: str, redis: str) -> Non
 
 
 def test_a_certificate_requirement_in_kombus_words_is_put_into_redis_pys() -> None:
-    assert (
-        redis_url_of("rediss://host/0?ssl_cert_reqs=CERT_REQUIRED")
-        == "rediss://host/0?ssl_cert_reqs=required"
-    )
+    assert redis_url_of("rediss://host/0?ssl_cert_reqs=CERT_REQUIRED") == "rediss://host/0?ssl_cert_reqs=required"
 
 
 def test_a_converted_socket_address_means_the_same_to_redis_py() -> None:

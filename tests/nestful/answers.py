@@ -20,9 +20,7 @@ def answer(tool: Tool, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of `tool` to `parameters`: an object with every output property its spec lists."""
     canonical = json.dumps(parameters, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     seed = _digest(tool.name.encode(), canonical.encode())
-    return {
-        name: _value(declared, _digest(seed, name.encode()), name) for name, declared in tool.outputs.items()
-    }
+    return {name: _value(declared, _digest(seed, name.encode()), name) for name, declared in tool.outputs.items()}
 
 
 def _digest(*parts: bytes) -> bytes:

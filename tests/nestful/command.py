@@ -29,9 +29,7 @@ class Ended:
         try:
             return json.loads(self.stdout)
         except json.JSONDecodeError as error:
-            raise AssertionError(
-                f"exit {self.code}, not JSON: {self.stdout[-1000:]}\n{self.stderr[-3000:]}"
-            ) from error
+            raise AssertionError(f"exit {self.code}, not JSON: {self.stdout[-1000:]}\n{self.stderr[-3000:]}") from error
 
 
 def acts(command: str, folder: Path, *options: str) -> Ended:

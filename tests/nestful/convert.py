@@ -65,9 +65,7 @@ def convert_call(call: Call, instance: str) -> dict[str, Any]:
     if (call.label is None) != (call.name == RESULT_TOOL) or call.label == RESULT_KEY:
         raise ValueError(f"{instance}: {call.name} has the label {call.label!r}, which has no meaning here")
     if reserved := [name for name in call.arguments if name.startswith("_")]:
-        raise ValueError(
-            f"{instance}: {call.name} has parameters that would become meta-properties: {reserved}"
-        )
+        raise ValueError(f"{instance}: {call.name} has parameters that would become meta-properties: {reserved}")
     parameters = {name: convert_value(value) for name, value in call.arguments.items()}
     key = RESULT_KEY if call.label is None else call.label
     return {"_tool": call.name, "_instance": instance, **parameters, "_outputPath": f"†state.{key}"}
@@ -122,9 +120,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
         "type": "object",
         "properties": {key: convert_declaration(inner) for key, inner in properties.items()},
     }
-    required = [
-        key for key, inner in properties.items() if isinstance(inner, dict) and inner.get("required") is True
-    ]
+    required = [key for key, inner in properties.items() if isinstance(inner, dict) and inner.get("required") is True]
     return {**schema, "required": required} if required else schema
 
 
@@ -153,12 +149,8 @@ def _segment(step: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """The command line; 0 when the submission was written, 2 when there is no data."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.nestful.convert", description="NESTFUL -> one submission"
-    )
-    parser.add_argument(
-        "--data", type=Path, default=find_data(), help="folder with NESTFUL's four JSON files"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.nestful.convert", description="NESTFUL -> one submission")
+    parser.add_argument("--data", type=Path, default=find_data(), help="folder with NESTFUL's four JSON files")
     parser.add_argument("--out", type=Path, required=True, help="the submission to write")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--valid-only", action="store_true", help="only the sequences that must be accepted")

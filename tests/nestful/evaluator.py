@@ -104,13 +104,7 @@ def _steps(text: str) -> list[str]:
 
 def _is_reference(value: Any) -> bool:
     """One reference from end to end: "$var1.x$", but not "$var1.x$ - $var2.x$" or "$100-$200"."""
-    if (
-        not isinstance(value, str)
-        or len(value) < 3
-        or value[0] != "$"
-        or value[-1] != "$"
-        or "$" in value[1:-1]
-    ):
+    if not isinstance(value, str) or len(value) < 3 or value[0] != "$" or value[-1] != "$" or "$" in value[1:-1]:
         return False
     return _steps(value)[0].isidentifier()
 

@@ -68,9 +68,7 @@ def find_data() -> Path | None:
 
 def holds_data(folder: Path) -> bool:
     """Whether all four files are there."""
-    return all(
-        (folder / f"{stem}-{half}.json").is_file() for _, stem, _ in _FILES for half in ("data", "spec")
-    )
+    return all((folder / f"{stem}-{half}.json").is_file() for _, stem, _ in _FILES for half in ("data", "spec"))
 
 
 def load(folder: Path) -> Dataset:

@@ -28,9 +28,7 @@ from .verdicts import Verdicts, numbered
         ("†state.var1", "††state.var1"),
     ],
 )
-def test_only_a_string_that_is_one_whole_reference_becomes_an_expression(
-    original: str, converted: str
-) -> None:
+def test_only_a_string_that_is_one_whole_reference_becomes_an_expression(original: str, converted: str) -> None:
     assert convert_text(original) == converted
 
 

@@ -16,9 +16,7 @@ from .verdicts import Verdicts, numbered
 LITERAL = {"e14", "e15", "e16", "e17", "e18", "e19", "e21", "e34", "g77"}
 
 
-def test_check_rejects_the_whole_and_reports_exactly_the_faulty_calls(
-    verdicts: Verdicts, checked: Ended
-) -> None:
+def test_check_rejects_the_whole_and_reports_exactly_the_faulty_calls(verdicts: Verdicts, checked: Ended) -> None:
     assert (checked.code, checked.document["valid"]) == (2, False), checked.stderr[-3000:]
     errors = checked.document["errors"]
     assert all(error["message"] and error["pointer"].startswith("/solution/calls/") for error in errors)
@@ -33,9 +31,7 @@ def test_check_rejects_the_whole_and_reports_exactly_the_faulty_calls(
     assert (unforeseen, unreported) == ([], [])
 
 
-def test_check_points_at_every_faulty_parameter_and_names_what_is_missing(
-    verdicts: Verdicts, checked: Ended
-) -> None:
+def test_check_points_at_every_faulty_parameter_and_names_what_is_missing(verdicts: Verdicts, checked: Ended) -> None:
     errors = checked.document["errors"]
     for index, flow, position in numbered(verdicts.dataset.flows):
         for fault in verdicts.faults[flow.instance]:
@@ -48,9 +44,7 @@ def test_check_points_at_every_faulty_parameter_and_names_what_is_missing(
                 assert any(fault.detail in f"{error}" for error in under), (flow.instance, fault, under)
 
 
-def test_a_submission_with_invalid_sequences_is_rejected_before_anything_runs(
-    everything: Path, checked: Ended
-) -> None:
+def test_a_submission_with_invalid_sequences_is_rejected_before_anything_runs(everything: Path, checked: Ended) -> None:
     rejected = acts("run", everything)
     assert rejected.code == 2, rejected.stderr[-3000:]
     assert [error for error in checked.document["errors"] if error["pointer"] not in rejected.stderr] == []
@@ -65,26 +59,20 @@ def test_check_orders_every_call_after_the_calls_whose_labels_it_reads(
     places = {(flow.instance, position): index for index, flow, position in numbered(verdicts.valid)}
     assert sorted(wave) == sorted(places.values())
     for flow in verdicts.valid:
-        labels = {
-            call.label: wave[places[flow.instance, position]] for position, call in enumerate(flow.calls)
-        }
+        labels = {call.label: wave[places[flow.instance, position]] for position, call in enumerate(flow.calls)}
         for position, call in enumerate(flow.calls):
             for label in labels_read(call):
                 assert labels[label] < wave[places[flow.instance, position]], (flow.instance, position, label)
 
 
 def test_every_value_of_every_instance_is_what_the_evaluator_computed(verdicts: Verdicts, ran: Ended) -> None:
-    assert ran.code == 1, ran.stderr[
-        -3000:
-    ]  # some calls must fail: what they read has another type than they need
+    assert ran.code == 1, ran.stderr[-3000:]  # some calls must fail: what they read has another type than they need
     assert ran.document["status"] == "failed"
     instances = ran.document["instances"]
     assert set(instances) == {flow.instance for flow in verdicts.valid}
     for flow in verdicts.valid:
         assert instances[flow.instance]["input"] == {"request": flow.request}, flow.instance
-        assert instances[flow.instance].get("state", {}) == verdicts.expected[flow.instance].state, (
-            flow.instance
-        )
+        assert instances[flow.instance].get("state", {}) == verdicts.expected[flow.instance].state, flow.instance
 
 
 def test_every_call_ends_as_the_evaluator_predicted(

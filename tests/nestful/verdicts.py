@@ -54,9 +54,7 @@ class Verdicts:
             "invalid by reasons": dict(
                 Counter(" + ".join(sorted({fault.reason for fault in found})) for found in invalid)
             ),
-            "statuses": dict(
-                Counter(outcome.status for one in self.expected.values() for outcome in one.outcomes)
-            ),
+            "statuses": dict(Counter(outcome.status for one in self.expected.values() for outcome in one.outcomes)),
             "valid sequences by worst status": dict(Counter(_worst(one) for one in self.expected.values())),
         }
 
