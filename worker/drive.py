@@ -56,27 +56,43 @@ class Drive:
     def __init__(self, shop: Workshop, lane: LaneView) -> None:
         self._shop = shop
         self._lane = lane
+        """The lane as the log has it, plus outcomes about to be committed."""
         self._owner = secrets.token_hex(6)
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
         self._running: dict[asyncio.Task[Success | Failure], int] = {}
         self._finished: list[Outcome] = []
+        self._deliveries: list[Delivery] = []
+        self._receipts: list[asyncio.Future[bool]] = []
+        self._is_told = False
+        self._news = asyncio.Event()
 
-    async def run(self, delivery: Delivery | None = None) -> None:
-        """Go on until nothing more can be done here."""
-        if delivery is not None and self._status(delivery.id.index) in (Status.WAITING, Status.RUNNING):
-            self._finish(delivery.id.index, delivery.result)
+    def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
+        """Hand in the result of a remote call. The receipt: whether it is in the log, or the drive failed before."""
+        receipt: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._deliveries.append(delivery)
+        self._receipts.append(receipt)
+        self._news.set()
+        return receipt
+
+    def look_again(self) -> None:
+        """Somebody says that there is something new in the lane."""
+        self._is_told = True
+        self._news.set()
+
+    async def run(self) -> LaneView:
+        """Go on until nothing more can be done here. Returns the lane as the log has it then."""
         self._shop.leases.hold(self._lane.run.run, self._mark)
         try:
-            while await self._step():
+            while await self._step() or self._news.is_set() or await self._stays():
                 pass
-            if self._is_marked:
-                await self._advance(leaves=True)
         finally:
             for task in self._running:
                 task.cancel()
+            self._give_receipts(committed=False)
             held = [call_lease(self._lane.instance, index) for index in self._running.values()]
             self._shop.leases.drop(self._lane.run.run, [self._mark, *held])
+        return self._lane
 
     @property
     def _execution(self) -> Execution:
@@ -87,6 +103,7 @@ class Drive:
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
+        await self._take_news()
         for outcome in self._finished:
             self._lane.apply(outcome)
         starts: list[Start] = []
@@ -100,6 +117,8 @@ class Drive:
         if self._finished or starts:
             await self._commit(starts)
             return True
+        if not self._deliveries:
+            self._give_receipts(committed=True)
         if self._lane.waits_for_global and await self._park():
             return True
         if self._running:
@@ -172,9 +191,39 @@ class Drive:
         self._shop.leases.hold(self._lane.run.run, call_lease(self._lane.instance, call.index))
         return None
 
+    async def _take_news(self) -> None:
+        """Take in what came while something else was done."""
+        self._news.clear()
+        if self._is_told:
+            self._is_told = False
+            await self._reload()
+        deliveries, self._deliveries = self._deliveries, []
+        for delivery in deliveries:
+            if self._status(delivery.id.index) in (Status.WAITING, Status.RUNNING):
+                self._finish(delivery.id.index, delivery.result)
+
+    def _give_receipts(self, *, committed: bool) -> None:
+        """Tell those who handed something in what became of it."""
+        receipts, self._receipts = self._receipts, []
+        for receipt in receipts:
+            if not receipt.done():
+                receipt.set_result(committed)
+
+    async def _stays(self) -> bool:
+        """Take the driver's lease back before leaving; where something new is in the lane, there is reason to stay."""
+        if not self._is_marked:
+            return False
+        await self._advance(leaves=True)
+        if self._is_marked:
+            self.look_again()
+        return True
+
     async def _wait(self) -> None:
-        done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        ended = [(self._running.pop(task), task.result()) for task in done]
+        """Wait for a call in line to end, or for news."""
+        news = asyncio.ensure_future(self._news.wait())
+        done, _ = await asyncio.wait([*self._running, news], return_when=asyncio.FIRST_COMPLETED)
+        news.cancel()
+        ended = [(self._running.pop(task), task.result()) for task in self._running.keys() & done]
         self._shop.leases.drop(self._lane.run.run, [call_lease(self._lane.instance, index) for index, _ in ended])
         for index, result in sorted(ended, key=lambda pair: pair[0]):
             self._finish(index, result)

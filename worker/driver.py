@@ -1,8 +1,15 @@
-"""The driver: takes up lanes when a task says so, and lets a `Drive` do what can be done there."""
+"""The driver: takes up lanes when a task says so, and lets a `Drive` do what can be done there.
+
+There is one drive for a lane in a process. What comes for a lane that is being driven - a remote result, a wake-up - is
+handed to its drive. A lane that was left stays in memory for a while: the next remote result needs to read only what
+has come since. A task that drives a lane reads all of it, since it may come from the sweep, after calls were lost.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
+from typing import Final
 
 from .drive import Drive, Workshop
 from .lane import LaneView, RunGone
@@ -11,6 +18,9 @@ from .views import Views
 
 logger = logging.getLogger(__name__)
 
+LaneId = tuple[str, str | None]
+_MOST_LEFT: Final = 256
+
 
 class Driver:
     """Drives any number of lanes concurrently, all on one event loop."""
@@ -18,19 +28,51 @@ class Driver:
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
         self._views = Views(shop.log)
+        self._drives: dict[LaneId, Drive] = {}
+        self._left: OrderedDict[LaneId, LaneView] = OrderedDict()
 
     async def drive(self, run: str, instance: str | None) -> None:
         """Do everything in a lane that can be done now."""
-        await self._carry_on(run, instance, None)
+        drive = self._drives.get((run, instance))
+        if drive is not None:
+            drive.look_again()
+        else:
+            self._left.pop((run, instance), None)
+            await self._begin((run, instance), None)
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Commit the result of a remote call, and carry on with its lane."""
-        await self._carry_on(delivery.id.run, delivery.id.instance, delivery)
+        """Commit the result of a remote call, and see to it that its lane goes on."""
+        lane = delivery.id.run, delivery.id.instance
+        while (drive := self._drives.get(lane)) is not None:
+            if await drive.deliver(delivery):
+                return
+        await self._begin(lane, delivery)
 
-    async def _carry_on(self, run: str, instance: str | None, delivery: Delivery | None) -> None:
+    async def _begin(self, lane: LaneId, delivery: Delivery | None) -> None:
+        """Drive a lane until nothing more can be done here."""
         try:
-            view = await self._views.run(run)
-            lane = await LaneView.open(self._shop.log, view, instance)
-            await Drive(self._shop, lane).run(delivery)
+            drive = Drive(self._shop, await self._open(lane))
+            if delivery is not None:
+                drive.deliver(delivery)
+            self._drives.setdefault(lane, drive)
+            try:
+                self._leave(lane, await drive.run())
+            finally:
+                if self._drives.get(lane) is drive:
+                    del self._drives[lane]
         except RunGone:
-            logger.warning("run %s is not in the log (any more): its task is dropped", run)
+            logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
+
+    async def _open(self, lane: LaneId) -> LaneView:
+        left = self._left.pop(lane, None)
+        if left is not None:
+            await left.catch_up(self._shop.log)
+            return left
+        run, instance = lane
+        return await LaneView.open(self._shop.log, await self._views.run(run), instance)
+
+    def _leave(self, lane: LaneId, view: LaneView) -> None:
+        if not view.execution.is_finished:
+            self._left[lane] = view
+            while len(self._left) > _MOST_LEFT:
+                self._left.popitem(last=False)

@@ -87,7 +87,7 @@ class LaneView:
             call.index for call in shared
         }
         self.execution = Execution(self.calls, graph, self.fold, run.definition.tools, instance=instance)
-        self._feed(entries)
+        self.feed(entries)
         for index in running:
             self.execution.record(index, Status.RUNNING)
         self.note_global()
@@ -115,7 +115,15 @@ class LaneView:
         """Whether a global call has still to come for some call of this lane."""
         return any(index not in self.run.statuses for index in self.awaited)
 
-    def _feed(self, entries: Iterable[Entry]) -> None:
+    async def catch_up(self, log: MessageLog) -> None:
+        """Read what has come since, where everything of our own is in the log already."""
+        self.feed(await log.read(self.run.run, self.instance, after=self.seen))
+        if self.waits_for_global:
+            self.run.feed(await log.read(self.run.run, None, after=self.run.seen))
+            self.note_global()
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the journal, the next ones."""
         for entry in entries:
             if entry.message is not None:
                 self.fold.append(entry.message, f"message {entry.id}")

@@ -101,7 +101,7 @@ def test_nothing_is_stored_in_a_configured_result_backend(with_results: Backend,
     meeting.take("no-result")
     url = with_results.settings.result_backend_url
     assert url is not None
-    with Redis.from_url(url.get_secret_value(), decode_responses=True) as results:
+    with Redis.from_url(url.get_secret_value()) as results:
         stored = [str(results.get(key)) for key in results.scan_iter("celery-task-meta-*")]
     assert [value for value in stored if "background" in value] == []
     assert len(stored) <= 1, "at most the lane's own task has a result"
