@@ -21,6 +21,7 @@ ACTIVITIES = FIXTURES / "seed_activities.py"
 COMMAND = (sys.executable, "-m", "worker")
 DEADLINE_SECONDS = 30.0
 AT_ONCE = 3
+STDERR_LIMIT_BYTES = 10_000
 UNREACHABLE = ("--broker", "redis://127.0.0.1:1/0", "--redis", "redis://127.0.0.1:1/0")
 
 
@@ -124,6 +125,15 @@ def run_embedded(
 ) -> Finished:
     """`acts run - --json` with no broker configured: the command brings its own server and worker."""
     return acts("run", "-", "--json", "--activities", str(activities), stdin=submission, env=env)
+
+
+def assert_refused(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:
+    """What every refused command owes: its exit code, short errors on stderr, stdout for machines only."""
+    assert result.code in codes, result
+    assert result.error_lines, result
+    assert len(result.stderr.encode()) < STDERR_LIMIT_BYTES
+    if result.stdout.strip():
+        assert isinstance(result.json, dict)
 
 
 def completed(result: Finished) -> Any:

@@ -18,11 +18,10 @@ import pytest
 from broker_config import EmbeddedServer
 
 from .backend import server_settings, stored_keys
-from .command import ACTIVITIES, AT_ONCE, UNREACHABLE, Finished, acts, at_once, encoded
+from .command import ACTIVITIES, AT_ONCE, Finished, acts, assert_refused, at_once, encoded
 
 DEPTH = 10_000
 MEGABYTES_2 = "x" * (2 * 1024 * 1024)
-STDERR_LIMIT_BYTES = 10_000
 TOOLS = {
     "count": {
         "type": "object",
@@ -135,23 +134,21 @@ GRAPH = {
 }
 
 
-def held_to_the_form(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:
-    """What every refused command owes: its exit code, short errors on stderr, stdout for machines only."""
-    assert result.code in codes, result
-    assert result.error_lines, result
-    assert len(result.stderr.encode()) < STDERR_LIMIT_BYTES
-    if result.stdout.strip():
-        assert isinstance(result.json, dict)
-
-
 BAD = STRUCTURE | GRAPH
 OPTIONS = ("--json", "--activities", str(ACTIVITIES))
 
 
 @pytest.fixture(scope="module")
-def refusals(bare_server: EmbeddedServer) -> Iterator[dict[str, Future[Finished]]]:
+def untouched_server() -> Iterator[EmbeddedServer]:
+    """A server that nothing but these submissions has reached."""
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def refusals(untouched_server: EmbeddedServer) -> Iterator[dict[str, Future[Finished]]]:
     """What `acts submit` says to each bad submission, a few at a time."""
-    submit = partial(acts, "submit", "-", *OPTIONS, env=server_settings(bare_server))
+    submit = partial(acts, "submit", "-", *OPTIONS, env=server_settings(untouched_server))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {name: pool.submit(submit, stdin=bad.content) for name, bad in BAD.items()}
 
@@ -169,7 +166,7 @@ def test_a_bad_submission_is_refused_with_one_line_for_each_error(
     name: str, refusals: dict[str, Future[Finished]]
 ) -> None:
     bad, result = BAD[name], refusals[name].result()
-    held_to_the_form(result)
+    assert_refused(result)
     assert len(result.error_lines) == len(bad.pointers), result
     for line, pointer in zip(result.error_lines, bad.pointers, strict=True):
         assert pointer in line, result
@@ -185,14 +182,16 @@ def test_every_fault_is_told_with_what_is_wrong(checks: dict[str, Finished]) -> 
     ] == []
 
 
-def test_refusals_leave_nothing_in_redis(refusals: dict[str, Future[Finished]], bare_server: EmbeddedServer) -> None:
+def test_refusals_leave_nothing_in_redis(
+    refusals: dict[str, Future[Finished]], untouched_server: EmbeddedServer
+) -> None:
     wait(refusals.values())
-    assert stored_keys(bare_server.redis_url) == set()
+    assert stored_keys(untouched_server.redis_url) == set()
 
 
 def test_check_gives_the_same_errors_to_machines(checks: dict[str, Finished]) -> None:
     for name, result in checks.items():
-        held_to_the_form(result)
+        assert_refused(result)
         assert result.json["valid"] is False
         errors = result.json["errors"]
         assert len(errors) == len(BAD[name].pointers), result
@@ -209,95 +208,11 @@ def test_a_cycle_is_told_by_its_calls_in_order(checks: dict[str, Finished]) -> N
     assert told in ([0, 1, 2, 0], [1, 2, 0, 1], [2, 0, 1, 2]), error
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "folder.json"
-    folder.mkdir()
-    missing = str(tmp_path / "missing.json")
-    asked = [("run", missing), ("check", missing), ("submit", missing), ("run", str(folder))]
-    for result in at_once(partial(acts, *arguments, "--json") for arguments in asked):
-        held_to_the_form(result)
-        assert Path(result.arguments[1]).name in result.stderr, result
-
-
 def test_a_rejected_run_starts_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     result = acts("run", "-", "--json", stdin=b"not JSON", env={"TMPDIR": str(tmp_path)})
-    held_to_the_form(result)
+    assert_refused(result)
     assert len(result.error_lines) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-GOOD = encoded(calls(give()))
-
-
-def test_no_server_is_an_infrastructure_error_on_one_line() -> None:
-    asked = [
-        ("run", "-"),
-        ("submit", "-"),
-        ("status", "some-run"),
-        ("show", "some-run"),
-        ("log", "some-run"),
-        ("log", "some-run", "--follow"),
-    ]
-    for result in at_once(partial(acts, *arguments, *OPTIONS, *UNREACHABLE, stdin=GOOD) for arguments in asked):
-        held_to_the_form(result, codes=(3,))
-        assert len(result.error_lines) == 1, result
-        assert "127.0.0.1:1" in result.stderr, result
-
-
-def test_a_bad_submission_is_told_from_a_missing_server() -> None:
-    # Validation needs no server: the caller learns of the fault that is the caller's.
-    result = acts("submit", "-", *OPTIONS, *UNREACHABLE, stdin=calls("give"))
-    held_to_the_form(result, codes=(2,))
-
-
-def test_an_unknown_run_is_said_to_be_unknown(bare_server: EmbeddedServer) -> None:
-    env = server_settings(bare_server)
-    asked = ("status", "show", "log")
-    for result in at_once(partial(acts, command, "no-such-run", "--json", env=env) for command in asked):
-        held_to_the_form(result, codes=(3,))
-        assert "no-such-run" in result.stderr, result
-
-
-def test_a_malformed_server_address_is_refused() -> None:
-    def submit(option: str, url: str) -> Finished:
-        options = [*UNREACHABLE]
-        options[options.index(option) + 1] = url
-        return acts("submit", "-", *OPTIONS, *options, stdin=GOOD)
-
-    asked = [("--broker", "gopher://127.0.0.1"), ("--broker", "not a url"), ("--redis", "redis://127.0.0.1:port")]
-    for result in at_once(partial(submit, option, url) for option, url in asked):
-        held_to_the_form(result, codes=(2, 3))
-        assert len(result.error_lines) == 1, result
-
-
-def test_activities_that_cannot_be_loaded_are_named(tmp_path: Path) -> None:
-    sources = {
-        "raising.py": "raise RuntimeError('broken on purpose')\n",
-        "wrong.py": "def nothing(:\n",
-        "leaving.py": "raise SystemExit(0)\n",
-    }
-    for name, source in sources.items():
-        (tmp_path / name).write_text(source)
-    asked = [
-        ("run", str(tmp_path / "no_such_file.py"), "no_such_file"),
-        ("submit", "no.such.module", "no.such.module"),
-        ("run", str(tmp_path / "raising.py"), "broken on purpose"),
-        ("check", str(tmp_path / "wrong.py"), "wrong.py"),
-        ("check", str(tmp_path / "leaving.py"), "leaving.py"),
-    ]
-    finished = at_once(
-        partial(acts, command, "-", "--json", "--activities", activities, stdin=GOOD)
-        for command, activities, _ in asked
-    )
-    for result, (_, _, says) in zip(finished, asked, strict=True):
-        held_to_the_form(result, codes=(2, 3))
-        assert len(result.error_lines) == 1, result
-        assert says in result.stderr, result
-
-
-def test_bad_usage_is_an_exit_of_2() -> None:
-    asked = [("nonsense",), ("run",), ("check", "-", "--no-such-option")]
-    assert [result.code for result in at_once(partial(acts, *arguments) for arguments in asked)] == [2, 2, 2]
 
 
 def test_errors_are_printed_once_and_only_on_stderr_without_json() -> None:

@@ -10,12 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker_config import EmbeddedServer
-
-from .backend import Backend, server_settings
+from .backend import Backend
 from .command import (
     ACTIVITIES,
-    UNREACHABLE,
     Finished,
     acts,
     at_once,
@@ -31,8 +28,6 @@ from .records import Records
 
 MESSAGE_ID = re.compile(r"\d+-\d+")
 STATUSES = {"done", "failed", "skipped", "sent", "latent", "waiting", "running", "held"}
-COMMANDS = ["run", "check", "submit", "status", "show", "log", "worker", "doctor"]
-LAYERS = ["settings", "broker", "log", "workers", "queues", "versions"]
 
 DIAMOND: list[dict[str, Any]] = [
     {"_tool": "give", "value": 1, "_outputPath": "†state.top"},
@@ -252,57 +247,3 @@ def test_commands_without_json_speak_to_people(backend: Backend) -> None:
     assert "completed" in status.stdout
     assert "bottom" in shown.stdout
     assert "bottom" in log.stdout
-
-
-# --- help, doctor ---
-
-
-def test_every_command_explains_itself() -> None:
-    for result in at_once(partial(acts, command, "--help") for command in COMMANDS):
-        assert result.code == 0, result
-        missing = {"--json", "--activities", "--broker", "--redis"} - set(re.findall(r"--[a-z]+", result.stdout))
-        assert not missing, result
-
-
-def test_the_command_lists_its_commands() -> None:
-    result = acts("--help")
-    assert result.code == 0
-    for command in COMMANDS:
-        assert re.search(rf"^\s+{command}\s", result.stdout, re.MULTILINE), command
-
-
-def test_the_doctor_finds_every_layer_well_where_a_worker_runs(backend: Backend) -> None:
-    completed(backend.run(solution(DIAMOND[0])))  # so the worker is up
-    result, machine = at_once(partial(backend.acts, "doctor", *options) for options in ((), ("--json",)))
-    assert result.code == 0, result
-    for layer in LAYERS:
-        assert any(layer in line.lower() for line in result.stdout.splitlines()), (layer, result)
-    assert machine.code == 0
-    assert isinstance(machine.json, dict)
-
-
-def test_the_doctor_says_what_is_wrong_where_no_server_is() -> None:
-    result, machine = at_once(partial(acts, "doctor", *options, *UNREACHABLE) for options in ((), ("--json",)))
-    assert result.code == 3
-    assert "127.0.0.1:1" in result.stdout + result.stderr
-    assert machine.code == 3
-    assert isinstance(machine.json, dict)
-
-
-def test_the_doctor_notices_that_no_worker_runs(bare_server: EmbeddedServer) -> None:
-    result = acts("doctor", env=server_settings(bare_server))
-    assert result.code == 3, result
-    assert "worker" in result.stdout + result.stderr
-
-
-def test_the_doctor_masks_secrets() -> None:
-    url = "redis://user:hunter2@127.0.0.1:1/0"
-    result = acts("doctor", "--broker", url, "--redis", url, env={"ACTS_MODEL_API_KEY": "sk-hunter2"})
-    assert "hunter2" not in result.stdout + result.stderr
-
-
-def test_an_option_wins_over_the_environment(bare_server: EmbeddedServer) -> None:
-    env = server_settings(bare_server)
-    result = acts("status", "some-run", "--json", *UNREACHABLE, env=env)
-    assert result.code == 3
-    assert "127.0.0.1:1" in result.stderr
