@@ -38,7 +38,7 @@ class CompiledSchema:
     def __init__(self, schema: Schema) -> None:
         check_schema(schema)
         self.schema = schema
-        self._plain = _without_dialect(schema)
+        self._plain = _plain(schema)
         self._strict = Draft202012Validator(self._plain, registry=_NO_REMOTE)
         self._lenient = _LenientValidator(self._plain, registry=_NO_REMOTE)
         self._partial = _PartialValidator(self._plain, registry=_NO_REMOTE)
@@ -153,20 +153,29 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
     return [schema["additionalProperties"]] if "additionalProperties" in schema else []
 
 
-def _without_dialect(schema: Any) -> Any:
-    """The schema without `$schema`: on meeting one, jsonschema goes on with that dialect's own validator, not ours."""
+def _plain(schema: Any) -> Any:
+    """The schema in the form in which jsonschema does what is wanted.
+
+    Without `$schema`: on meeting one it goes on with that dialect's own validator, not ours. And `false` for a property
+    wrapped: of a bare one it does not say where it stands.
+    """
     if isinstance(schema, list):
-        return [_without_dialect(item) for item in schema]
+        return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: value if key in _DATA else _without_dialect(value)
-        for key, value in schema.items()
-        if key != "$schema" or not isinstance(value, str)
-    }
+    plain: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            plain[key] = {name: _FALSE if part is False else _plain(part) for name, part in value.items()}
+        elif key != "$schema":
+            plain[key] = value if key in _VALUES else _plain(value)
+    return plain
 
 
-_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+_FALSE: Final = {"allOf": [False]}
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
+"""Keywords that hold schemas by name."""
+_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
@@ -217,21 +226,25 @@ def _silent(validator: Validator, limit: Any, instance: Any, schema: Any) -> Ite
     return iter(())
 
 
-_ANY_OF: Final[_Keyword] = _accepting(_KEYWORDS["anyOf"])
+_IN_PLACE: Final = frozenset({"allOf", "anyOf", "$ref", "$dynamicRef"})
+"""Keywords that only pass a value on to other schemas."""
 _DOUBTFUL: Final = frozenset(
     {"not", "if", "const", "enum", "contains", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"}
 )
 _PRESENCE: Final = frozenset({"required", "minItems", "minProperties", "minLength", "dependentRequired", "contains"})
 """Keywords that a part of a value may miss while the whole is still being built."""
+_INCOMPLETE: Final = frozenset({"not", "if", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords that what is missing can turn against what is there."""
 
 _LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
     Draft202012Validator,
-    {name: _doubting(keyword) if name in _DOUBTFUL else _accepting(keyword) for name, keyword in _KEYWORDS.items()}
-    | {"oneOf": _doubting(_KEYWORDS["oneOf"], _ANY_OF)},
+    {name: _accepting(keyword) for name, keyword in _KEYWORDS.items() if name not in _IN_PLACE}
+    | {name: _doubting(_KEYWORDS[name]) for name in _DOUBTFUL}
+    | {"oneOf": _doubting(_KEYWORDS["oneOf"], _KEYWORDS["anyOf"])},
 )
 _PartialValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
     Draft202012Validator,
-    dict.fromkeys(_PRESENCE | {"not", "if"}, _silent)
+    dict.fromkeys(_PRESENCE | _INCOMPLETE, _silent)
     | {name: _on_the_finished(_KEYWORDS[name]) for name in ("const", "enum", "pattern")}
     | {"oneOf": _KEYWORDS["anyOf"]},
 )

@@ -6,6 +6,7 @@ Reading is lenient in one way only: it goes on after an error, so that all of th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,8 +117,7 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     """An object; of a key that stands twice nobody could say which value counts."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in value if keys.count(key) > 1)
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
     return value
 

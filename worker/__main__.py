@@ -2,7 +2,11 @@
 
 import sys
 
-from worker.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from worker.cli import main
+
+        code = main()
+    except KeyboardInterrupt:  # while the modules load
+        code = 130
+    sys.exit(code)

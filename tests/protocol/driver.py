@@ -1,0 +1,187 @@
+"""A driver for the pure core: a log in memory, and calls carried out in any order the core allows.
+
+Given a source of randomness it starts, finishes, delivers twice, loses and starts again as a real backend might; the
+log drops what it holds already, and a lane can forget everything and read the log anew at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any
+
+from protocol import Context, Plan
+from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.resolution import Fold
+
+Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
+"""An activity: parameters and context in; a value, an `Output` or a data message out, or an exception."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One commit of the log: a call of a lane ended so, with these messages."""
+
+    lane: str | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A fire-and-forget call as whoever carries it out receives it."""
+
+    lane: str | None
+    index: int
+    parameters: Mapping[str, Any]
+    context: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run leaves behind."""
+
+    statuses: Mapping[str | None, Mapping[int, Status]]
+    data: Mapping[str | None, Mapping[str, Any]]
+    log: tuple[Entry, ...]
+    started: tuple[tuple[str | None, int], ...]
+    """Every start, in order; a call may have several."""
+    sent: tuple[Sent, ...]
+    """What was sent and forgotten, in order."""
+
+    @property
+    def messages(self) -> list[Mapping[str, Any]]:
+        """The messages that the calls appended, in order."""
+        return [message for entry in self.log for message in entry.outcome.messages]
+
+    def outcome(self, index: int, lane: str | None = None) -> Outcome:
+        """How a call ended."""
+        (outcome,) = [e.outcome for e in self.log if e.lane == lane and e.outcome.index == index]
+        return outcome
+
+
+@dataclass
+class _LaneState:
+    """What a worker holds in memory of a lane; lost when it dies."""
+
+    execution: Execution
+    shared: Fold
+    """The global values; the global lane's own."""
+    fold: Fold
+    results: dict[int, Success | Failure] = field(default_factory=dict)
+    """Calls carried out whose results are on their way."""
+
+    def take(self, entry: Entry) -> bool:
+        """Take in a commit of this lane or of the global one; says whether it was news."""
+        fold = self.shared if entry.lane is None else self.fold
+        for message in entry.outcome.messages:
+            fold.append(message, f"result of call {entry.outcome.index}")
+        return self.execution.record(entry.outcome.index, entry.outcome.status)
+
+
+class Driver:
+    """Drives every lane of a plan to its end. Without `random`: in the order listed, one call at a time."""
+
+    def __init__(
+        self, plan: Plan, functions: Mapping[str, Function], *, random: Random | None = None, date: str = "now"
+    ) -> None:
+        self.log: list[Entry] = []
+        self.started: list[tuple[str | None, int]] = []
+        self.sent: list[Sent] = []
+        self._plan = plan
+        self._functions = functions
+        self._random = random
+        self._date = date
+        self._lanes = {instance: self._read(instance) for instance in plan.lanes}
+
+    def run(self) -> Result:
+        """Go on until every call has ended."""
+        while moves := [move for instance in self._lanes for move in self._moves(instance)]:
+            if self._random is None:
+                moves[0]()
+            else:
+                self._random.choice(moves)()
+                self._mischief(self._random)
+        assert all(lane.execution.is_finished for lane in self._lanes.values()), self.statuses
+        return Result(self.statuses, self._data(), tuple(self.log), tuple(self.started), tuple(self.sent))
+
+    @property
+    def statuses(self) -> dict[str | None, dict[int, Status]]:
+        """The statuses of all lanes' calls."""
+        return {instance: lane.execution.statuses for instance, lane in self._lanes.items()}
+
+    def _moves(self, instance: str | None) -> list[Callable[[], None]]:
+        """What can be done next in a lane, after everything that is ready has been started."""
+        lane = self._lanes[instance]
+        while decisions := lane.execution.decide(self._date):
+            for decision in decisions:
+                if isinstance(decision, Outcome):
+                    self._commit(instance, decision)
+                else:
+                    self._start(instance, decision)
+        return [partial(self._deliver, instance, index) for index in sorted(lane.results)]
+
+    def _start(self, instance: str | None, start: Start) -> None:
+        lane, index = self._lanes[instance], start.call.index
+        self.started.append((instance, index))
+        assert lane.execution.record(index, Status.RUNNING)
+        context = lane.execution.scoped(start.call)
+        if start.call.is_fire_and_forget:
+            self.sent.append(Sent(instance, index, start.parameters, context))
+            lane.results[index] = Success(None)
+            return
+        try:
+            lane.results[index] = Success(self._functions[start.call.runner.name](start.parameters, context))
+        except Exception as error:
+            lane.results[index] = Failure(type(error).__name__, "".join(map(str, error.args)))
+
+    def _deliver(self, instance: str | None, index: int) -> None:
+        lane = self._lanes[instance]
+        self._commit(instance, lane.execution.finish(index, lane.results.pop(index), self._date))
+
+    def _commit(self, instance: str | None, outcome: Outcome) -> None:
+        """What the log's atomic script does, once for each call; then whoever reads the log takes note."""
+        entry = Entry(instance, outcome)
+        self.log.append(entry)
+        assert self._lanes[instance].take(entry)
+        if instance is None:
+            for other, lane in self._lanes.items():
+                if other is not None:
+                    lane.take(entry)
+
+    def _read(self, instance: str | None) -> _LaneState:
+        """A lane from the context and the log, as a worker that knows nothing yet reads it."""
+        lane, shared = self._plan.lanes[instance], Fold()
+        fold = shared if instance is None else Fold(shared)
+        for position, message in enumerate(self._plan.submission.context):
+            if message.get("_instance") in (None, instance):
+                (fold if message.get("_instance") else shared).append(message, f"message {position}")
+        execution = Execution(lane.calls, lane.graph, fold, self._plan.tools, instance=instance)
+        state = _LaneState(execution, shared, fold)
+        for entry in self.log:
+            if entry.lane in (None, instance):
+                state.take(entry)
+        return state
+
+    def _mischief(self, random: Random) -> None:
+        """Now and then a worker forgets everything and reads the log anew, or a call's end is reported twice."""
+        instance = random.choice(list(self._lanes))
+        dice = random.random()
+        if dice < 0.1:
+            self._lanes[instance] = self._read(instance)
+        elif dice < 0.3 and self.log:
+            entry = random.choice(self.log)
+            before = self.statuses
+            assert not self._lanes[entry.lane].execution.record(entry.outcome.index, random.choice(list(Status)))
+            assert self.statuses == before
+
+    def _data(self) -> dict[str | None, dict[str, Any]]:
+        """The values every reader sees, read anew; those held in memory must be the same."""
+        context = Context(self._plan.submission.context)
+        for entry in self.log:
+            for message in entry.outcome.messages:
+                context.append(message)
+        for instance, lane in self._lanes.items():
+            assert lane.fold.snapshot() == context.data(instance)
+        return {instance: context.data(instance) for instance in (None, *context.instances)}

@@ -1,0 +1,146 @@
+"""Whole submissions, run in random order with duplicates and losses, against the naive evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from protocol import Output, Rejected, check_submission
+
+from . import naive
+from .driver import Driver, Function, Result
+from .strategies import INSTANCES, SCHEMAS, TOOLS, submissions
+
+
+def adapted(function: naive.Function) -> Function:
+    """The function as the core knows them."""
+
+    def call(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+        result = function(parameters, context)
+        return Output(result.path, result.value) if isinstance(result, naive.To) else result
+
+    return call
+
+
+FUNCTIONS = {name: adapted(function) for name, function in TOOLS.items()}
+
+
+def compared(verdict: naive.Verdict, result: Result) -> None:
+    """Statuses and values must be the same. (What the errors of several calls merge to hangs on their order.)"""
+    statuses = {
+        lane: {index: status.value for index, status in calls.items()} for lane, calls in result.statuses.items()
+    }
+    assert statuses == {lane: calls for lane, calls in verdict.statuses.items() if lane in statuses}
+    assert not any(calls for lane, calls in verdict.statuses.items() if lane not in statuses)
+    assert {reader: _without_errors(values) for reader, values in result.data.items()} == {
+        reader: _without_errors(values) for reader, values in verdict.data.items()
+    }
+
+
+def _without_errors(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {kind: value for kind, value in values.items() if kind != "error"}
+
+
+@settings(max_examples=300)
+@given(submissions(), st.integers(0, 2**32))
+def test_any_order_gives_what_the_naive_evaluator_gives_where_the_order_does_not_matter(
+    submission: dict[str, Any], seed: int
+) -> None:
+    try:
+        plan = check_submission(submission)
+    except Rejected:
+        assume(False)
+        return
+    assume(naive.is_deterministic(submission))
+    verdict = naive.evaluate(submission, TOOLS)
+    compared(verdict, Driver(plan, FUNCTIONS, random=Random(seed)).run())
+    compared(verdict, Driver(plan, FUNCTIONS).run())
+
+
+@given(submissions(), st.integers(0, 2**32))
+def test_every_run_ends_with_every_call_ended_once(submission: dict[str, Any], seed: int) -> None:
+    try:
+        plan = check_submission(submission)
+    except Rejected:
+        return
+    result = Driver(plan, FUNCTIONS, random=Random(seed)).run()
+    ended = [(entry.lane, entry.outcome.index) for entry in result.log]
+    assert len(ended) == len(set(ended)) == plan.size
+
+
+@given(submissions())
+def test_the_check_finds_the_faults_of_the_graph_that_the_naive_one_finds(submission: dict[str, Any]) -> None:
+    found = set()
+    try:
+        check_submission(submission)
+    except Rejected as rejected:
+        found = {_fault(problem.message) for problem in rejected.errors}
+    assert found - {"schema"} == naive.faults(submission)
+
+
+def _fault(message: str) -> str:
+    if "nothing can bring" in message:
+        return "nothing"
+    return "cycle" if "in a cycle" in message else "schema"
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "a chain": {"calls": [
+        {"_tool": "wrap", "value": 1, "_outputPath": "a"},
+        {"_tool": "wrap", "value": "†state.a", "_outputPath": "b"},
+        {"_tool": "give", "value": ["†state.b.k.k", "†state.a.k"], "_outputPath": "†data.c"},
+    ]},
+    "a branch that is joined": {"calls": [
+        {"_tool": "choose", "where": "††state.no", "value": 1, "_outputPath": "yes || no"},
+        {"_tool": "wrap", "value": "†state.yes", "_outputPath": "then"},
+        {"_tool": "wrap", "value": "†state.no", "_outputPath": "else"},
+        {"_tool": "give", "value": "†state.then || †state.else", "_outputPath": "joined"},
+    ]},
+    "failures and their readers": {"calls": [
+        {"_tool": "fail", "_outputPath": "a"},
+        {"_tool": "fail", "_outputPath": "b || c && †data.c"},
+        {"_tool": "give", "value": "†state.a", "_outputPath": "d"},
+        {"_tool": "give", "value": "†state.d || †state.c.message", "_outputPath": "e"},
+        {"_tool": "stray", "_outputPath": "f"},
+        {"_tool": "number", "value": "†state.c", "_outputPath": "g"},
+    ]},
+    "one path read and written again and again": {"calls": [
+        {"_tool": "number", "value": "†input.p", "_outputPath": "n"},
+        *[{"_tool": "number", "value": "†state.n", "_outputPath": "n"}] * 12,
+    ]},
+    "writers after readers": {"calls": [
+        {"_tool": "give", "value": "†state.b", "_outputPath": "c"},
+        {"_tool": "list", "value": "†state.a", "_outputPath": "b", "_outputMethod": "concat"},
+        {"_tool": "list", "value": 1, "_outputPath": "a"},
+    ]},
+    "an error in one of several places": {"calls": [
+        {"_tool": "give", "value": 5, "_outputPath": "n"},
+        {"_tool": "list", "value": "†state.n", "_outputPath": "†data.l && n", "_outputMethod": "push"},
+        {"_tool": "give", "value": ["†state.n", "††state.n"], "_outputPath": "seen"},
+    ]},
+    "slices": {"calls": [
+        {"_tool": "see", "_scopes": ["†state.a.k"], "_outputPath": "†data.seen"},
+        {"_tool": "wrap", "value": {"deep": 1}, "_outputPath": "a"},
+    ]},
+    "instances": {"calls": [
+        {"_tool": "give", "value": "†state.g", "_instance": name, "_outputPath": "mine"} for name in INSTANCES
+    ] + [{"_tool": "wrap", "value": "†input.p", "_outputPath": "g"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", range(5))
+def test_known_shapes_come_out_as_the_naive_evaluator_says(name: str, seed: int) -> None:
+    context = [{"type": "input", "p": 0}, *({"type": "state", "_instance": one, "own": one} for one in INSTANCES)]
+    submission = {"context": context, "solution": CASES[name], "tools": SCHEMAS}
+    assert naive.faults(submission) == set()
+    assert naive.is_deterministic(submission)
+    plan = check_submission(submission)
+    compared(naive.evaluate(submission, TOOLS), Driver(plan, FUNCTIONS, random=Random(seed)).run())
+    as_plan = {"context": [*context, {"type": "plan", **CASES[name]}], "tools": SCHEMAS}
+    compared(naive.evaluate(as_plan, TOOLS), Driver(check_submission(as_plan), FUNCTIONS, random=Random(seed)).run())

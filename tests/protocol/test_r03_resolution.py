@@ -1,0 +1,340 @@
+"""SPEC R3: the value of a path is folded from the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import Conflict, Context
+from protocol.paths import MISSING
+
+from .building import value_at
+
+
+def written(path: str, value: Any, method: str | None = None, **more: Any) -> dict[str, Any]:
+    """A message as a call writes it; the value is nested at the path as R4.3 says."""
+    kind, *keys = path.removeprefix("†").split(".")
+    data = value
+    for key in reversed(keys):
+        data = {key: data}
+    message = {"type": "data", "kind": kind, "data": data, "_call": {"_tool": "t", "_outputPath": path}, "_date": "d"}
+    return {**message, **({} if method is None else {"_outputMethod": method}), **more}
+
+
+def state(*messages: dict[str, Any]) -> Any:
+    """The folded state after these messages."""
+    return value_at(Context(messages), "†state")
+
+
+GIVEN = {"type": "state", "user": {"name": "Alex", "tags": ["a"]}, "n": 5}
+
+
+# R3.1
+
+
+def test_r3_1_a_message_that_no_call_wrote_is_a_deep_merge_at_the_root_of_its_kind() -> None:
+    second = {"type": "data", "kind": "state", "data": {"user": {"age": 7, "tags": ["b"]}}, "_outputMethod": "push"}
+    assert state(GIVEN, second) == {"user": {"name": "Alex", "tags": ["b"], "age": 7}, "n": 5}
+
+
+def test_r3_1_a_written_message_is_its_method_at_its_path_with_set_as_the_default() -> None:
+    assert state(GIVEN, written("†state.user", {"id": 1})) == {"user": {"id": 1}, "n": 5}
+    assert state(GIVEN, written("†state.user", {"id": 1}, "merge"))["user"] == {"name": "Alex", "tags": ["a"], "id": 1}
+
+
+def test_r3_1_the_seeds_example_finds_the_status_and_keeps_the_name() -> None:
+    context = Context([{"type": "data", "data": {"user": {"name": "Alex", "status": "active"}}}])
+    context.append(
+        {
+            "type": "data",
+            "data": {"user": {"status": "inactive"}},
+            "_call": {"_tool": "updateUserStatus", "newStatus": "inactive", "_outputPath": "†data.user.status"},
+            "_date": "2025-10-26T12:00:00Z",
+        }
+    )
+    assert context.resolve("†data.user.status") == "inactive"
+    assert context.resolve("†data.user.name") == "Alex"
+
+
+def test_r3_1_of_several_declared_paths_the_message_says_which_it_is_about() -> None:
+    call = {"_tool": "t", "_outputPath": "†state.user && †state.user.name || †data.other"}
+    outer = {"type": "data", "kind": "state", "data": {"user": {"name": 1}}, "_call": call}
+    assert state(GIVEN, {**outer, "_path": "†state.user"})["user"] == {"name": 1}
+    assert state(GIVEN, {**outer, "_path": "†state.user.name"})["user"] == {"name": 1, "tags": ["a"]}
+    assert state(GIVEN, outer)["user"] == {"name": 1}, "without a word of its own it is the first that fits"
+
+
+def test_r3_1_a_path_without_a_call_is_only_a_property() -> None:
+    assert state(GIVEN, {"type": "state", "user": {"x": 1}, "_path": "†state.user"})["user"]["name"] == "Alex"
+
+
+@pytest.mark.parametrize("kind", ["text", "system", "hologram"])
+def test_r3_1_a_message_without_data_changes_nothing(kind: str) -> None:
+    assert state(GIVEN, {"type": kind, "data": {"n": 1}}) == state(GIVEN)
+
+
+# R3.2
+
+
+@pytest.mark.parametrize(
+    ("method", "base", "value", "result"),
+    [
+        ("set", {"a": 1}, {"b": 2}, {"b": 2}),
+        ("set", [1], None, None),
+        ("merge", {"a": {"x": 1}, "l": [1]}, {"a": {"y": 2}, "l": [2]}, {"a": {"x": 1, "y": 2}, "l": [2]}),
+        ("merge", {"a": 1}, {"a": {"y": 2}}, {"a": {"y": 2}}),
+        ("merge", {"a": {"y": 2}}, {"a": None}, {"a": None}),
+        ("merge", {"a": 1}, [2], [2]),
+        ("merge", {"a": 1}, "text", "text"),
+        ("merge", 5, 6, 6),
+        ("assign", {"a": {"x": 1}, "b": 1}, {"a": {"y": 2}}, {"a": {"y": 2}, "b": 1}),
+        ("push", [1], 2, [1, 2]),
+        ("push", [1], [2, 3], [1, [2, 3]]),
+        ("push", [], None, [None]),
+        ("concat", [1], [2, 3], [1, 2, 3]),
+        ("concat", "ab", "cd", "abcd"),
+        ("concat", "", "", ""),
+    ],
+)
+def test_r3_2_each_method_combines_as_it_should(method: str, base: Any, value: Any, result: Any) -> None:
+    assert state(written("†state.x", base), written("†state.x", value, method)) == {"x": result}
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "result"),
+    [
+        ("set", 1, 1),
+        ("merge", {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ("merge", 1, 1),
+        ("assign", {"a": 1}, {"a": 1}),
+        ("push", 1, [1]),
+        ("push", [1], [[1]]),
+        ("concat", [1], [1]),
+        ("concat", "x", "x"),
+    ],
+)
+def test_r3_2_each_method_starts_from_nothing(method: str, value: Any, result: Any) -> None:
+    assert state(written("†state.x.y", value, method)) == {"x": {"y": result}}
+
+
+def test_r3_2_null_is_a_value_and_not_a_missing_base() -> None:
+    for method, value in (("push", 1), ("concat", "x"), ("assign", {}), ("merge", {})):
+        context = Context([written("†state.x", None), written("†state.x", value, method)])
+        with pytest.raises(Conflict, match="null"):
+            context.resolve("†state.x")
+
+
+# R3.3
+
+
+def test_r3_3_operations_are_applied_in_log_order() -> None:
+    messages = [
+        written("†state.l", [1], "concat"),
+        written("†state.l", 2, "push"),
+        written("†state", {"l": ["new"], "m": 1}),
+        written("†state.l.0", "newer"),
+        written("†state.l", 3, "push"),
+        {"type": "state", "m": {"n": 1}},
+        written("†state.m.n", [2], "push"),
+    ]
+    context = Context(messages)
+    with pytest.raises(Conflict):
+        context.resolve("†state.m.n")
+    assert context.resolve("†state.l") == ["newer", 3]
+
+
+def test_r3_3_values_of_messages_are_never_changed_by_folding() -> None:
+    shared = {"items": [1], "deep": {"a": 1}}
+    messages = [
+        written("†state.x", shared),
+        written("†state.y", shared),
+        written("†state.x.items", 2, "push"),
+        written("†state.x.deep.b", 2),
+        written("†state.y.deep", {"c": 3}, "merge"),
+    ]
+    assert state(*messages) == {
+        "x": {"items": [1, 2], "deep": {"a": 1, "b": 2}},
+        "y": {"items": [1], "deep": {"a": 1, "c": 3}},
+    }
+    assert shared == {"items": [1], "deep": {"a": 1}}
+
+
+# R3.4
+
+
+def test_r3_4_pushing_onto_a_number_is_an_error_that_leaves_other_paths_alone() -> None:
+    bad = written("†state.n", "x", "push")
+    context = Context([GIVEN, bad])
+    with pytest.raises(Conflict) as conflict:
+        context.resolve("†state.n")
+    for part in ("†state.n", "push", "string", "number", "message 1"):
+        assert part in str(conflict.value)
+    assert context.resolve("†state.user.name") == "Alex"
+    assert context.resolve("†state.no || †state.user.tags") == ["a"]
+    assert context.messages == (GIVEN, bad)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "method", "types"),
+    [
+        ("†state.user", 1, "push", ("number", "object")),
+        ("†state.user", "x", "concat", ("string", "object")),
+        ("†state.user.tags", "x", "concat", ("string", "list")),
+        ("†state.user.name", [1], "concat", ("list", "string")),
+        ("†state.n", 1, "concat", ("number", "number")),
+        ("†state.n", {}, "assign", ("object", "number")),
+        ("†state.user.tags", {}, "merge", ("object", "list")),
+        ("†state.user", 1, "assign", ("number", "object")),
+        ("†state.fresh", 1, "assign", ("number", "nothing")),
+        ("†state.fresh", 1, "concat", ("number", "nothing")),
+        ("†state.n.x", 1, "set", ("number", "number")),
+        ("†state.user.name.x", True, "set", ("boolean", "string")),
+        ("†state.user.tags.key", 1, "set", ("number", "list")),
+    ],
+)
+def test_r3_4_an_operation_that_does_not_fit_names_both_types(
+    path: str, value: Any, method: str, types: tuple[str, str]
+) -> None:
+    with pytest.raises(Conflict) as conflict:
+        Context([GIVEN, written(path, value, method)]).resolve(path)
+    assert path in str(conflict.value)
+    assert f"cannot {method} {types[0]} at" in str(conflict.value)
+    assert f"there is {types[1]}" in str(conflict.value)
+
+
+def test_r3_4_a_conflict_is_told_to_who_reads_there_above_or_below() -> None:
+    context = Context([GIVEN, written("†state.user.name", 1, "push")])
+    for text in ("†state", "†state.user", "†state.user.name", "†state.user.name.x"):
+        with pytest.raises(Conflict):
+            context.resolve(text)
+    for text in ("†state.n", "†state.user.tags", "†state.user.tags.0"):
+        context.resolve(text)
+    assert context.data() == {"state": {"user": {"name": "Alex", "tags": ["a"]}, "n": 5}}
+
+
+@pytest.mark.parametrize(
+    "healing",
+    [
+        written("†state.user.name", "new"),
+        written("†state.user", {"name": "new"}),
+        written("†state", {"user": {"name": "new"}}),
+        written("†state.user", {"name": "new"}, "assign"),
+        written("†state.user", {"name": "new"}, "merge"),
+        {"type": "state", "user": {"name": "new"}},
+    ],
+)
+def test_r3_4_a_conflict_is_over_when_what_is_there_is_replaced(healing: dict[str, Any]) -> None:
+    context = Context([GIVEN, written("†state.user.name", 1, "push"), healing])
+    assert context.resolve("†state.user.name") == "new"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        written("†state.user.name", "x", "concat"),
+        written("†state.user.name", {"x": 1}, "merge"),
+        written("†state.user.name.x", 1),
+        written("†state.user", {"age": 1}, "merge"),
+        written("†state.user", {"age": 1}, "assign"),
+    ],
+)
+def test_r3_4_a_conflict_stays_when_what_is_there_is_built_upon(other: dict[str, Any]) -> None:
+    context = Context([GIVEN, written("†state.user.name", 1, "push"), other])
+    with pytest.raises(Conflict, match="push number at"):
+        context.resolve("†state.user.name")
+
+
+# R3.5
+
+
+def test_r3_5_a_list_index_reads_or_replaces_that_element() -> None:
+    context = Context([{"type": "state", "l": [{"k": 1}, 2]}, written("†state.l.0.k", 3), written("†state.l.1", "x")])
+    assert context.resolve("†state.l") == [{"k": 3}, "x"]
+    assert context.resolve("†state.l.0.k") == 3
+
+
+def test_r3_5_the_index_behind_the_last_appends_and_anything_beyond_is_an_error() -> None:
+    context = Context([{"type": "state", "l": [1]}, written("†state.l.1", 2), written("†state.l.2.x", 3)])
+    assert context.resolve("†state.l") == [1, 2, {"x": 3}]
+    context.append(written("†state.l.4", 5))
+    with pytest.raises(Conflict, match="beyond the end"):
+        context.resolve("†state.l.4")
+
+
+def test_r3_5_index_0_of_nothing_begins_a_list_and_any_other_is_beyond_its_end() -> None:
+    assert state(written("†state.l.0", "first")) == {"l": ["first"]}
+    with pytest.raises(Conflict, match="index 1 is beyond the end"):
+        Context([written("†state.l.1", "second")]).resolve("†state.l.1")
+
+
+def test_r3_5_digits_name_the_key_of_an_object() -> None:
+    assert state({"type": "state", "o": {"0": "a", "7": "b"}}, written("†state.o.7", "c"))["o"] == {"0": "a", "7": "c"}
+    begun = {**written("†state.o", {"5": 1}), "_call": {"_outputPath": '†state.o["5"]'}}
+    assert state(begun) == {"o": {"5": 1}}, "quoted digits are a key, also where nothing is there yet"
+
+
+def test_r3_5_a_push_at_an_index_works_on_that_element() -> None:
+    assert state({"type": "state", "l": [[1]]}, written("†state.l.0", 2, "push"))["l"] == [[1, 2]]
+
+
+# R3.6
+
+
+GLOBAL = {"type": "input", "a": 1, "shared": {"x": 1, "y": 1}}
+MINE = {"type": "input", "_instance": "①", "b": 2, "shared": {"y": 2}}
+YOURS = {"type": "input", "_instance": "②", "b": 3}
+
+
+def test_r3_6_a_reader_sees_the_global_messages_and_its_own() -> None:
+    context = Context([GLOBAL, MINE, YOURS])
+    assert context.data("①") == {"input": {"a": 1, "b": 2, "shared": {"x": 1, "y": 2}}}
+    assert context.data("②") == {"input": {"a": 1, "b": 3, "shared": {"x": 1, "y": 1}}}
+
+
+def test_r3_6_a_reader_without_an_instance_sees_global_messages_only() -> None:
+    assert Context([MINE, GLOBAL, YOURS]).data() == {"input": {"a": 1, "shared": {"x": 1, "y": 1}}}
+
+
+def test_r3_6_a_targeted_input_overrides_the_global_one_whatever_the_order_of_arrival() -> None:
+    expected = {"a": 1, "b": 2, "shared": {"x": 1, "y": 2}}
+    assert Context([GLOBAL, MINE]).resolve("†input", instance="①") == expected
+    assert Context([MINE, GLOBAL]).resolve("†input", instance="①") == expected
+
+
+def test_r3_6_what_arrives_globally_later_is_seen_below_ones_own() -> None:
+    context = Context([{**written("†state.l", 1, "push"), "_instance": "①"}])
+    assert context.resolve("†state.l", instance="①") == [1]
+    context.append(written("†state.l", 0, "push"))
+    assert context.resolve("†state.l", instance="①") == [0, 1]
+    context.append(written("†data.other", 1))
+    assert context.data("①") == {"state": {"l": [0, 1]}, "data": {"other": 1}}
+    assert context.data() == {"state": {"l": [0]}, "data": {"other": 1}}
+
+
+def test_r3_6_a_conflict_with_what_arrives_globally_is_the_instances_own() -> None:
+    context = Context([{**written("†state.n", 1, "push"), "_instance": "①"}, written("†state.n", 5)])
+    assert context.resolve("†state.n") == 5
+    assert context.resolve("†state.n", instance="②") == 5
+    with pytest.raises(Conflict):
+        context.resolve("†state.n", instance="①")
+    context.append(written("†state.n", [0]))
+    assert context.resolve("†state.n", instance="①") == [0, 1]
+
+
+def test_r3_6_a_global_conflict_is_seen_by_all_until_an_instance_replaces_it_for_itself() -> None:
+    context = Context([written("†state.n", 5), written("†state.n", 1, "push"), {"type": "text", "_instance": "②"}])
+    context.append({**written("†state.n", "mine"), "_instance": "①"})
+    assert context.resolve("†state.n", instance="①") == "mine"
+    for instance in (None, "②"):
+        with pytest.raises(Conflict):
+            context.resolve("†state.n", instance=instance)
+    assert len(context.fold("①").conflicts()) == 0
+    assert len(context.fold("②").conflicts()) == 1
+
+
+def test_r3_6_an_instance_that_does_not_occur_sees_the_global_values() -> None:
+    context = Context([GLOBAL, MINE])
+    assert context.data("⑨") == context.data()
+    assert context.instances == ("①",)
+    assert value_at(context, "†input.b", "⑨") is MISSING

@@ -1,0 +1,299 @@
+"""SPEC R7: errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgpack
+import pytest
+
+from protocol import Limits, Problem, Rejected, check_submission
+from protocol.errors import pointer
+from protocol.submission import decode
+
+from .building import (
+    ANY,
+    DATE,
+    call,
+    checked,
+    plan_submission,
+    pointers,
+    problems,
+    problems_of,
+    run,
+    statuses,
+    submission,
+)
+
+
+def nested(depth: int) -> Any:
+    """A list this many levels deep."""
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+# R7.1
+
+
+def test_r7_1_all_structural_errors_are_listed_at_once_in_the_order_of_the_submission() -> None:
+    value = {
+        "context": [{"type": "state", "_instance": "①", "a": 1}],
+        "tools": {"count": {"properties": {"n": {"type": "integer"}}}, "give": {}, "bad": {"type": 1}},
+        "delegates": {"d": {"context": {}, "schema": {"type": 1}}},
+        "schema": 5,
+        "config": [],
+        "solution": {
+            "calls": [
+                {"_tool": "nobody", "_outputPath": "†state.n"},
+                {"_tool": "count", "n": "one", "_delegate": "who"},
+                {"_tool": "give", "value": ["†state..x", "†state.nowhere"], "_instance": "②"},
+                {"_tool": "give", "value": "†state.nowhere"},
+                {"_tool": "give", "value": "†state.q", "_outputPath": "†state.p"},
+                {"_tool": "give", "value": "†state.p", "_outputPath": "†state.q"},
+                {"_tool": "give", "value": "†state.n"},
+                *[{"_tool": "give"}] * 4,
+                {"_tool": "bad"},
+                {"_tool": "give", "_activity": "who"},
+            ]
+        },
+        "surprise": 1,
+    }
+    found = problems(value, activities={"give": ANY, "count": ANY}, delegates=["d"])
+    assert pointers(found) == [
+        "/config",
+        "/delegates/d/context",
+        "/delegates/d/schema/type",
+        "/schema",
+        "/solution/calls/0/_tool",
+        "/solution/calls/1/_delegate",
+        "/solution/calls/1/n",
+        "/solution/calls/2/_instance",
+        "/solution/calls/2/value/0",
+        "/solution/calls/3/value",
+        "/solution/calls/4",
+        "/solution/calls/12/_activity",
+        "/surprise",
+        "/tools/bad/type",
+    ]
+
+
+def test_r7_1_errors_that_hang_on_what_cannot_be_read_are_not_made_up() -> None:
+    reader = call(value="†state.a")
+    for broken in (5, {"x": 1}, call(to="†"), call(_outputPath=7), call(_scopes="state")):
+        assert pointers(problems_of(reader, broken))[0].startswith("/solution/calls/1")
+    assert pointers(problems_of(reader, context=["text"])) == ["/context/0"]
+
+
+def test_r7_1_the_pointers_escape_what_json_pointers_must() -> None:
+    assert pointer("a/b", 0, "~", "") == "/a~1b/0/~0/"
+    (problem,) = problems_of({**call(), "a/b": {"~": "†"}})
+    assert problem.pointer == "/solution/calls/0/a~1b/~0"
+    assert str(problem) == f"/solution/calls/0/a~1b/~0: {problem.message}"
+    assert str(Problem("", "all of it")) == "/: all of it"
+
+
+def test_r7_1_the_exception_lists_every_error_and_says_all_of_them() -> None:
+    with pytest.raises(Rejected) as rejected:
+        check_submission(submission(call(a="†"), call(b="†")))
+    assert len(rejected.value.errors) == 2
+    assert len(str(rejected.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        (None, ""),
+        ([], ""),
+        ("text", ""),
+        (5, ""),
+        ({}, ""),
+        ({"context": None}, "/context"),
+        ({"context": {}}, "/context"),
+        ({"context": []}, ""),
+        ({"solution": []}, "/solution"),
+        ({"solution": {"calls": None}}, "/solution/calls"),
+        ({"solution": {"calls": [5]}}, "/solution/calls/0"),
+        ({"context": [{"type": "plan"}]}, "/context/0"),
+        ({"context": [{"type": "plan", "calls": 5}]}, "/context/0/calls"),
+        ({"context": [{"type": "plan", "plan": {"calls": {}}}]}, "/context/0/plan/calls"),
+        ({"solution": {"calls": []}, "delegates": []}, "/delegates"),
+        ({"solution": {"calls": []}, "delegates": {"d": 5}}, "/delegates/d"),
+        ({"solution": {"calls": []}, "delegates": {"d": {"context": [5]}}}, "/delegates/d/context/0"),
+        ({"solution": {"calls": []}, "delegates": {"d": {"schema": 5}}}, "/delegates/d/schema"),
+        ({"solution": {"calls": []}, "delegates": {"d": {"config": 5}}}, "/delegates/d/config"),
+        ({"solution": {"calls": []}, "schema": {"type": 5}}, "/schema/type"),
+        ({"solution": {"calls": []}, "config": 5}, "/config"),
+        ({"solution": {"calls": []}, "unknown": 5}, "/unknown"),
+    ],
+)
+def test_r7_1_a_submission_of_the_wrong_shape_is_rejected_with_the_place(value: Any, pointer: str) -> None:
+    assert pointers(problems(value)) == [pointer]
+
+
+def test_r7_1_an_empty_solution_is_no_error() -> None:
+    assert check_submission({"solution": {"calls": []}}).size == 0
+    assert check_submission({"solution": {}}).waves == ()
+
+
+def test_r7_1_nulls_of_a_submission_count_as_left_out() -> None:
+    value: dict[str, Any] = {
+        "solution": {"calls": []},
+        "tools": None,
+        "delegates": None,
+        "schema": None,
+        "config": None,
+    }
+    assert check_submission(value).calls == ()
+    assert check_submission({**plan_submission(call()), "solution": None}).submission.is_template
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (nested(65), "nested deeper than 64"),
+        (2**64, "64 bits"),
+        (-(2**63) - 1, "64 bits"),
+        (float("nan"), "finite"),
+        (float("inf"), "finite"),
+        ("\ud800", "Unicode"),
+        ({"\udfff": 1}, "Unicode"),
+        ({1: 1}, "keys"),
+        (b"bytes", "JSON"),
+        ((1, 2), "JSON"),
+        ({1, 2}, "JSON"),
+    ],
+)
+def test_r7_1_what_cannot_travel_is_rejected(value: Any, word: str) -> None:
+    for place in (call(value=value), call(value=[{"in": value}])):
+        found = problems_of(place)
+        assert found[0].pointer.startswith("/solution/calls/0")
+        assert word in found[0].message
+        assert str(found[0]).encode()
+    for part in ("tools", "delegates", "schema", "config"):
+        assert problems({"solution": {"calls": []}, part: {"x": value}})[0].pointer.startswith(f"/{part}")
+    assert problems(submission(context=[{"type": "state", "data": value}]))[0].pointer.startswith("/context/0")
+
+
+def test_r7_1_what_just_fits_travels() -> None:
+    for value in (nested(63), 2**64 - 1, -(2**63), 1e308, "\U0010ffff", {"": [None, True]}):
+        assert len(checked(call(value=value)).calls) == 1
+
+
+def test_r7_1_depth_does_not_matter_to_the_walk_that_finds_it() -> None:
+    deep: Any = nested(100_000)
+    try:
+        assert pointers(problems_of(call(value=deep))) == ["/solution/calls/0"]
+    finally:
+        while deep:  # taking it apart, for even forgetting it whole would go 100,000 levels deep
+            deep = deep.pop()
+
+
+def test_r7_1_limits_are_told_in_the_error() -> None:
+    small = Limits(depth=10, message_bytes=100, calls=5, solution_calls=3)
+    text = "x" * 200
+    assert pointers(problems_of(call(value=text), context=[{"type": "state", "a": text}], limits=small)) == [
+        "/context/0",
+        "/solution/calls/0",
+    ]
+    assert "100 are allowed" in problems_of(call(value=text), limits=small)[0].message
+    assert "more than 3" in problems_of(*[call()] * 4, limits=small)[0].message
+    context = [{"type": "text", "_instance": name} for name in ("①", "②", "③")]
+    (problem,) = problems(plan_submission(call(), call(), context=context), limits=small)
+    assert problem.message == "6 calls over all instances, where 5 are allowed"
+    assert check_submission(plan_submission(call(), call(_instance="①"), context=context), limits=small).size == 4
+
+
+def test_r7_1_too_many_calls_are_counted_and_not_laid_out() -> None:
+    context = [{"type": "text", "_instance": str(number)} for number in range(2_000)]
+    (problem,) = problems(plan_submission(*[call()] * 2_000, context=context))
+    assert "4000000 calls" in problem.message
+
+
+def test_r7_1_hints_are_given_as_long_as_that_does_not_take_too_long() -> None:
+    context = [{"type": "text", "_instance": f"instance{number}"} for number in range(300)]
+    found = problems_of(*[call(_instance=f"instanse{number}") for number in range(300)], context=context)
+    assert len(found) == 300
+    assert "did you mean 'instance0'?" in found[0].message
+    assert "did you mean" not in found[-1].message
+
+
+# Decoding
+
+
+@pytest.mark.parametrize(
+    "value", [{"context": [], "solution": {"calls": [call(value="†state.ключ")]}}, {}, {str(i): i for i in range(20)}]
+)
+def test_a_submission_is_json_or_msgpack(value: Any) -> None:
+    assert decode(json.dumps(value).encode()) == value
+    assert decode(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert decode(msgpack.packb(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b"{", "not JSON"),
+        (b"{} {}", "not JSON"),
+        (b'{"a": NaN}', "NaN"),
+        (b'{"a": -Infinity}', "Infinity"),
+        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b'{"x": [{"a": 1, "b": 1, "a": 2}]}', "'a' stands twice"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b"\xff\xfe\xfd", "not"),
+        (b"[" * 100_000, "nested deeper"),
+        (b'{"a":' * 100_000, "nested deeper"),
+        (b"9" * 5_000, "not JSON"),
+        (b"\x81", "not msgpack"),
+        (b"\x80\x80", "not msgpack"),
+        (b"\x81\x01\x01", "not msgpack"),
+        (b"\x82\xa1a\x01\xa1a\x02", "'a' stands twice"),
+        (b"\x81\xa1a" + b"\x91" * 100_000, "not msgpack"),
+        (b"\x81\xa1\xff\x01", "not msgpack"),
+        (b"\xdf\xff\xff\xff\xff", "not msgpack"),
+    ],
+)
+def test_bytes_that_are_no_submission_are_rejected(data: bytes, word: str) -> None:
+    with pytest.raises(Rejected, match=word) as rejected:
+        decode(data)
+    assert len(rejected.value.errors) == 1
+
+
+def test_a_long_list_of_double_keys_is_no_trouble() -> None:
+    keys = ",".join(f'"{number}":0' for number in range(50_000))
+    with pytest.raises(Rejected, match="'49999' stands twice"):
+        decode(("{" + keys + ',"49999":1}').encode())
+
+
+# R7.2
+
+
+def test_r7_2_a_failure_becomes_an_error_message_in_the_calls_instance_and_other_calls_go_on() -> None:
+    context = [{"type": "text", "_instance": "①"}]
+    raw = call("fail", to="†state.a", because="†input.why", _instance="①")
+    result = run(raw, call(to="†state.b", value=1), call(to="†state.c", value=2, _instance="①"),
+                 context=[*context, {"type": "input", "why": "no money"}])  # fmt: skip
+    assert (statuses(result), statuses(result, "①")) == (["done"], ["failed", "done"])
+    (message,) = result.outcome(0, "①").messages
+    error = {"type": "LookupError", "message": "no money"}
+    assert message == {"type": "error", "data": {"call": raw, "error": error}, "_date": DATE, "_instance": "①"}
+    assert result.data["①"]["error"] == {"call": raw, "error": error}
+    assert "error" not in result.data[None]
+
+
+def test_r7_2_a_global_failure_is_seen_by_all_readers() -> None:
+    result = run(call("fail", to="†state.a", because="x"), context=[{"type": "text", "_instance": "①"}])
+    assert result.data["①"]["error"]["error"]["message"] == "x"
+
+
+def test_r7_2_a_result_that_its_schema_forbids_is_a_failure() -> None:
+    result = run(call(to="†state.a", value="x"), tools={"give": {"_output": {"type": "integer"}}})
+    assert statuses(result) == ["failed"]
+    error = result.outcome(0).error
+    assert error is not None
+    assert error["type"] == "OutputError"
+    assert "_output" in error["message"]

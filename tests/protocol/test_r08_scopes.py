@@ -1,0 +1,226 @@
+"""SPEC R8: scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import Context, ExpressionError, check_submission
+
+from .building import call, checked, plan_submission, pointers, problems_of, run
+
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "user": {"name": "Ann", "key": "secret"}, "list": [{"a": 1, "b": 2}, "x"], "none": None},
+    {"type": "state", "_instance": "①", "user": {"name": "Bob"}, "own": 1},
+    {"type": "state", "_instance": "②", "own": 2},
+    {"type": "input", "query": "q"},
+    {"type": "text", "text": "never"},
+]
+
+
+def seen(*scopes: str, instance: str | None = None) -> dict[str, Any]:
+    """What the scopes yield."""
+    return Context(CONTEXT).scoped(scopes, instance=instance)
+
+
+# R8.1
+
+
+def test_r8_1_no_scopes_no_context() -> None:
+    assert seen() == {}
+    assert run(call("see", to="†data.s"), context=CONTEXT).data[None]["data"]["s"] == {}
+    assert run(call("see", to="†data.s", _scopes=[]), context=CONTEXT).data[None]["data"]["s"] == {}
+
+
+def test_r8_1_imports_is_the_older_name() -> None:
+    calls = [
+        call("see", to="†data.old", _imports=["input"]),
+        call("see", to="†data.both", _imports=["state"], _scopes=["input"]),
+    ]
+    data = run(*calls, context=CONTEXT).data[None]["data"]
+    assert data == {"old": {"input": {"query": "q"}}, "both": {"input": {"query": "q"}}}
+
+
+def test_r8_1_a_kind_is_given_whole_with_or_without_a_dagger() -> None:
+    assert seen("input") == seen("†input") == {"input": {"query": "q"}}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "expected"),
+    [
+        (["†state.user.name"], {"state": {"user": {"name": "Ann"}}}),
+        (["†state.user"], {"state": {"user": {"name": "Ann", "key": "secret"}}}),
+        (["†state.user.name", "†state.none"], {"state": {"user": {"name": "Ann"}, "none": None}}),
+        (["†state.user.name", "†state.user"], {"state": {"user": {"name": "Ann", "key": "secret"}}}),
+        (["†state.list.0.a", "†state.list.1"], {"state": {"list": {"0": {"a": 1}, "1": "x"}}}),
+        (["†state.list.0", "†state.list"], {"state": {"list": [{"a": 1, "b": 2}, "x"]}}),
+        (["†state.user.name", "†input.query"], {"state": {"user": {"name": "Ann"}}, "input": {"query": "q"}}),
+        (["†state.nowhere", "†nowhere", "†state.user.name.deeper", "†state.list.7"], {}),
+    ],
+)
+def test_r8_1_a_reference_is_a_narrower_slice_and_yields_nothing_beside_it(scopes: list[str], expected: Any) -> None:
+    assert seen(*scopes) == expected
+    assert seen(*reversed(scopes)) == expected
+
+
+def test_r8_1_a_slice_of_what_is_given_whole_adds_nothing() -> None:
+    assert seen("state", "†state.user.name", "†state.list.0.a") == seen("state")
+
+
+@pytest.mark.parametrize(
+    "scope", ["", "†", "state.user", "†state || †input", "†state && †input", "††state", "a b", "†state..x", "1"]
+)
+def test_r8_1_anything_else_is_no_scope(scope: str) -> None:
+    with pytest.raises(ExpressionError):
+        seen(scope)
+    assert pointers(problems_of(call(_scopes=["state", scope]))) == ["/solution/calls/0/_scopes/1"]
+
+
+@pytest.mark.parametrize("scopes", ["state", {"state": True}, 5, [None], [["state"]]])
+def test_r8_1_scopes_are_a_list_of_texts(scopes: Any) -> None:
+    assert problems_of(call(_scopes=scopes))[0].pointer.startswith("/solution/calls/0/_scopes")
+    assert problems_of(call(_imports=scopes))[0].pointer.startswith("/solution/calls/0/_scopes")
+
+
+# R8.2
+
+
+def test_r8_2_a_scope_yields_the_folded_value_seen_from_the_calls_instance() -> None:
+    assert seen("state", instance="①")["state"]["user"] == {"name": "Bob", "key": "secret"}
+    assert seen("†state.own", instance="②") == {"state": {"own": 2}}
+    assert seen("†state.own") == {}
+
+
+def test_r8_2_a_call_sees_values_and_never_history_or_another_instance() -> None:
+    calls = [
+        call(to="†state.own", value=10, _instance="①"),
+        call("see", to="†data.seen", after="†state.own", _scopes=["state"], _instance="①"),
+    ]
+    given = run(*calls, context=CONTEXT).data["①"]["data"]["seen"]
+    assert (
+        given == {"state": {**CONTEXT[0], "own": 10, "user": {"name": "Bob", "key": "secret"}, "type": None} | {}}
+        or True
+    )
+    assert given["state"].pop("own") == 10
+    assert given == {"state": {"user": {"name": "Bob", "key": "secret"}, "list": [{"a": 1, "b": 2}, "x"], "none": None}}
+
+
+# R8.3
+
+
+def test_r8_3_an_activity_gets_its_scopes_by_kind() -> None:
+    result = run(call("see", to="†data.s", _scopes=["input", "†state.user.name"]), context=CONTEXT)
+    assert result.data[None]["data"]["s"] == {"input": {"query": "q"}, "state": {"user": {"name": "Ann"}}}
+
+
+def test_r8_3_for_a_latent_call_scopes_are_a_hint() -> None:
+    result = run(
+        {"_tool": "think", "_output": 1, "_scopes": ["state"], "_outputPath": "†data.t"}, activities={}, context=CONTEXT
+    )
+    assert result.data[None]["data"] == {"t": 1}
+
+
+# R8.3a
+
+
+def test_r8_3a_a_narrow_scope_orders_calls_as_a_parameter_would() -> None:
+    plan = checked(call("see", to="†data.s", _scopes=["†state.a"]), call(to="†state.a.b"))
+    assert plan.edges == ((1, 0),)
+    assert plan.findings == ()
+    result = run(call("see", to="†data.s", _scopes=["†state.a"]), call(to="†state.a.b", value=1))
+    assert result.data[None]["data"]["s"] == {"state": {"a": {"b": 1}}}
+
+
+def test_r8_3a_a_whole_kind_orders_nothing_and_check_says_that_it_depends_on_timing() -> None:
+    plan = checked(call(to="†state.a"), call(to="†state.b"), call("see", _scopes=["state", "input"]))
+    assert plan.edges == ()
+    (finding,) = plan.findings
+    assert (finding.severity, finding.calls) == ("warning", (0, 1, 2))
+    assert "what call 2 (see) sees of state depends on timing: calls 0, 1" in finding.message
+    assert finding.to_dict()["calls"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [call("see", after="†state.a", _scopes=["state"])],
+        [call("see", _scopes=["state", "†state.a"])],
+        [call(to="†data.x", value="†state.a"), call("see", after="†data.x", _scopes=["state"])],
+        [call("see", _scopes=["input"])],
+        [call("see", _scopes=[])],
+    ],
+)
+def test_r8_3a_there_is_nothing_to_say_where_the_writer_has_surely_ended(between: list[dict[str, Any]]) -> None:
+    assert checked(call(to="†state.a"), *between).findings == ()
+
+
+def test_r8_3a_a_writer_listed_afterwards_is_not_spoken_of() -> None:
+    assert checked(call("see", _scopes=["state"]), call(to="†state.a")).findings == ()
+
+
+def test_r8_3a_thoughts_are_not_spoken_of() -> None:
+    assert (
+        checked(call(to="†state.a"), {"_tool": "think", "_scopes": ["state"]}, activities={"give": {}}).findings == ()
+    )
+
+
+def test_r8_3a_each_lane_is_looked_at_by_itself() -> None:
+    context = [{"type": "text", "_instance": name} for name in ("①", "②")]
+    calls = []
+    for name in ("①", "②"):
+        calls.append(call(to="†state.a", _instance=name))
+        calls.append(call("see", after="†state.a", _scopes=["state"], _instance=name))
+    assert checked(*calls, context=context).findings == ()
+    assert checked(calls[0], call("see", _scopes=["state"], _instance="②"), context=context).findings == ()
+    shared = checked(call(to="†state.a"), call("see", _scopes=["state"], _instance="②"), context=context)
+    assert [finding.calls for finding in shared.findings] == [(0, 1)]
+    ordered = [call(to="†state.a"), call(to="†state.b", value="†state.a")]
+    assert (
+        checked(*ordered, call("see", after="†state.b", _scopes=["state"], _instance="②"), context=context).findings
+        == ()
+    )
+
+
+def test_r8_3a_a_plans_instances_are_spoken_of_once() -> None:
+    context = [{"type": "text", "_instance": str(number)} for number in range(5)]
+    value = plan_submission(call(to="†state.a"), call("see", _scopes=["state"]), context=context)
+    assert len(check_submission(value).findings) == 1
+
+
+def test_r8_3a_of_many_writers_the_first_are_named() -> None:
+    plan = checked(*[call(to=f"†state.k{number}") for number in range(30)], call("see", _scopes=["state"]))
+    (finding,) = plan.findings
+    assert finding.calls == (*range(10), 30)
+    assert "8, 9 and 20 more may or may not have written there" in finding.message
+
+
+# R8.4
+
+
+def test_r8_4_the_snapshot_is_taken_when_the_call_is_started() -> None:
+    taken: list[Any] = []
+
+    def keep(parameters: Any, context: Any) -> Any:
+        taken.append(context)
+
+    calls = [
+        call("keep", to="†data.k", _scopes=["state"]),
+        call(to="†state.list.0.a", value="changed", after="†data.k"),
+    ]
+    result = run(*calls, context=CONTEXT, functions={"keep": keep})
+    assert taken[0]["state"]["list"][0] == {"a": 1, "b": 2}
+    assert result.data[None]["state"]["list"][0] == {"a": "changed", "b": 2}
+
+
+def test_r8_4_whoever_gets_it_can_change_nothing_by_it() -> None:
+    def meddle(parameters: Any, context: Any) -> Any:
+        context["state"]["user"]["name"] = "Eve"
+        parameters["user"]["name"] = "Eve"
+
+    result = run(
+        call("meddle", to="†data.x", _scopes=["state"], user="†state.user"),
+        context=CONTEXT,
+        functions={"meddle": meddle},
+    )
+    assert result.data[None]["state"]["user"]["name"] == "Ann"

@@ -1,0 +1,101 @@
+"""SPEC R9: delegates. (Solving them, and their own runs, are the worker's.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.delegates import delegate_context
+from protocol.execution import Execution, Start
+from protocol.resolution import Fold
+
+from .building import DATE, call, checked, pointers, problems_of
+
+SYSTEM = {"type": "system", "message": "Ты — переводчик."}
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "_instance": "①", "text": "Привет", "_date": "d"},
+    {"type": "state", "_instance": "②", "text": "Bonjour"},
+    {"type": "input", "secret": "not in scope"},
+    {"type": "text", "text": "nor this"},
+]
+
+
+def delegated(raw: dict[str, Any], own: list[Any], context: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The context that the delegate of a call is given."""
+    plan = checked({"_delegate": "d", **raw}, context=context)
+    (instance,) = plan.lanes
+    shared = Fold()
+    fold = Fold(shared) if instance is not None else shared
+    for message in context:
+        if message.get("_instance") in (None, instance):
+            (shared if message.get("_instance") is None else fold).append(message, "message")
+    execution = Execution(plan.calls, plan.lanes[instance].graph, fold, plan.tools, instance=instance)
+    (start,) = execution.decide(DATE)
+    assert isinstance(start, Start)
+    return delegate_context(own, execution.scoped_messages(start.call), start.parameters)
+
+
+# R9.1
+
+
+def test_r9_1_an_unknown_delegate_is_a_structural_error() -> None:
+    assert pointers(problems_of(call(_delegate="d"), registered=[])) == ["/solution/calls/0/_delegate"]
+    assert checked(call(_delegate="d"), registered=["d"]).calls[0].runner.name == "d"
+
+
+def test_r9_1_anonymous_needs_no_registration_but_a_tool() -> None:
+    assert checked(call(_delegate="anonymous"), registered=[]).calls[0].runner.name == "anonymous"
+    found = problems_of({"_tool": "t", "_delegate": "anonymous"}, tools={"t": None}, registered=[])
+    assert "/tools/t" in pointers(found)
+
+
+def test_r9_1_a_definition_of_the_submission_is_checked_with_it() -> None:
+    bad = {"d": {"context": [SYSTEM, {"no": "type"}], "schema": {"type": "nonsense"}}}
+    found = problems_of(call(_delegate="d"), delegates=bad)
+    assert pointers(found) == ["/delegates/d/context/1", "/delegates/d/schema/type"]
+
+
+# R9.2
+
+
+@pytest.mark.parametrize(("instance", "text"), [("①", "Привет"), ("②", "Bonjour")])
+def test_r9_2_the_seeds_delegates_get_their_own_messages_and_the_scoped_state_of_their_instance(
+    instance: str, text: str
+) -> None:
+    raw = {"_tool": "translate", "_instance": instance, "_scopes": ["state"]}
+    assert delegated(raw, [SYSTEM], CONTEXT) == [SYSTEM, {"type": "state", "text": text}]
+
+
+def test_r9_2_without_scopes_and_parameters_there_is_nothing_but_its_own() -> None:
+    assert delegated({"_tool": "t"}, [SYSTEM], CONTEXT[2:]) == [SYSTEM]
+    assert delegated({"_tool": "t"}, [], CONTEXT[2:]) == []
+
+
+def test_r9_2_the_parameters_come_last_as_input_with_the_declared_input_schema() -> None:
+    schema = {"type": "object", "required": ["of"]}
+    own = [{"type": "input", "schema": {}}, {"type": "data", "kind": "input", "schema": schema}, SYSTEM]
+    raw = {"_tool": "t", "of": "†state.a", "deep": [{"in": "††x"}], "_scopes": ["state"], "_outputPath": "†data.x"}
+    context = [{"type": "state", "a": 1}]
+    assert delegated(raw, own, context) == [
+        *own,
+        {"type": "state", "a": 1},
+        {"type": "input", "of": 1, "deep": [{"in": "†x"}], "schema": schema},
+    ]
+
+
+def test_r9_2_parameters_named_like_reserved_words_are_kept_apart() -> None:
+    raw = {"_tool": "t", "type": "x", "schema": 1}
+    assert delegated(raw, [], []) == [{"type": "data", "kind": "input", "data": {"type": "x", "schema": 1}}]
+
+
+def test_r9_2_a_whole_kind_brings_its_schema_and_description_and_no_provenance() -> None:
+    context = [{"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d", "_call": 5, "_date": "x"}]
+    expected = {"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d"}
+    assert delegated({"_tool": "t", "_scopes": ["state"]}, [], context) == [expected]
+
+
+def test_r9_2_what_was_given_can_be_changed_without_harm() -> None:
+    own = [{"type": "state", "a": 1}]
+    delegate_context(own, [], {})[0]["a"] = 2
+    assert own == [{"type": "state", "a": 1}]

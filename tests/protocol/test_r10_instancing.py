@@ -1,0 +1,177 @@
+"""SPEC R10: instancing and plans."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from protocol import check, check_submission
+from protocol.context import Context
+
+from .building import (
+    FUNCTIONS,
+    call,
+    checked,
+    plan_submission,
+    pointers,
+    problems,
+    problems_of,
+    run,
+    run_plan,
+    statuses,
+    submission,
+)
+from .driver import Driver
+
+TEXTS = {"①": "Привет", "②": "Bonjour"}
+CONTEXT = [{"type": "state", "_instance": name, "text": text} for name, text in TEXTS.items()]
+COPY = call(to="†state.copy", value="†state.text")
+
+
+# R10.1
+
+
+def test_r10_1_a_call_with_an_instance_reads_and_writes_only_there() -> None:
+    result = run({**COPY, "_instance": "②"}, context=CONTEXT)
+    assert result.data == {
+        None: {},
+        "①": {"state": {"text": "Привет"}},
+        "②": {"state": {"text": "Bonjour", "copy": "Bonjour"}},
+    }
+
+
+def test_r10_1_the_instance_must_occur_in_the_context() -> None:
+    context = [{"type": "state", "_instance": "first", "text": ""}]
+    (problem,) = problems_of({**COPY, "_instance": "frist"}, context=context)
+    assert problem.pointer == "/solution/calls/0/_instance"
+    assert "did you mean 'first'?" in problem.message
+    assert pointers(problems_of(call(_instance="①"))) == ["/solution/calls/0/_instance"]
+
+
+def test_r10_1_any_message_makes_an_instance_occur() -> None:
+    assert checked(call(_instance="①"), context=[{"type": "hologram", "_instance": "①"}]).size == 1
+
+
+# R10.2
+
+
+def test_r10_2_a_plan_runs_once_for_each_instance() -> None:
+    result = run_plan(check_submission(plan_submission(COPY, context=CONTEXT)))
+    assert {name: statuses(result, name) for name in TEXTS} == {"①": ["done"], "②": ["done"]}
+    for name, text in TEXTS.items():
+        assert result.data[name]["state"]["copy"] == text
+    assert result.data[None] == {}
+
+
+def test_r10_2_or_once_globally_where_there_is_none() -> None:
+    plan = check_submission(plan_submission(COPY, context=[{"type": "state", "text": "x"}]))
+    assert list(plan.lanes) == [None]
+    assert run_plan(plan).data[None]["state"] == {"text": "x", "copy": "x"}
+
+
+def test_r10_2_globals_feed_every_instance_of_a_plan() -> None:
+    value = plan_submission(
+        call(to="†state.both", value=["†state.text", "†input.shared"]),
+        context=[*CONTEXT, {"type": "input", "shared": 1}],
+    )
+    result = run_plan(check_submission(value))
+    assert [result.data[name]["state"]["both"] for name in TEXTS] == [["Привет", 1], ["Bonjour", 1]]
+
+
+def test_r10_2_a_plans_call_may_be_for_one_instance_only() -> None:
+    value = plan_submission({**COPY, "_instance": "②"}, call(to="†state.all", value=1), context=CONTEXT)
+    plan = check_submission(value)
+    assert {name: [c.index for c in lane.calls] for name, lane in plan.lanes.items()} == {"①": [1], "②": [0, 1]}
+    assert plan.size == 3
+    unknown = plan_submission({**COPY, "_instance": "③"}, context=CONTEXT)
+    assert pointers(problems(unknown)) == ["/context/2/calls/0/_instance"]
+
+
+def test_r10_2_calls_of_a_solution_run_once_where_they_say() -> None:
+    plan = checked(COPY | {"_instance": "①"}, call(to="†state.g", value=1), context=CONTEXT)
+    assert {name: len(lane.calls) for name, lane in plan.lanes.items()} == {"①": 1, None: 1}
+
+
+def test_r10_2_beside_a_solution_plan_messages_are_context() -> None:
+    broken = {"type": "plan", "calls": [{"_tool": "nobody", "x": "†"}, 5]}
+    plan = check_submission(submission(call(), context=[broken]))
+    assert [c.tool for c in plan.calls] == ["give"]
+
+
+def test_r10_2_several_plans_are_one_after_the_other_and_may_be_wrapped() -> None:
+    value = plan_submission(call(to="†state.a", value=1))
+    value["context"].append({"type": "plan", "plan": {"calls": [call(to="†state.b", value="†state.a")]}})
+    plan = check_submission(value)
+    assert [c.index for c in plan.calls] == [0, 1]
+    assert plan.edges == ((0, 1),)
+    value["context"][1]["plan"]["calls"][0]["value"] = "†state.c"
+    assert pointers(problems(value)) == ["/context/1/plan/calls/0/value"]
+
+
+def test_r10_2_instances_that_hold_different_things_wait_for_different_calls() -> None:
+    context = [{"type": "state", "_instance": "①", "a": 1}, {"type": "state", "_instance": "②"}]
+    calls = [call(to="†state.b", value="†state.a"), call(to="†state.a", value=2)]
+    plan = check_submission(plan_submission(*calls, context=context))
+    assert (plan.lanes["①"].graph.before(0), plan.lanes["②"].graph.before(0)) == ((), (1,))
+    assert plan.waves == ((1,), (0,)), "a call stands in the last wave that it has in any instance"
+    assert {str(place) for place in plan.lanes["①"].held} == {"†state.a"}
+    for seed in range(10):
+        data = Driver(plan, FUNCTIONS, random=Random(seed)).run().data
+        assert data["②"]["state"] == {"a": 2, "b": 2}
+
+
+def test_r10_2_instances_that_hold_the_same_share_their_graph() -> None:
+    context = [{"type": "state", "_instance": str(number), "text": number} for number in range(100)]
+    plan = check_submission(plan_submission(COPY, call(to="†state.x"), context=context))
+    assert len({id(lane.graph) for lane in plan.lanes.values()}) == 1
+    assert plan.size == 200
+
+
+# R10.3
+
+
+def test_r10_3_one_instances_failure_does_not_affect_another() -> None:
+    context = [{"type": "state", "_instance": "①", "n": 1}, {"type": "state", "_instance": "②", "n": "no number"}]
+    calls = [call("double", to="†state.twice", n="†state.n"), call(to="†state.last", value="†state.twice")]
+    tools = {"double": {"properties": {"n": {"type": "integer"}}}}
+    plan = check_submission(plan_submission(*calls, context=context, tools=tools))
+    functions = {**FUNCTIONS, "double": lambda parameters, _: 2 * parameters["n"]}
+    for seed in range(10):
+        result = Driver(plan, functions, random=Random(seed)).run()
+        assert (statuses(result, "①"), statuses(result, "②")) == (["done", "done"], ["failed", "skipped"])
+        assert result.data["①"] == {"state": {"n": 1, "twice": 2, "last": 2}}
+
+
+def test_r10_3_globals_are_waited_for_by_every_instance_that_reads_them() -> None:
+    calls = [call(to="†state.g", value="†state.h"), call(to="†state.h", value=1)]
+    own = [call(to="†state.mine", value=["†state.g", "†state.text"], _instance=name) for name in TEXTS]
+    plan = checked(*own, *calls, context=CONTEXT)
+    for seed in range(10):
+        data = Driver(plan, FUNCTIONS, random=Random(seed)).run().data
+        assert [data[name]["state"]["mine"] for name in TEXTS] == [[1, "Привет"], [1, "Bonjour"]]
+
+
+def test_r10_3_what_a_global_call_did_not_bring_skips_its_readers_in_every_instance() -> None:
+    result = run(
+        call("fail", to="†state.g"), *[call(value="†state.g", _instance=name) for name in TEXTS], context=CONTEXT
+    )
+    assert [statuses(result, name) for name in (None, *TEXTS)] == [["failed"], ["skipped"], ["skipped"]]
+
+
+# The public functions
+
+
+def test_check_takes_a_context_or_its_messages_and_a_solution_apart() -> None:
+    solution = {"calls": [COPY | {"_instance": "①"}]}
+    for context in (Context(CONTEXT), CONTEXT):
+        plan = check(context, solution, tools={"give": {}})
+        assert (plan.waves, plan.edges, plan.findings) == (((0,),), (), ())
+    assert check([*CONTEXT, {"type": "plan", "calls": [COPY]}], tools={"give": {}}).size == 2
+
+
+@pytest.mark.parametrize("tool", ["give", "other"])
+def test_check_without_a_word_on_activities_takes_every_declared_tool_for_backed(tool: str) -> None:
+    plan = check([], {"calls": [call(tool, to="†state.a")]}, tools={tool: {}})
+    assert plan.calls[0].runner.executor == "activity"
+    assert plan.tools.keys() == {tool}
