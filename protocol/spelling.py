@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-COMPARISONS: Final = 20_000
+COMPARISONS: Final = 10_000
 """How many names are compared at most over all hints: comparing is slow, and a hostile list of errors long."""
 _LONGEST: Final = 100
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,101 +17,19 @@ from protocol.execution import Execution, Failure, Outcome, Start, Success
 from protocol.resolution import Fold
 from protocol.submission import decode
 
-WORDS = [
-    "†",
-    "††",
-    "†state",
-    "†state.a",
-    "†state.a.b||†input.x",
-    "†state.0",
-    "state",
-    "①",
-    "data",
-    "input",
-    "tool",
-    "plan",
-    "t",
-    "_call",
-    "const",
-    "#",
-    "#/properties/x",
-    "object",
-    "string",
-    "set",
-    "push",
-    "http://[",
-    "http://x/y",
-    "(",
-    "(a",
-    "anonymous",
-]
-KEYS = [
-    "type",
-    "kind",
-    "data",
-    "state",
-    "input",
-    "schema",
-    "_instance",
-    "_call",
-    "_outputPath",
-    "_outputMethod",
-    "_path",
-    "context",
-    "solution",
-    "calls",
-    "tools",
-    "delegates",
-    "config",
-    "output",
-    "plan",
-    "tool",
-    "properties",
-    "required",
-    "const",
-    "enum",
-    "items",
-    "anyOf",
-    "allOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "$ref",
-    "$defs",
-    "$id",
-    "$schema",
-    "$anchor",
-    "$dynamicRef",
-    "$dynamicAnchor",
-    "additionalProperties",
-    "patternProperties",
-    "dependentSchemas",
-    "unevaluatedProperties",
-    "prefixItems",
-    "contains",
-    "minLength",
-    "pattern",
-    "multipleOf",
-    "uniqueItems",
-    "propertyNames",
-    "_tool",
-    "_scopes",
-    "_imports",
-    "_delegate",
-    "_activity",
-    "_output",
-    "role",
-    "content",
-    "t",
-    "a",
-    "x",
-    "0",
-    "default",
-    "format",
-    "minimum",
-]
+WORDS = re.findall(
+    r"\S+",
+    """† †† †state †state.a †state.a.b||†input.x †state.0 state ① data input tool plan t _call const # #/properties/x
+    object string set push http://[ http://x/y ( (a anonymous""",
+)
+KEYS = re.findall(
+    r"\S+",
+    """type kind data state input schema _instance _call _outputPath _outputMethod _path context solution calls tools
+    delegates config output plan tool properties required const enum items anyOf allOf oneOf not if then else $ref $defs
+    $id $schema $anchor $dynamicRef $dynamicAnchor additionalProperties patternProperties dependentSchemas contains
+    unevaluatedProperties prefixItems minLength pattern multipleOf uniqueItems propertyNames _tool _scopes _imports
+    _delegate _activity _output role content t a x 0 default format minimum""",
+)
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -153,8 +72,20 @@ VALID: list[dict[str, Any]] = [
         ],
         "solution": {
             "calls": [
-                {"_tool": "t", "x": "†state.a", "y": {"z": "†input.x"}, "_outputPath": "b || c", "_instance": "①"},
-                {"_tool": "t", "x": 1, "_outputPath": "d && †data.d", "_outputMethod": "push", "_scopes": ["state"]},
+                {
+                    "_tool": "t",
+                    "x": "†state.a",
+                    "y": {"z": "†input.x"},
+                    "_outputPath": "†state.b || †state.c",
+                    "_instance": "①",
+                },
+                {
+                    "_tool": "t",
+                    "x": 1,
+                    "_outputPath": "†state.d && †data.d",
+                    "_outputMethod": "push",
+                    "_scopes": ["state"],
+                },
                 {"_tool": "d", "_delegate": "q", "_imports": ["†input.x"], "_instance": "②"},
                 {"_tool": "u", "_output": {"k": "††x"}, "_outputPath": "e.f"},
             ],
@@ -310,15 +241,15 @@ def _carry_out(execution: Execution, fold: Fold, decision: Start | Outcome, valu
         execution.scoped(decision.call)
         delegate_context([], execution.scoped_messages(decision.call), decision.parameters)
         declared = decision.call.output.references if decision.call.output is not None else ()
-        result = [
+        results: list[Success | Failure] = [
             Success(value),
             Success(Output(str(declared[-1]) if declared else "", value)),
             Success(Output(value, value)),
             Success({"type": "data", "kind": value, "data": value}),
             Success({"type": value, "a": 1}),
             Failure("Odd\ud800", "\udcff"),
-        ][choice]
-        outcome = execution.finish(decision.call.index, result, "now")
+        ]
+        outcome = execution.finish(decision.call.index, results[choice], "now")
     assert outcome is not None
     for message in outcome.messages:
         fold.append(message, "a result")
