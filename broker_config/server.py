@@ -1,7 +1,7 @@
 """A persistent server in the foreground, for a deployment without containers.
 
-``python -m broker_config.server --directory DIR --port N --append-only`` becomes (exec) a server on 127.0.0.1
-that keeps its data in DIR. A password is read from the environment variable named by ``--password-env`` and
+``python -m broker_config.server --directory DIR --port N`` becomes (exec) a server on 127.0.0.1 that keeps its data
+in an append-only file in DIR. A password is read from the environment variable named by ``--password-env`` and
 reaches the server on its standard input, so that no list of processes shows it.
 """
 
@@ -74,7 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--directory", type=Path, required=True, help="where the data is kept; made if missing")
     parser.add_argument("--port", type=int, default=6379, help="default: 6379")
-    parser.add_argument("--append-only", action="store_true", help="keep every write in an append-only file")
+    parser.add_argument(
+        "--append-only",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep every write in an append-only file (default); without it nothing outlives the server",
+    )
     parser.add_argument(
         "--fsync",
         choices=("always", "everysec"),

@@ -199,8 +199,8 @@ class Settings(BaseSettings):
             return url
         if self.broker_url is None:
             raise NotConfigured(
-                f"no Redis is configured for the log: set {ENVIRONMENT_PREFIX}REDIS_URL, "
-                "e.g. redis://localhost:6379/0, or use --redis; `acts run` brings an embedded one"
+                f"no broker is configured, and no Redis for the log: set {ENVIRONMENT_PREFIX}BROKER_URL, "
+                "e.g. redis://localhost:6379/0, or use --broker; `acts run` brings an embedded one"
             )
         raise NotConfigured(
             f"the broker ({scheme_of(self.broker_url.get_secret_value())}) cannot hold the log: set "

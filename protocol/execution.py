@@ -16,15 +16,17 @@ be written hangs on what is there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .calls import Call
 from .errors import Conflict, OutputError, shortened
 from .graph import Graph
 from .messages import error_message
+from .operations import Method
 from .outputs import (
     Output,
+    Write,
     chosen_writes,
     failure_writes,
     verify_result,
@@ -37,7 +39,7 @@ from .references import Expression, Reference
 from .resolution import Fold
 from .scopes import scoped, scoped_messages
 from .statuses import FINAL, TRANSITIONS, Status
-from .tools import Tool
+from .tools import Executor, Tool
 
 __all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
 
@@ -169,10 +171,12 @@ class Execution:
             return Outcome(index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
         try:
             if isinstance(result, Success):
-                writes = chosen_writes(call.output, result.value)
+                may_be_message = call.runner.executor is Executor.ACTIVITY
+                writes = chosen_writes(call.output, result.value, may_be_message=may_be_message)
                 verify_result(self._tools.get(call.tool), writes)
             else:
                 writes = failure_writes(call.output, _error(result))
+                call = self._fitting(call, writes)
             verify_writes(call, writes, self._fold)
         except (OutputError, Conflict) as problem:
             refused = Failure(type(problem).__name__, str(problem))
@@ -181,6 +185,15 @@ class Execution:
             assert isinstance(result, Failure)
             return self._failed(call, result, date)
         return Outcome(index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
+
+    def _fitting(self, call: Call, writes: list[Write]) -> Call:
+        """The call as it writes an exception: by `set` where its own method does not fit one (SPEC R4.4)."""
+        try:
+            verify_writes(call, writes, self._fold)
+        except Conflict:
+            properties = {key: value for key, value in call.properties.items() if key != "_outputMethod"}
+            return replace(call, method=Method.SET, properties=properties)
+        return call
 
     def _settle(self, reader: int, place: Reference) -> None:
         """Look at a call again where a place that settled can make a difference to it."""

@@ -39,16 +39,16 @@ class Write:
     value: Any
 
 
-def chosen_writes(output: Expression, result: Any) -> list[Write]:
+def chosen_writes(output: Expression, result: Any, *, may_be_message: bool = True) -> list[Write]:
     """The writes that a returned value means (SPEC R4.4, R4.5). Raises `OutputError`.
 
-    A plain value goes to the first alternative, an `Output` to the one it names, a whole data message to the declared
-    paths that it carries.
+    A plain value goes to the first alternative, an `Output` to the one it names, and a whole data message, which only
+    an activity may return, to the declared paths that it carries.
     """
     if isinstance(result, Output):
         group = _alternative(output, result.path)
         return [Write(place, result.value) for place in group]
-    if _is_data_message(result):
+    if may_be_message and _is_data_message(result):
         return _carried_writes(output, result)
     return [Write(place, result) for place in output.alternatives[0]]
 
@@ -139,10 +139,11 @@ def _alternative(output: Expression, path: str) -> Group:
         named = parse_output_path(path)
     except ExpressionError as error:
         raise OutputError(f"the result names a path that does not parse: {error}") from error
-    wanted = set(named.references)
-    for group in output.alternatives:
-        if wanted <= set(group):
-            return group
+    if len(named.alternatives) == 1:
+        wanted = set(named.alternatives[0])
+        fitting = [group for group in output.alternatives if wanted <= set(group)]
+        if fitting:
+            return next((group for group in fitting if wanted == set(group)), fitting[0])
     raise OutputError(f"the result names the path {path}, which is not declared; declared: {output}")
 
 

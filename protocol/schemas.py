@@ -54,8 +54,16 @@ class CompiledSchema:
 
     def problems_at(self, path: Path, value: Any, *, partial: bool = False) -> list[Problem]:
         """What the parts of the schema that speak of a path say against a value standing there (SPEC R4.6)."""
+        for length in range(len(path)):
+            container = "array" if isinstance(path[length], int) else "object"
+            if not all(_admits_type(part, container) for part in self.parts(path[:length])):
+                return [Problem(pointer(*path[:length]), f"the schema does not admit an {container} here")]
         validator = self._partial if partial else self._strict
         return _problems((validator.evolve(schema=part) for part in _parts(self._plain, path)), value, ())
+
+    def parts(self, path: Path) -> tuple[Schema, ...]:
+        """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
+        return tuple(same for part in _parts(self._plain, path) for same in _joined(part, self._plain))
 
 
 def compiled(schema: Schema) -> CompiledSchema:
@@ -105,6 +113,13 @@ def _parts(root: Schema, path: Path) -> list[Schema]:
     for segment in path:
         parts = [below for part in parts for same in _joined(part, root) for below in _below(same, segment)]
     return parts
+
+
+def _admits_type(schema: Schema, type_: str) -> bool:
+    """Whether a schema's own `type` admits one; a list's index may also be an object's key."""
+    declared = schema.get("type") if isinstance(schema, dict) else None
+    admitted = [declared] if isinstance(declared, str) else declared
+    return not isinstance(admitted, list) or type_ in admitted or (type_ == "array" and "object" in admitted)
 
 
 def _joined(schema: Schema, root: Schema) -> Iterator[Schema]:

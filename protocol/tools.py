@@ -6,6 +6,7 @@ those of the call. Meta-properties may also stand beside `properties`, as the or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,9 @@ from .errors import Problem, pointer, shortened
 from .schemas import CompiledSchema, Schema, compiled
 from .spelling import Speller
 
+GRANTED: Final = "x-granted"
+"""Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
+_FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
 ANONYMOUS: Final = "anonymous"
 """The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
 
@@ -56,15 +60,17 @@ class Tool:
     def constants(self) -> dict[str, Any]:
         """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
 
-        So does a `default` of `_scopes`, which is how an activity's signature asks for its kinds (SPEC R4.1a).
+        So it does what `GRANTED` says of `_scopes`.
         """
+        parts = {key: self.compiled.parts((key,)) for key in _FILLED_IN}
         pinned = {
-            key: schema["const"]
-            for key, schema in self.properties.items()
-            if key.startswith("_") and key not in ("_tool", "_output") and _keywords(schema).get("const") is not None
+            key: _keywords(part)["const"]
+            for key, schemas in parts.items()
+            for part in schemas
+            if _keywords(part).get("const") is not None
         }
-        scopes = _keywords(self.properties.get("_scopes"))
-        return {"_scopes": scopes["default"], **pinned} if "default" in scopes else pinned
+        granted = _keywords(self.properties.get("_scopes")).get(GRANTED)
+        return {"_scopes": granted, **pinned} if granted is not None else pinned
 
     @property
     def output_schema(self) -> Schema | None:
@@ -96,13 +102,20 @@ class Tool:
         held = {
             key: value
             for key, value in properties.items()
-            if not key.startswith("_") or key in self._mentioned or (strict_meta and key != "_tool")
+            if not key.startswith("_") or self._mentions(key) or (strict_meta and key != "_tool")
         }
         return self.compiled.problems(held, *at, lenient=lenient)
 
+    def _mentions(self, key: str) -> bool:
+        names, patterns = self._mentioned
+        return key in names or any(re.search(pattern, key) for pattern in patterns)
+
     @cached_property
-    def _mentioned(self) -> frozenset[str]:
-        return frozenset(_properties_named(self.compiled.schema))
+    def _mentioned(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The properties that the schema speaks of, and the patterns by which it speaks of meta-properties."""
+        named = frozenset(_properties_named(self.compiled.schema))
+        patterns = self.declaration.get("patternProperties", {})
+        return named, tuple(pattern for pattern in patterns if pattern.startswith(("^_", "_")))
 
 
 @dataclass(frozen=True)
@@ -189,6 +202,9 @@ def _properties_named(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
     yield from schema.get("properties", ())
+    yield from schema.get("required", ())
+    for key, others in schema.get("dependentRequired", {}).items():
+        yield from (key, *others)
     for keyword in ("allOf", "anyOf", "oneOf"):
         for part in schema.get(keyword, ()):
             yield from _properties_named(part)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, overload
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, create_model, validate_call
 
 from protocol.messages import DATA_TYPES
+from protocol.tools import GRANTED
 
 from .errors import ActivitiesError
 
@@ -134,15 +135,25 @@ def activity(
     backoff_seconds: float = 0.5,
     backoff_max_seconds: float = 30.0,
 ) -> Callable[[F], F]: ...
-def activity(name: Any = None, /, *, queue: str | None = None, **policy: Any) -> Any:
+def activity(
+    name: Any = None,
+    /,
+    *,
+    queue: str | None = None,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt.
     """
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds)
 
     def register(function: Any) -> Any:
-        registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, Policy(**policy)))
+        registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, policy))
         return function
 
     return register(name) if callable(name) else register
@@ -176,7 +187,9 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     schema = _schema(name, function, [p for p in parameters.values() if p.name not in scopes])
     if scopes:
-        schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, "default": list(scopes)}
+        slices = f"^†({'|'.join(scopes)})[.\\[]"
+        items = {"anyOf": [{"enum": list(scopes)}, {"type": "string", "pattern": slices}]}
+        schema["properties"]["_scopes"] = {"type": "array", "items": items, GRANTED: list(scopes)}
     return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
-from broker_config import Settings, celery_configuration
+from broker_config import Settings, celery_configuration, queue
 
 from .activities import Registry
 from .events import EVENTS
@@ -20,6 +20,8 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.steps["worker"].add(SweepStep)
+    # Without -Q a worker serves these too.
+    app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
     register_tasks(app, Runtimes(app, settings, registry))
     return app
 

@@ -14,6 +14,7 @@ from .activities import Registry
 from .activities import registry as default_registry
 from .connections import connect, translated
 from .limits import limits_of
+from .loading import load_activities
 from .request_definitions import KnownDelegates
 from .runs import Run
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class Client:
     """Submits to the configured broker, and reads the log.
 
-    Settings come from the environment unless given; activities and delegates must be registered before a submission
-    that uses them is checked (import their modules, or set `ACTS_ACTIVITIES`).
+    Settings come from the environment unless given; the activities that they name are loaded. Others must be registered
+    before a submission that uses them is checked: import their modules.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class Client:
     ) -> None:
         given = {"broker_url": broker, "redis_url": redis}
         self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
+        if registry is None:
+            load_activities(self.settings)
         self._registry = registry or default_registry
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -56,6 +56,11 @@ def translated(settings: Settings) -> Iterator[None]:
     """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
     try:
         yield
+    except AuthenticationError as error:
+        where = mask_url(settings.require_redis())
+        raise InfrastructureError(
+            f"the log at {where} wants another password ({error}): redis://:PASSWORD@HOST:PORT/0"
+        ) from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         where = mask_url(settings.require_redis())
         raise InfrastructureError(

@@ -66,7 +66,7 @@ class Remote:
             id=id_,
             delegate=self._delegate_name(call, definition),
             context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
-            schema=own.get("schema") or (tool.output_schema if tool is not None else None),
+            schema=own.get("schema", tool.output_schema if tool is not None else None),
             config={**definition.config, **own.get("config", {}), **_tool_hint(call, tool)},
             awaited=not call.is_fire_and_forget,
         )

@@ -120,7 +120,7 @@ def test_an_override_that_is_no_setting_is_the_callers_mistake() -> None:
 def test_without_a_broker_the_error_says_what_to_do() -> None:
     with pytest.raises(NotConfigured, match=r"set ACTS_BROKER_URL, e\.g\. redis://localhost:6379/0, or use --broker"):
         load().require_broker()
-    with pytest.raises(NotConfigured, match="set ACTS_REDIS_URL"):
+    with pytest.raises(NotConfigured, match="set ACTS_BROKER_URL"):
         load().require_redis()
 
 
@@ -141,7 +141,7 @@ def test_the_other_librarys_spelling_of_a_socket_is_understood() -> None:
 
 @pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1;sentinel://b:1"])
 def test_a_broker_that_cannot_hold_the_log_needs_a_redis_beside_it(broker: str) -> None:
-    with pytest.raises(NotConfigured, match="cannot hold the log: set ACTS_REDIS_URL"):
+    with pytest.raises(NotConfigured, match="cannot hold the log: set ACTS_BROKER_URL"):
         load(broker_url=broker).require_redis()
     assert load(broker_url=broker, redis_url="redis://r/0").require_redis() == "redis://r/0"
 

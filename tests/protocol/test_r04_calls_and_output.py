@@ -302,7 +302,7 @@ def test_r4_1_a_tool_that_is_no_json_schema_is_a_structural_error(tools: Any, po
 
 
 def test_r4_1a_a_call_gets_the_kinds_of_the_signature_unless_it_says_which() -> None:
-    scopes = {"type": "array", "items": {"enum": ["state", "input"]}, "default": ["state", "input"]}
+    scopes = {"type": "array", "items": {"enum": ["state", "input"]}, "x-granted": ["state", "input"]}
     activities = {"see": {"type": "object", "properties": {"_scopes": scopes}, "additionalProperties": False}}
     context = [{"type": "state", "a": 1}, {"type": "input", "b": 2}, {"type": "data", "c": 3}]
     calls: list[dict[str, Any]] = [
