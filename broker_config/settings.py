@@ -124,13 +124,11 @@ class Settings(BaseSettings):
     limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")
     limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
     limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")
-    limit_solution_calls: Count = Field(10_000, description="Calls in one solution or plan.")
+    limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
     limit_attempts: Count = Field(
         5, description="Times a call is started before it counts as failed, also when its workers keep dying."
     )
-    limit_delegate_depth: Count = Field(8, description="Delegates within delegates (SPEC R9.3).")
-    limit_ticks: Count = Field(32, description="Times a loop asks the model (SPEC R11.3).")
 
     @field_validator("*", mode="before")
     @classmethod

@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
-from protocol import Plan, check_submission
+from protocol import Plan, Problem, Rejected, check_submission
+from protocol.errors import pointer
+from protocol.tools import Executor
 
 from .activities import Registry
 from .activities import registry as default_registry
@@ -88,7 +90,27 @@ class Client:
             strict_meta=self.settings.strict_meta,
             limits=limits_of(self.settings),
         )
+        self._hold_against_settings(plan)
         return known.with_definitions(plan)
+
+    def _hold_against_settings(self, plan: Plan) -> None:
+        """What a plan asks of this backend that it does not have. Raises `Rejected`."""
+        instances, most = len(plan.context.instances), self.settings.limit_instances
+        problems = []
+        if instances > most:
+            problems.append(
+                Problem("/context", f"{instances} instances, where {most} are allowed (ACTS_LIMIT_INSTANCES)")
+            )
+        for call in plan.calls if self.settings.model is None else ():
+            name = call.runner.name
+            is_code = name in self._registry.delegates and name not in plan.submission.delegates
+            if call.runner.executor is Executor.DELEGATE and not is_code:
+                at = pointer(*plan.submission.calls[call.index][0], "_delegate")
+                problems.append(
+                    Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
+                )
+        if problems:
+            raise Rejected(problems)
 
     def run(self, run: str) -> Run:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""

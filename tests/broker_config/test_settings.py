@@ -141,7 +141,7 @@ def test_the_other_librarys_spelling_of_a_socket_is_understood() -> None:
 
 @pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1;sentinel://b:1"])
 def test_a_broker_that_cannot_hold_the_log_needs_a_redis_beside_it(broker: str) -> None:
-    with pytest.raises(NotConfigured, match="cannot hold the log: set ACTS_BROKER_URL"):
+    with pytest.raises(NotConfigured, match="cannot hold the log: set ACTS_REDIS_URL"):
         load(broker_url=broker).require_redis()
     assert load(broker_url=broker, redis_url="redis://r/0").require_redis() == "redis://r/0"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_config import EmbeddedServer, Settings
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -64,3 +66,32 @@ def test_the_two_commands_are_those_of_the_makefile_and_ci() -> None:
     assert "python3 deploy/dev.py test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for command in re.findall(r"^python3 deploy/dev\.py (\w+)", README, re.MULTILINE):
         assert f"deploy/dev.py {command}" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_reference_lists_every_setting_with_its_default() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `(ACTS_\w+)` \| `?([^|`]*?)`? \|", reference, re.MULTILINE))
+    assert set(listed) == {f"ACTS_{name.upper()}" for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        default = field.get_default()
+        if isinstance(default, (int, float)) and not isinstance(default, bool):
+            assert float(listed[f"ACTS_{name.upper()}"]) == float(default), name
+
+
+def test_the_readmes_client_finds_the_activities_of_the_environment(shop: Path) -> None:
+    with EmbeddedServer() as server:
+        program = (
+            "from worker import Client\n"
+            "with Client() as client:\n"
+            "    call = {'_tool': 'greet', 'name': 'A', '_outputPath': 'x'}\n"
+            "    print(client.check({'solution': {'calls': [call]}}).waves)"
+        )
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "ACTS_BROKER_URL": server.broker_url,
+            "ACTS_ACTIVITIES": "shop.py",
+        }
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "((0,),)"), done.stderr

@@ -89,7 +89,8 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
     """Errors of packages that are heavy to import: only one that is loaded can have raised."""
     loaded: Mapping[str, Any] = sys.modules
     if (protocol := loaded.get("protocol")) and isinstance(error, protocol.Rejected):
-        return REJECTED, [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
+        lines = [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
+        return REJECTED, [*lines, *_without_activities(lines)]
     if config := loaded.get("broker_config"):
         if isinstance(error, config.SettingsError):
             return REJECTED, list(error.problems)
@@ -103,6 +104,14 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
     hint = "" if os.environ.get(DEBUG) else "; --debug shows where it comes from"
     return UNAVAILABLE, [f"this is a bug: {type(error).__name__}: {error}{where}{hint}"]
+
+
+def _without_activities(lines: list[str]) -> list[str]:
+    """Why every tool is unknown, where no activities were loaded."""
+    activities: Any = sys.modules.get("worker.activities")
+    if activities is None or activities.registry.activities or not any("unknown tool" in line for line in lines):
+        return []
+    return ["no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"]
 
 
 def _usage(error: click.UsageError) -> str:

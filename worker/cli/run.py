@@ -12,7 +12,7 @@ import click
 
 from worker.cli.failures import COMPLETED, FAILED, Failed, Interrupted, rejection
 from worker.cli.options import Common, common_options, load_registry
-from worker.cli.output import flush, is_coloured, print_json, print_text
+from worker.cli.output import flush, is_coloured, print_json, print_text, tell
 from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Co
 
             with Client(effective) as client:
                 submitted = client.submit_document(value)
-                return _see_through(submitted, common, deadline, is_embedded=effective is not settings)
+                is_embedded = effective is not settings
+                return _see_through(submitted, common, deadline, is_embedded=is_embedded, worker_log=worker_log)
     except Rejected as rejected:
         if common.json:
             print_json({"status": "rejected"} | rejection(rejected))
@@ -88,7 +89,9 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
         yield effective
 
 
-def _see_through(submitted: Run, common: Common, deadline: float | None, *, is_embedded: bool) -> int:
+def _see_through(
+    submitted: Run, common: Common, deadline: float | None, *, is_embedded: bool, worker_log: Path | None
+) -> int:
     """Wait for the end and print what came of it."""
     from worker.cli.progress import wait
     from worker.errors import InfrastructureError
@@ -98,7 +101,10 @@ def _see_through(submitted: Run, common: Common, deadline: float | None, *, is_e
         wait(submitted, timeout_seconds=None if deadline is None else max(deadline - time.monotonic(), 0))
         document = submitted.result().to_dict()
     except TimeoutError:
-        counts = counts_line(submitted.status()["calls"])
+        calls = submitted.status()["calls"]
+        counts = counts_line(calls)
+        if not is_embedded and calls.keys() <= {"waiting"}:
+            goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
         print_result(submitted.result().to_dict(), as_json=common.json)
         raise Failed(f"not over in time ({counts}); {goes_on or 'it ends here, with its embedded backend'}") from None
     except InfrastructureError as error:
@@ -108,4 +114,6 @@ def _see_through(submitted: Run, common: Common, deadline: float | None, *, is_e
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     print_result(document, as_json=common.json)
+    if is_embedded and not worker_log and any(call["status"] == "failed" for call in document["calls"]):
+        tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
     return COMPLETED if document["status"] == "completed" else FAILED

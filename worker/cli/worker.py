@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from worker.cli.failures import COMPLETED, UNAVAILABLE, Interrupted
+from worker.cli.failures import COMPLETED, UNAVAILABLE
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import write_error
 
@@ -30,6 +30,7 @@ _LOCAL_POLL_SECONDS: Final = 0.1
 
 @click.command(short_help="Run a Celery worker on the right queues.")
 @click.option("--queues", "-Q", metavar="A,B", help="Serve these; default: all that settings and activities name.")
+@click.option("--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own.")
 @click.option(
     "--concurrency", "-c", type=click.IntRange(min=1), metavar="N", help="Tasks at a time [ACTS_CONCURRENCY]."
 )
@@ -38,7 +39,14 @@ _LOCAL_POLL_SECONDS: Final = 0.1
 @click.option("--pool", "-P", type=click.Choice(POOLS), default="threads", show_default=True, help="How tasks run.")
 @common_options
 def worker(
-    queues: str | None, concurrency: int | None, name: str | None, log_level: str, pool: str, *, common: Common
+    queues: str | None,
+    activity_queues: bool,
+    concurrency: int | None,
+    name: str | None,
+    log_level: str,
+    pool: str,
+    *,
+    common: Common,
 ) -> int:
     """Run a worker until SIGTERM or Ctrl-C; tasks under way are finished first.
 
@@ -55,7 +63,9 @@ def worker(
     from worker.activities import registry
     from worker.celery import app
 
-    served = _names(queues) or list(dict.fromkeys((*queue_names(settings), *registry.queues())))
+    served = list(dict.fromkeys(_names(queues) or (*queue_names(settings), *registry.queues())))
+    if activity_queues:
+        served = list(dict.fromkeys((*served, *registry.queues())))
     name = _nodename(name)
     was_interrupted = _watch_signals(name, served, stdout if common.json else None)
     _hasten(app, settings)
@@ -73,7 +83,7 @@ def worker(
     )
     celery_worker.start()
     if was_interrupted():
-        raise Interrupted
+        return COMPLETED  # it was asked to stop, and did
     return UNAVAILABLE if celery_worker.exitcode else COMPLETED
 
 
