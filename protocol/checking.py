@@ -12,6 +12,7 @@ from typing import Any
 from .calls import Call, completed, expression_problems, make_call, meta_problems, shape_problems
 from .context import Context
 from .errors import Problem, Rejected, pointer
+from .explanations import explained
 from .lanes import lay_out, runs
 from .limits import Limits
 from .messages import Message
@@ -19,7 +20,6 @@ from .paths import MISSING
 from .plan import Plan
 from .spelling import Speller
 from .submission import Pointer, Submission, read_submission
-from .timing import scope_findings
 from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox
 
 
@@ -73,7 +73,8 @@ def check_submission(
     calls, call_problems = _read_calls(submission, toolbox)
     problems += call_problems
     if not submission.is_whole or len(calls) < len(submission.calls):
-        raise Rejected(_ordered(problems))  # without these calls and messages the graph would be another one
+        # Without these calls and messages the graph would be another one.
+        raise Rejected(explained(_ordered(problems), value))
     if (size := runs(submission, calls)) > limits.calls:
         raise Rejected(
             _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
@@ -82,13 +83,12 @@ def check_submission(
     lanes, lane_problems = lay_out(submission, context, calls)
     problems += lane_problems
     if problems:
-        raise Rejected(_ordered(problems))
+        raise Rejected(explained(_ordered(problems), value, lanes, context))
     return Plan(
         submission=submission,
         context=context,
         calls=calls,
         lanes=lanes,
-        findings=tuple(scope_findings(lanes.values())),
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
     )
 

@@ -7,7 +7,7 @@ all of them at once. The others concern one expression or one path.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class ProtocolError(Exception):
@@ -52,6 +52,8 @@ class Problem:
 
     pointer: str
     message: str
+    excerpt: str | None = field(default=None, compare=False)
+    """Two lines for people, where an expression does not parse: the text, and a caret under the position."""
 
     def __str__(self) -> str:
         return f"{self.pointer or '/'}: {self.message}"

@@ -10,10 +10,12 @@ from typing import Any
 
 from .calls import Call
 from .context import Context
-from .drawing import mermaid
+from .cost import Cost, cost_of
+from .drawing import annotated_mermaid, mermaid
 from .findings import Finding
 from .graph import Graph
 from .lanes import Lane
+from .proofs import findings_of, unread_results
 from .submission import Submission
 from .tools import Tool
 
@@ -28,7 +30,6 @@ class Plan:
     context: Context
     calls: tuple[Call, ...]
     lanes: Mapping[str | None, Lane]
-    findings: tuple[Finding, ...] = ()
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Every tool that a call names, declared or derived from an activity."""
 
@@ -36,6 +37,21 @@ class Plan:
     def size(self) -> int:
         """How many calls will be executed, over all instances."""
         return sum(len(lane.calls) for lane in self.lanes.values())
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is worth knowing and is no error: see `proofs`. Found when asked for, not when the plan is made."""
+        return findings_of(self.calls, self.lanes, self.context, self.tools)
+
+    @cached_property
+    def unread(self) -> tuple[int, ...]:
+        """The calls whose results no call reads: what the run is there to produce, or what nobody needs."""
+        return unread_results(self.calls)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """How much the run will take."""
+        return cost_of(self.lanes.values())
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -68,9 +84,13 @@ class Plan:
                 waves.setdefault(levels[call.index], []).append(call.index)
         return tuple(tuple(waves[level]) for level in sorted(waves))
 
-    def to_mermaid(self) -> str:
-        """The graph as a Mermaid flowchart; instances of one call are one node (SPEC R6.7)."""
-        return mermaid(self.calls, self.edges, self._runs if self.submission.is_template else {})
+    def to_mermaid(self, *, annotated: bool = False) -> str:
+        """The graph as a Mermaid flowchart; instances of one call are one node (SPEC R6.7).
+
+        Annotated, it has a legend, branches are dashed, and what fans out is marked.
+        """
+        runs = self._runs if self.submission.is_template else {}
+        return (annotated_mermaid if annotated else mermaid)(self.calls, self.edges, runs)
 
     def to_dict(self) -> dict[str, Any]:
         """The graph as data."""

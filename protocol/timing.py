@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -23,7 +23,7 @@ def scope_findings(lanes: Iterable[Lane]) -> Iterator[Finding]:
     """Whole kinds in a scope that an earlier call writes to without an order between the two."""
     distinct = {id(lane.graph): lane for lane in lanes}.values()
     shared = next((lane for lane in distinct if lane.instance is None), None)
-    ancestors = _ancestors(shared.graph, {}) if shared is not None and len(shared.calls) <= MOST_CALLS else {}
+    before = ancestors(shared.graph, {}) if shared is not None and len(shared.calls) <= MOST_CALLS else {}
     writers = _writers(shared.calls if shared is not None else ())
     for lane in distinct:
         if not any(not scope.path for call in lane.calls for scope in call.scopes):
@@ -31,18 +31,18 @@ def scope_findings(lanes: Iterable[Lane]) -> Iterator[Finding]:
         if len(lane.calls) > MOST_CALLS:
             yield Finding("info", f"whole kinds in scopes were not looked at: more than {MOST_CALLS} calls in one lane")
         elif lane is shared:
-            yield from _lane_findings(lane, ancestors, {})
+            yield from _lane_findings(lane, before, {})
         else:
-            yield from _lane_findings(lane, _ancestors(lane.graph, ancestors), writers)
+            yield from _lane_findings(lane, ancestors(lane.graph, before), writers)
 
 
-def _lane_findings(lane: Lane, ancestors: dict[int, Calls], shared: dict[str, Calls]) -> Iterator[Finding]:
+def _lane_findings(lane: Lane, before: dict[int, Calls], shared: dict[str, Calls]) -> Iterator[Finding]:
     earlier: dict[str, Calls] = {}
     for call in lane.calls:
-        before = (1 << call.index) - 1
+        listed_before = (1 << call.index) - 1
         for kind in dict.fromkeys(scope.kind for scope in call.scopes if not scope.path and not call.is_thought):
-            writers = earlier.get(kind, 0) | shared.get(kind, 0) & before
-            unordered = writers & ~ancestors[call.index]
+            writers = earlier.get(kind, 0) | shared.get(kind, 0) & listed_before
+            unordered = writers & ~before[call.index]
             if unordered:
                 yield _finding(call, kind, unordered)
         for kind in _kinds_written(call):
@@ -50,7 +50,7 @@ def _lane_findings(lane: Lane, ancestors: dict[int, Calls], shared: dict[str, Ca
 
 
 def _finding(call: Call, kind: str, unordered: Calls) -> Finding:
-    told = tuple(islice(_indexes(unordered), _TOLD))
+    told = tuple(islice(indexes(unordered), _TOLD))
     rest = unordered.bit_count() - len(told)
     writers = f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}"
     return Finding(
@@ -62,16 +62,16 @@ def _finding(call: Call, kind: str, unordered: Calls) -> Finding:
     )
 
 
-def _ancestors(graph: Graph, known: dict[int, Calls]) -> dict[int, Calls]:
+def ancestors(graph: Graph, known: Mapping[int, Calls]) -> dict[int, Calls]:
     """Every call that comes before each node of a graph without cycles. `known` has those of other lanes' calls."""
-    ancestors: dict[int, Calls] = {}
+    found: dict[int, Calls] = {}
     for node in graph.in_order():
-        found = 0
+        all_before = 0
         for before in graph.directly_before(node):
-            found |= ancestors[before] if before in ancestors else known.get(before, 0)
-            found |= 1 << before if before >= 0 else 0
-        ancestors[node] = found
-    return ancestors
+            all_before |= found[before] if before in found else known.get(before, 0)
+            all_before |= 1 << before if before >= 0 else 0
+        found[node] = all_before
+    return found
 
 
 def _writers(calls: Iterable[Call]) -> dict[str, Calls]:
@@ -86,7 +86,8 @@ def _kinds_written(call: Call) -> set[str]:
     return {reference.kind for reference in call.output.references} if call.output is not None else set()
 
 
-def _indexes(calls: Calls) -> Iterator[int]:
+def indexes(calls: Calls) -> Iterator[int]:
+    """The indexes in a set of calls, in order."""
     while calls:
         lowest = calls & -calls
         yield lowest.bit_length() - 1

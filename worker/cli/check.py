@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import COMPLETED, rejection
+from worker.cli.failures import COMPLETED, REJECTED, Failed, rejection
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, counted, heading
+from worker.cli.rendering import call_name, counted, heading, sight_lines, simulation_lines
 
 if TYPE_CHECKING:
     from protocol import Plan
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Say all that can be known without running.")
 @click.argument("file")
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
+@click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
+@click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
 @common_options
-def check(file: str, mermaid: bool, *, common: Common) -> int:
+def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, common: Common) -> int:
     """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
 
     Exit codes: 0 valid, 2 not.
@@ -42,15 +44,47 @@ def check(file: str, mermaid: bool, *, common: Common) -> int:
         if common.json:
             print_json(rejection(rejected))
         raise
+    sights = _sights(plan, who_sees)
+    simulation = _simulation(plan) if simulated else None
     if common.json:
-        drawing = {"mermaid": plan.to_mermaid()} if mermaid else {}
-        print_json({"valid": True, "errors": []} | plan.to_dict() | _extent(plan) | drawing)
+        parts = {
+            "mermaid": plan.to_mermaid(annotated=True) if mermaid else None,
+            "who_sees": sights,
+            "simulation": simulation,
+        }
+        asked = {name: part for name, part in parts.items() if part is not None}
+        print_json({"valid": True, "errors": []} | plan.to_dict() | _extent(plan) | asked)
     elif mermaid:
-        print_text(plan.to_mermaid().rstrip("\n"))
+        print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
-        for line in _plan_lines(plan):
+        shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
+        for line in (*(() if any((sights, simulation)) else _plan_lines(plan)), *shown[0], *shown[1]):
             print_text(line)
     return COMPLETED
+
+
+def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
+    from protocol import ExpressionError
+    from protocol.visibility import who_sees
+
+    try:
+        return who_sees(plan, path).to_dict() if path is not None else None
+    except ExpressionError as error:
+        raise Failed(f"--who-sees: {error}", REJECTED) from None
+
+
+def _simulation(plan: Plan) -> dict[str, Any]:
+    """A simulation in the shape of a run's document."""
+    from protocol.simulation import branch_effects, simulate
+
+    simulation = simulate(plan)
+    return {
+        "global": dict(simulation.data[None]),
+        "instances": {name: dict(kinds) for name, kinds in simulation.data.items() if name is not None},
+        "calls": [call.to_dict() for call in simulation.calls],
+        "branches": [effect.to_dict() for effect in branch_effects(plan)],
+        "unfit": list(simulation.unfit),
+    }
 
 
 def branches(plan: Plan) -> list[dict[str, Any]]:
@@ -82,7 +116,9 @@ def _extent(plan: Plan) -> dict[str, Any]:
             "calls": len(plan.calls),
             "instances": sum(instance is not None for instance in plan.lanes),
             "executions": plan.size,
-        },
+        }
+        | {name: amount for name, amount in plan.cost.to_dict().items() if name != "calls"},
+        "unread": list(plan.unread),
     }
 
 
@@ -100,6 +136,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
     elif instances:
         cost += f" in {counted(instances, 'instance')}"
     yield f"{click.style('valid', fg='green', bold=True)}  {cost}, {counted(len(plan.waves), 'wave')}"
+    yield f"{heading('cost')}  {_cost(plan)}"
     for number, wave in enumerate(plan.waves, start=1):
         yield f"{heading(f'wave {number}')}  {', '.join(names[index] for index in wave)}"
     if found := branches(plan):
@@ -114,3 +151,15 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
     for finding in plan.findings:
         colour = "yellow" if finding.severity == "warning" else None
         yield f"  {click.style(finding.severity, fg=colour)}: {escaped(finding.message)}"
+
+
+def _cost(plan: Plan) -> str:
+    cost = plan.cost
+    parts = [counted(cost.tasks, "Celery task"), counted(cost.lanes, "lane")]
+    for number, noun in (
+        (cost.delegate_requests, "delegate request"),
+        (cost.model_requests, "model request"),
+        (cost.background_sends, "background send"),
+    ):
+        parts += [counted(number, noun)] if number else []
+    return ", ".join(parts) + f"; depth {cost.depth}, width {cost.width}"

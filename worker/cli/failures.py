@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.output import OutputFailed, tell, write_error
+from worker.cli.output import OutputFailed, escaped, tell, write_error
 from worker.errors import ActivitiesError, WorkerError
 
 COMPLETED: Final = 0
@@ -52,8 +52,11 @@ def report(error: BaseException) -> int:
     if os.environ.get(DEBUG):
         write_error("".join(traceback.format_exception(error)))
     code, lines = explain(error)
-    for line in lines:
+    excerpts = _excerpts(error)
+    for number, line in enumerate(lines):
         tell(line)
+        if number < len(excerpts) and (excerpt := excerpts[number]):
+            write_error("".join(f"    {escaped(row)}\n" for row in excerpt.split("\n")))
     return code
 
 
@@ -83,6 +86,15 @@ def rejection(error: Any) -> dict[str, Any]:
     """A `protocol.Rejected` as `acts check --json` prints it."""
     errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
     return {"valid": False, "errors": errors, "waves": [], "findings": []}
+
+
+def _excerpts(error: BaseException) -> list[str | None]:
+    """For each line of a rejection the text with a caret, on a terminal only: elsewhere an error is one line."""
+    loaded: Any = sys.modules.get("protocol")
+    if loaded is None or not isinstance(error, loaded.Rejected):
+        return []
+    stream = sys.__stderr__
+    return [problem.excerpt for problem in error.errors] if stream is not None and stream.isatty() else []
 
 
 def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:

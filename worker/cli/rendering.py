@@ -76,6 +76,37 @@ def result_lines(document: Mapping[str, Any], *, most_instances: int | None = No
     yield from _calls_lines("skipped", calls)
 
 
+def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Who can see a place, as `acts check --who-sees` prints it."""
+    yield heading(f"sees {document['path']}") + ("" if document["direct"] else "  no call")
+    yield from _sights(document["direct"])
+    if document["derived"]:
+        yield heading("sees what was made from it")
+        yield from _sights(document["derived"])
+
+
+def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """A simulation: what would be there in the end, what would not run, and what each branch leaves out."""
+    yield heading("simulated") + f"  {counts_line(Counter(call['status'] for call in document['calls']))}"
+    yield from _data_lines("global", document["global"])
+    shown = list(document["instances"].items())[:SHOWN_INSTANCES]
+    for instance, kinds in shown:
+        yield from _data_lines(instance, kinds)
+    if (left := len(document["instances"]) - len(shown)) > 0:
+        yield f"… and {counted(left, 'instance')} more: --json prints all"
+    yield from _calls_lines("failed", document["calls"])
+    yield from _calls_lines("skipped", document["calls"])
+    tools = {call["index"]: call["tool"] for call in document["calls"]}
+    if document["branches"]:
+        yield heading("branches")
+    for branch in document["branches"]:
+        skipped = ", ".join(call_name(index, tools[index]) for index in branch["skipped"]) or "nothing"
+        chooser = call_name(branch["call"], tools[branch["call"]])
+        yield f"  {chooser} writes {escaped(branch['alternative'])}  →  skips {skipped}"
+    if document["unfit"]:
+        yield f"no value could be made up for the _output of {', '.join(map(escaped, document['unfit']))}"
+
+
 def value_lines(value: Any, indent: int = 0) -> Iterator[str]:
     """A JSON value as indented lines."""
     if isinstance(value, dict) and value:
@@ -98,6 +129,13 @@ def inline(value: Any) -> str:
 def call_name(index: int, tool: str) -> str:
     """How a call is named everywhere."""
     return f"{index} {escaped(tool)}"
+
+
+def _sights(sights: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for sight in sights:
+        named = "" if sight["name"] == sight["tool"] else f" {escaped(sight['name'])}"
+        call, how = call_name(sight["index"], sight["tool"]), escaped(", ".join(sight["how"]))
+        yield f"  {call} ({sight['executor']}{named}): {how}"
 
 
 def _data_lines(name: str, kinds: Mapping[str, Any]) -> Iterator[str]:

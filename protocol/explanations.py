@@ -1,0 +1,137 @@
+"""Explanations: what a person is told beyond the fact that something is wrong (SPEC R7.1).
+
+A text that does not parse gets an excerpt with a caret; a reference that nothing can bring gets the nearest place that
+is there, where its kind or a key of its path looks misspelt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+from .context import Context
+from .errors import Conflict, ExpressionError, Problem
+from .lanes import Lane
+from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
+from .scopes import read_scope
+
+MOST_EXPLAINED: Final = 100
+"""Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
+_MOST_NAMES: Final = 200
+_LONGEST: Final = 100
+_UNSATISFIABLE: Final = "nothing can bring "
+
+
+def explained(
+    problems: Iterable[Problem],
+    submission: Any,
+    lanes: Mapping[str | None, Lane] | None = None,
+    context: Context | None = None,
+) -> list[Problem]:
+    """The problems, the first of them with excerpts and with hints; `lanes` and `context` say what there is."""
+    problems = list(problems)
+    places = _Places(lanes, context) if lanes is not None and context is not None else None
+    return [_explained(problem, submission, places) for problem in problems[:MOST_EXPLAINED]] + problems[
+        MOST_EXPLAINED:
+    ]
+
+
+def _explained(problem: Problem, submission: Any, places: _Places | None) -> Problem:
+    text = _text_at(submission, problem.pointer)
+    if text is None:
+        return problem
+    excerpt = next((error.caret for error in _errors(text) if str(error) == problem.message), None)
+    if excerpt is not None:
+        return replace(problem, excerpt=excerpt)
+    if places is not None and is_expression(text) and problem.message.startswith(_UNSATISFIABLE):
+        near = places.nearest(parse(text))
+        return problem if near is None else replace(problem, message=f"{problem.message}, did you mean {near}?")
+    return problem
+
+
+def _errors(text: str) -> Iterable[ExpressionError]:
+    for read in (parse, parse_output_path, read_scope):
+        try:
+            read(text)
+        except ExpressionError as error:
+            yield error
+
+
+def _text_at(value: Any, pointer: str) -> str | None:
+    """The text a pointer leads to."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, (list, tuple)) and key.isdecimal() and len(key) < 10 and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value if isinstance(value, str) else None
+
+
+class _Places:
+    """The places that are there, or that some call writes."""
+
+    def __init__(self, lanes: Mapping[str | None, Lane], context: Context) -> None:
+        self._context = context
+        self._readers = (None, *context.instances[:_MOST_NAMES])
+        calls = {call.index: call for lane in lanes.values() for call in lane.calls}
+        written = (place for call in calls.values() if call.output is not None for place in call.output.references)
+        self._written = list(dict.fromkeys(written))[: 10 * _MOST_NAMES]
+
+    def nearest(self, expression: Expression) -> Reference | None:
+        """The place that the first misspelt reference was probably meant to be."""
+        for place in expression.references:
+            kinds = self._kinds()
+            kind = place.kind if place.kind in kinds else _near(place.kind, kinds)
+            path = self._path(kind, place.path) if kind is not None else None
+            if kind is not None and path is not None and (kind, path) != (place.kind, place.path):
+                return Reference(kind, path)
+        return None
+
+    def _path(self, kind: str, path: Path) -> Path | None:
+        """The path with its misspelt keys replaced; None where one is like nothing there."""
+        found: Path = ()
+        for segment in path:
+            names = self._names(Reference(kind, found))
+            if str(segment) in names:
+                found = (*found, segment)
+            elif (near := _near(str(segment), names)) is not None:
+                found = (*found, near)
+            else:
+                return None
+        return found
+
+    def _kinds(self) -> list[str]:
+        found = [kind for reader in self._readers for kind in self._context.fold(reader).kinds()]
+        return list(dict.fromkeys((*found, *(place.kind for place in self._written))))
+
+    def _names(self, place: Reference) -> list[str]:
+        """The keys below a place."""
+        found: dict[str, None] = {}
+        for reader in self._readers:
+            try:
+                value = self._context.fold(reader).value(place)
+            except Conflict:
+                continue
+            if isinstance(value, dict):
+                found.update(dict.fromkeys(list(value)[:_MOST_NAMES]))
+            elif isinstance(value, list):
+                found.update(dict.fromkeys(map(str, range(min(len(value), _MOST_NAMES)))))
+            if len(found) > _MOST_NAMES:
+                break
+        key = place.key
+        for written in self._written:
+            if len(written.key) > len(key) and written.key[: len(key)] == key:
+                found[written.key[len(key)]] = None
+        return list(found)
+
+
+def _near(name: str, names: Iterable[str]) -> str | None:
+    if len(name) > _LONGEST:
+        return None
+    close = get_close_matches(name, [known for known in names if len(known) <= _LONGEST][:_MOST_NAMES], n=1)
+    return close[0] if close else None

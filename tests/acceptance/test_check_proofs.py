@@ -1,0 +1,100 @@
+"""`acts check` as a black box: findings, cost, who sees what, the drawing, the simulation, and errors on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from typing import Any
+
+from .command import ACTIVITIES, COMMAND, DEADLINE_SECONDS, FIXTURES, Finished, acts, encoded, environment
+
+GIVE = {"type": "object", "properties": {"value": {}}}
+SUBMISSION: dict[str, Any] = {
+    "context": [{"type": "state", "user": {"name": "Ада", "ssn": "123"}}],
+    "tools": {"give": GIVE},
+    "solution": {
+        "calls": [
+            {"_tool": "give", "value": "†state.user.ssn", "_outputPath": "†data.good || †data.bad"},
+            {"_tool": "give", "value": "†data.good", "_outputPath": "†data.said"},
+            {"_tool": "give", "value": "†data.bad", "_outputPath": "†data.said"},
+            {"_tool": "give", "value": 1, "_outputPath": "†data.said"},
+        ]
+    },
+}
+
+
+def check(*arguments: str, submission: object = SUBMISSION) -> Finished:
+    return acts("check", "-", "--activities", str(ACTIVITIES), *arguments, stdin=submission)
+
+
+def test_the_machine_output_has_cost_findings_and_what_was_asked_for() -> None:
+    result = check("--json", "--mermaid", "--simulate", "--who-sees", "†state.user.ssn")
+    assert result.code == 0, result
+    document = result.json
+    found = [(finding["severity"], finding["calls"]) for finding in document["findings"]]
+    assert found == [("warning", [1, 2, 3])]
+    assert document["cost"] == {
+        "calls": 4,
+        "instances": 0,
+        "executions": 4,
+        "lanes": 1,
+        "tasks": 1,
+        "delegate_requests": 0,
+        "model_requests": 0,
+        "background_sends": 0,
+        "depth": 2,
+        "width": 2,
+    }
+    assert document["unread"] == [1, 2, 3]
+    assert [sight["index"] for sight in document["who_sees"]["direct"]] == [0]
+    assert [sight["index"] for sight in document["who_sees"]["derived"]] == [1, 2]
+    assert [call["status"] for call in document["simulation"]["calls"]] == ["done", "done", "skipped", "done"]
+    assert document["simulation"]["branches"] == [
+        {"call": 0, "alternative": "†data.good", "skipped": [2]},
+        {"call": 0, "alternative": "†data.bad", "skipped": [1]},
+    ]
+    assert "-.->" in document["mermaid"]
+
+
+def test_people_get_lines() -> None:
+    plain, asked = check(), check("--simulate", "--who-sees", "state.user.ssn")
+    assert "1 Celery task, 1 lane; depth 2, width 2" in plain.stdout
+    assert "in no certain order" in plain.stdout
+    assert "0 give (activity): parameter /value" in asked.stdout
+    assert "0 give writes †data.bad  →  skips 1 give" in asked.stdout
+
+
+def test_a_path_that_does_not_parse_is_wrong_usage() -> None:
+    result = check("--who-sees", "†")
+    assert (result.code, result.stdout) == (2, "")
+    assert result.error_lines[0].startswith("acts: --who-sees: '†' does not parse")
+
+
+def test_a_caret_stands_under_the_error_on_a_terminal_and_nowhere_else() -> None:
+    broken = {"context": [], "tools": {"give": GIVE}, "solution": {"calls": [{"_tool": "give", "value": "†state. x"}]}}
+    assert len(check(submission=broken).error_lines) == 1
+    terminal = on_a_terminal(broken)
+    lines = terminal.splitlines()
+    assert "does not parse" in lines[0]
+    assert lines[1:] == ["    †state. x", "           ^"]
+
+
+def on_a_terminal(submission: object) -> str:
+    """What the command says on a stderr that is a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, "check", "-", "--activities", str(ACTIVITIES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            cwd=FIXTURES,
+            env=environment(),
+        )
+        os.close(theirs)
+        process.communicate(encoded(submission), timeout=DEADLINE_SECONDS)
+        assert process.returncode == 2
+        return os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)

@@ -1,0 +1,295 @@
+"""Findings: what `check` says of a valid submission, and what it keeps silent about (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from protocol import Finding, Plan
+from protocol.fitting import misfit, shape_at
+from protocol.proofs import MOST_TOLD
+
+from .building import ANY, call, checked, run
+
+INTEGER = {"type": "integer"}
+STRING = {"type": "string"}
+CLOSED = {"type": "object", "properties": {"age": INTEGER}, "additionalProperties": False}
+BRANCHING = call(to="†data.good || †data.bad")
+
+
+def giving(schema: Any) -> dict[str, Any]:
+    """A tool whose result has this schema."""
+    return {"type": "object", "properties": {"_output": schema}}
+
+
+def taking(schema: Any) -> dict[str, Any]:
+    """A tool whose parameter `value` has this schema."""
+    return {"type": "object", "properties": {"value": schema}}
+
+
+def joined(given: Any, wanted: Any, path: str = "†data.x", *between: dict[str, Any], **parts: Any) -> Plan:
+    """A call that gives something at `†data.x`, and one that takes what is at a path."""
+    tools = {"make": giving(given), "take": taking(wanted)}
+    return checked(call("make", to="†data.x"), *between, call("take", value=path), tools=tools, **parts)
+
+
+def said(findings: Sequence[Finding]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(finding.severity, finding.calls) for finding in findings]
+
+
+# Promises: `_output` against the parameter that reads it
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "path", "why"),
+    [
+        (INTEGER, STRING, "†data.x", "integer is not string"),
+        ({"type": ["null", "number"]}, STRING, "†data.x", "number or null is not string"),
+        ({"enum": ["a", "b"]}, {"enum": ["c"]}, "†data.x", '"a" or "b" is not "c"'),
+        ({"const": 1}, {"const": 2}, "†data.x", "1 is not 2"),
+        (STRING, {"const": 2}, "†data.x", "string is never 2"),
+        ({"type": "string", "maxLength": 1}, {"enum": ["ab", "cd"]}, "†data.x", 'string is never "ab" or "cd"'),
+        (CLOSED, STRING, "†data.x.age", "integer is not string"),
+        (CLOSED, {"type": "object", "required": ["name"]}, "†data.x", "it never has 'name', which is required"),
+        (
+            {"type": "object", "required": ["age"]},
+            {"type": "object", "additionalProperties": False},
+            "†data.x",
+            "it always has 'age', which is not admitted",
+        ),
+        (
+            CLOSED,
+            {"type": "object", "properties": {"age": STRING}, "required": ["age"]},
+            "†data.x",
+            "in 'age', integer",
+        ),
+        ({"type": "array", "items": INTEGER}, STRING, "†data.x.0", "integer is not string"),
+        ({"$ref": "#/$defs/n", "$defs": {"n": INTEGER}}, STRING, "†data.x", "integer is not string"),
+        ({"allOf": [{"type": ["string", "integer"]}, INTEGER]}, STRING, "†data.x", "integer is not string"),
+    ],
+)
+def test_a_result_that_can_never_be_what_its_reader_takes_is_told(given: Any, wanted: Any, path: str, why: str) -> None:
+    (finding,) = joined(given, wanted, path).findings
+    assert (finding.severity, finding.calls) == ("warning", (0, 1))
+    assert finding.message.startswith(f"call 1 (take) reads {path} at /value, where call 0 (make) gives")
+    assert why in finding.message
+
+
+def test_the_text_about_a_misfit_says_what_to_do() -> None:
+    assert [finding.message for finding in joined(INTEGER, STRING).findings] == [
+        "call 1 (take) reads †data.x at /value, where call 0 (make) gives what does not fit: integer is not string; "
+        "change the path, or one of the schemas"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "path"),
+    [
+        (True, STRING, "†data.x"),
+        ({}, STRING, "†data.x"),
+        (INTEGER, True, "†data.x"),
+        (INTEGER, {"type": "number"}, "†data.x"),
+        ({"type": "number"}, INTEGER, "†data.x"),
+        ({"type": ["string", "null"]}, STRING, "†data.x"),
+        ({"enum": [1, "a"]}, STRING, "†data.x"),
+        ({"anyOf": [INTEGER]}, STRING, "†data.x"),
+        (INTEGER, {"not": INTEGER}, "†data.x"),
+        (STRING, {"type": "string", "pattern": "^x"}, "†data.x"),
+        (STRING, {"type": "string", "maxLength": 0}, "†data.x"),
+        ({"type": "object"}, {"type": "object", "required": ["name"]}, "†data.x"),
+        (CLOSED, {"type": "object", "properties": {"age": STRING}}, "†data.x"),
+        ({"properties": {"age": INTEGER}}, STRING, "†data.x.name"),
+        ({"items": INTEGER}, STRING, "†data.x.0"),
+        (INTEGER, STRING, "†data"),
+        ({"$ref": "#/nowhere"}, STRING, "†data.x"),
+        ({"$ref": "#"}, STRING, "†data.x"),
+    ],
+)
+def test_nothing_is_said_where_a_value_might_fit(given: Any, wanted: Any, path: str) -> None:
+    assert joined(given, wanted, path).findings == ()
+
+
+def test_a_place_that_a_result_never_has_is_told() -> None:
+    (finding,) = joined(CLOSED, True, "†data.x.name").findings
+    assert "nothing is ever there: what call 0 (make) gives has no such place" in finding.message
+    (finding,) = joined(STRING, True, "†data.x.name").findings
+    assert finding.calls == (0, 1)
+
+
+def test_nothing_is_said_where_the_value_may_come_from_elsewhere() -> None:
+    other = call("give", to="†data.x", value="†data.x")
+    assert joined(INTEGER, STRING, "†data.x", other).findings == ()
+    assert joined(INTEGER, STRING, "†data.x", call("give", to="†data.x.y", value="†data.x")).findings == ()
+
+
+def test_nothing_is_said_of_what_is_pushed_merged_or_written_by_an_exception() -> None:
+    tools = {"make": giving(INTEGER), "take": taking(STRING)}
+    for to, method in (("†data.x", "push"), ("†data.y || †data.x", "set")):
+        calls = call("make", to=to, _outputMethod=method), call("take", value="†data.x")
+        assert "warning" not in {finding.severity for finding in checked(*calls, tools=tools).findings}
+
+
+def test_of_places_joined_by_and_the_last_is_held_against_the_schema() -> None:
+    assert joined(INTEGER, STRING, "†data.x && †state.s", context=[{"type": "state", "s": "s"}]).findings == ()
+    assert len(joined(INTEGER, STRING, "†state.s && †data.x", context=[{"type": "state", "s": "s"}]).findings) == 1
+
+
+def test_a_parameter_deep_inside_is_held_against_its_part_of_the_schema() -> None:
+    wanted = {"type": "array", "items": {"type": "object", "properties": {"to": STRING}}}
+    calls = call("make", to="†data.x"), call("take", value=[{"to": "†data.x"}])
+    plan = checked(*calls, tools={"make": giving(INTEGER), "take": taking(wanted)})
+    assert "at /value/0/to" in plan.findings[0].message
+
+
+def test_a_result_written_by_a_model_is_held_against_the_schema() -> None:
+    thought = {"_tool": "think", "_output": 7, "_outputPath": "†data.x"}
+    tools = {"think": ANY, "take": taking(STRING)}
+    plan = checked(thought, call("take", value="†data.x"), tools=tools, activities={"take": taking(STRING)})
+    assert "7 is not string" in plan.findings[0].message
+
+
+def test_what_a_misfit_says_is_so_when_it_runs() -> None:
+    tools = {"give": giving(INTEGER), "echo": taking(STRING)}
+    calls = call(to="†data.x", value=1), call("echo", value="†data.x", to="†data.y")
+    assert len(checked(*calls, tools=tools).findings) == 1
+    assert [status.value for status in run(*calls, tools=tools).statuses[None].values()] == ["done", "failed"]
+
+
+def test_schemas_that_refer_to_themselves_are_taken_to_fit() -> None:
+    tree = {"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}
+    assert misfit(shape_at(tree), shape_at(tree)) is None
+
+
+# Races
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("†data.x", "†data.x"), ("†data.x", "†data.x.y"), ("†data.x.y", "†data")]
+)
+def test_two_calls_that_set_one_place_in_no_order_are_told(first: str, second: str) -> None:
+    plan = checked(call(to=first), call(to=second))
+    assert said(plan.findings) == [("warning", (0, 1))]
+
+
+def test_the_text_about_a_race_says_what_to_do() -> None:
+    assert [finding.message for finding in checked(call(to="†data.x"), call("see", to="†data.x")).findings] == [
+        "call 1 (see) writes †data.x in no certain order with call 0 (give), and the last to end wins: "
+        "write to different places, let one read what the other writes, or collect with _outputMethod push"
+    ]
+
+
+@pytest.mark.parametrize("method", ["push", "merge", "assign", "concat"])
+def test_calls_that_collect_do_not_race_but_one_that_sets_races_with_them(method: str) -> None:
+    collecting = call(to="†data.x", _outputMethod=method)
+    assert checked(collecting, collecting).findings == ()
+    assert said(checked(collecting, call(to="†data.x")).findings) == [("warning", (0, 1))]
+
+
+def test_calls_in_order_do_not_race() -> None:
+    assert checked(call(to="†data.x"), call(to="†data.x", value="†data.x")).findings == ()
+    between = call(to="†data.y", value="†data.x")
+    assert checked(call(to="†data.x"), between, call(to="†data.x", value="†data.y")).findings == ()
+    assert checked(call(to="†data.x", value="†data.z"), call(to="†data.z"), call(to="†data.y")).findings == ()
+
+
+def test_calls_of_different_branches_do_not_race() -> None:
+    calls = [BRANCHING, call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")]
+    assert checked(*calls).findings == ()
+    further = call(to="†data.s", value="†data.good"), call(to="†data.r", value="†data.s")
+    assert checked(*further, *calls[2:], BRANCHING).findings == ()
+
+
+def test_calls_of_different_branches_race_where_the_context_holds_what_they_read() -> None:
+    held = [{"type": "data", "data": {"good": 1, "bad": 2}}]
+    calls = [BRANCHING, call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")]
+    assert said(checked(*calls, context=held).findings) == [("warning", (1, 2))]
+
+
+def test_calls_of_one_branch_race() -> None:
+    calls = [BRANCHING, *[call(to="†data.r", value="†data.good")] * 2, call(value="†data.bad")]
+    assert said(checked(*calls).findings) == [("warning", (1, 2))]
+
+
+def test_instances_do_not_race_with_each_other_nor_with_global_calls() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②"]
+    calls = [call(to="†data.x", **({"_instance": name} if name else {})) for name in ("①", "②", "")]
+    assert checked(*calls, context=context).findings == ()
+
+
+def test_of_many_races_the_first_are_told() -> None:
+    findings = checked(*[call(to="†data.x")] * 300).findings
+    assert len(findings) == MOST_TOLD + 1
+    assert findings[-1].message == "and more of the same: only the first 100 are told"
+    assert all(len(finding.calls) <= 11 for finding in findings)
+
+
+# Branches
+
+
+def test_a_reader_that_needs_both_branches_can_never_run() -> None:
+    (finding,) = checked(BRANCHING, call(a="†data.good", b="†data.bad")).findings
+    assert (finding.severity, finding.calls) == ("warning", (0, 1))
+    assert finding.message == (
+        "call 1 (give) can never run: it needs †data.good and †data.bad, of which call 0 (give) writes only one; "
+        "read them as alternatives (||), or split the call"
+    )
+    assert [status.value for status in run(BRANCHING, call(a="†data.good && †data.bad")).statuses[None].values()] == [
+        "done",
+        "skipped",
+    ]
+
+
+def test_a_reader_of_both_branches_by_way_of_others_can_never_run() -> None:
+    calls = [
+        call(to="†data.a", value="†data.good"),
+        call(to="†data.b", value="†data.bad"),
+        call(v="†data.a && †data.b"),
+    ]
+    assert said(checked(BRANCHING, *calls).findings) == [("warning", (0, 3))]
+
+
+def test_a_reader_of_either_branch_or_of_what_is_there_already_can_run() -> None:
+    assert checked(BRANCHING, call(a="†data.good || †data.bad")).findings == ()
+    held = [{"type": "data", "data": {"good": 1}}]
+    assert checked(BRANCHING, call(a="†data.good", b="†data.bad"), context=held).findings == ()
+    third = call(to="†data.bad", value="†data.good")
+    assert checked(BRANCHING, third, call(a="†data.good", b="†data.bad")).findings == ()
+
+
+def test_a_branch_that_nobody_reads_is_told_where_another_is_read() -> None:
+    (finding,) = checked(BRANCHING, call(value="†data.good")).findings
+    assert (finding.severity, finding.calls) == ("info", (0,))
+    assert finding.message == (
+        "nobody reads the branch †data.bad of call 0 (give): where it is chosen, nothing follows"
+    )
+    assert checked(BRANCHING).findings == ()
+    assert checked(BRANCHING, call(value="†data.good", _scopes=["†data.bad"])).findings == ()
+
+
+# Unread results
+
+
+def test_results_that_no_call_reads_are_listed() -> None:
+    plan = checked(call(to="†state.a"), call(to="†state.b", value="†state.a.c"), call("see", _scopes=["data"]))
+    assert plan.unread == (1,)
+    assert checked(call(to="†data.a"), call("see", _scopes=["data"])).unread == ()
+
+
+def test_a_result_beyond_the_schema_of_its_kind_that_nobody_reads_is_told() -> None:
+    context = [{"type": "state", "schema": {"type": "object", "properties": {"known": {}}}}]
+    plan = checked(call(to="†state.known.x"), call(to="†state.lost"), call(to="†data.free"), context=context)
+    assert said(plan.findings) == [("info", (1,))]
+    assert plan.findings[0].message == (
+        "nobody reads what call 1 (give) writes to †state.lost, and the schema there does not name it: "
+        "read it, name it in the schema, or leave the call out"
+    )
+
+
+# How it grows
+
+
+def test_findings_about_ten_thousand_calls_are_had_at_once() -> None:
+    chain = [call(to="†data.x0")] + [call(to=f"†data.x{n}", value=f"†data.x{n - 1}") for n in range(1, 10_000)]
+    assert checked(*chain).findings == ()

@@ -1,0 +1,48 @@
+"""What a run will cost, known before it starts (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from protocol import check_submission
+
+from .building import call, checked, plan_submission
+
+
+def test_tasks_are_lanes_sends_and_two_for_each_request() -> None:
+    plan = checked(
+        call(to="†data.a"),
+        call("ask", _delegate="d", value="†data.a", to="†data.b"),
+        {"_tool": "think", "_outputPath": "†data.c"},
+        {"_tool": "think", "_output": 1, "_outputPath": "†data.d"},
+        {"_tool": "think"},
+        call(value="†data.b"),
+        activities={"give": {}},
+    )
+    assert plan.cost.to_dict() == {
+        "calls": 5,
+        "lanes": 1,
+        "tasks": 1 + 1 + 2 * (1 + 1),
+        "delegate_requests": 1,
+        "model_requests": 1,
+        "background_sends": 1,
+        "depth": 3,
+        "width": 3,
+    }
+
+
+def test_a_plan_costs_as_much_as_it_has_instances() -> None:
+    context = [{"type": "text", "_instance": str(number)} for number in range(50)]
+    calls = call("ask", _delegate="d", to="†data.a"), call(value="†data.a")
+    cost = check_submission(plan_submission(*calls, context=context)).cost
+    assert (cost.calls, cost.lanes, cost.depth, cost.width) == (100, 50, 2, 50)
+    assert (cost.delegate_requests, cost.background_sends, cost.tasks) == (50, 50, 50 + 50 + 100)
+
+
+def test_depth_runs_through_global_calls_and_width_over_all_lanes() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②"]
+    calls = [call(to="†data.a"), *(call(value="†data.a", _instance=name) for name in "①②")]
+    cost = checked(*calls, context=context).cost
+    assert (cost.lanes, cost.depth, cost.width) == (3, 2, 2)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert set(checked().cost.to_dict().values()) == {0}

@@ -1,0 +1,67 @@
+"""What a person is told beyond the error itself: a caret, and the nearest name there is (SPEC R7.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .building import call, plan_submission, problems, problems_of, submission
+
+CONTEXT: list[dict[str, Any]] = [{"type": "state", "user": {"name": "Ада"}}, {"type": "text", "_instance": "room-1"}]
+NOTHING = "the context does not hold it and no other call writes it"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("†stat.user", "†state.user"),
+        ("†state.usr.name", "†state.user.name"),
+        ("†stat.usr.nam", "†state.user.name"),
+        ("†state.user.nmae", "†state.user.name"),
+        ("†data.reslt", "†data.result"),
+    ],
+)
+def test_a_misspelt_kind_or_path_is_answered_with_the_nearest(path: str, meant: str) -> None:
+    (problem,) = problems_of(call(value=path), call(to="†data.result"), context=CONTEXT)
+    assert problem.message == f"nothing can bring {path}: {NOTHING}, did you mean {meant}?"
+
+
+@pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra", "†state.user.name.x"])
+def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
+    (problem,) = problems_of(call(value=path), context=CONTEXT)
+    assert problem.message == f"nothing can bring {path}: {NOTHING}"
+
+
+def test_misspelt_tools_and_instances_are_answered_too() -> None:
+    value = submission(call("giev"), call(_instance="rom-1"), context=CONTEXT)
+    del value["tools"]["giev"]
+    assert [str(problem) for problem in problems(value)] == [
+        "/solution/calls/0/_tool: unknown tool 'giev', did you mean 'give'?",
+        "/solution/calls/1/_instance: instance 'rom-1' is not in the context, did you mean 'room-1'?",
+    ]
+
+
+def test_hints_know_the_data_of_instances() -> None:
+    context = [{"type": "state", "_instance": "①", "text": "x"}]
+    (problem,) = problems(plan_submission(call(value="†state.txt"), context=context))
+    assert problem.message.endswith("in instance '①' and no other call writes it, did you mean †state.text?")
+
+
+@pytest.mark.parametrize(
+    ("raw", "excerpt"),
+    [
+        (call(value="†state. name"), "†state. name\n       ^"),
+        (call(value=[{"deep": "†state.a | b"}]), "†state.a | b\n         ^"),
+        (call(to="†state..a"), "†state..a\n       ^"),
+        (call(_scopes=["†a && †b ||"]), "†a && †b ||\n           ^"),
+    ],
+)
+def test_an_expression_that_does_not_parse_comes_with_a_caret(raw: dict[str, Any], excerpt: str) -> None:
+    (problem,) = problems_of(raw, context=CONTEXT)
+    assert problem.excerpt == excerpt
+    assert "\n" not in problem.message
+
+
+def test_other_problems_have_no_excerpt() -> None:
+    assert [problem.excerpt for problem in problems_of(call(value="†x"))] == [None]

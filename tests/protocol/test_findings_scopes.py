@@ -1,0 +1,120 @@
+"""Who can see a value, and that a delegate's calls never see more than it was given (SPEC R8, R9.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol import Context, ExpressionError, Plan, Rejected, check_submission
+from protocol.delegates import delegate_context
+from protocol.visibility import who_sees
+
+from .building import ANY, call, checked, plan_submission, submission
+
+CONTEXT = [{"type": "state", "user": {"name": "Ада", "ssn": "123"}, "other": 1}, {"type": "input", "q": 1}]
+SSN = "†state.user.ssn"
+
+
+def seen(plan: Plan, path: str = SSN) -> tuple[list[int], list[int]]:
+    """The indexes of the calls that see a place, and of those that see what was made from it."""
+    visibility = who_sees(plan, path)
+    return [sight.index for sight in visibility.direct], [sight.index for sight in visibility.derived]
+
+
+def test_parameters_and_scopes_at_above_or_below_a_place_see_it() -> None:
+    plan = checked(
+        call(value=SSN),
+        call(value={"deep": ["†state.user"]}),
+        call(value="†state.user.name"),
+        call("see", _scopes=["state"]),
+        call("see", _scopes=["†state.user.ssn"]),
+        call("see", _scopes=["†state.other", "input"]),
+        call("see"),
+        context=CONTEXT,
+    )
+    assert seen(plan) == ([0, 1, 3, 4], [])
+    assert [sight.how for sight in who_sees(plan, SSN).direct] == [
+        ("parameter /value",),
+        ("parameter /value/deep/0",),
+        ("scope state",),
+        ("scope †state.user.ssn",),
+    ]
+    assert seen(plan, "†state.user.ssn.digits")[0] == [0, 1, 3, 4]
+    assert seen(plan, "state.user")[0] == [0, 1, 2, 3, 4]
+    assert seen(plan, "input")[0] == [5]
+
+
+def test_whoever_reads_what_they_write_is_listed_apart() -> None:
+    plan = checked(
+        call(value=SSN, to="†data.masked"),
+        call(value="†data.masked", to="†data.sent"),
+        call("see", _scopes=["data"]),
+        call(value="†input.q", to="†state.count"),
+        context=CONTEXT,
+    )
+    assert seen(plan) == ([0], [1, 2])
+    assert who_sees(plan, SSN).derived[0].how == ("†data.masked of call 0",)
+
+
+def test_what_only_has_to_be_there_is_said_to_be_no_more() -> None:
+    plan = checked(call(value="†state.user.ssn && †state.other"), context=CONTEXT)
+    assert who_sees(plan, SSN).direct[0].how == ("parameter /value (only whether it is there)",)
+
+
+def test_executors_are_named_and_thoughts_see_nothing() -> None:
+    delegated = call("ask", _delegate="clerk", _scopes=["state"], to="†state.answer")
+    plan = checked(
+        delegated,
+        {"_tool": "think", "about": SSN, "_scopes": ["state"]},
+        {"_tool": "think", "about": SSN, "_output": 1, "_outputPath": "†data.t"},
+        {"_tool": "think", "about": SSN, "_outputPath": "†data.u"},
+        context=CONTEXT,
+        activities={},
+    )
+    sights = who_sees(plan, SSN).direct
+    assert [(sight.index, sight.executor.value, sight.name) for sight in sights] == [
+        (0, "delegate", "clerk"),
+        (3, "latent", "think"),
+    ]
+    assert who_sees(plan, SSN).to_dict()["direct"][0] == {
+        "index": 0,
+        "tool": "ask",
+        "executor": "delegate",
+        "name": "clerk",
+        "how": ["scope state"],
+    }
+
+
+def test_what_one_instance_makes_of_a_value_reaches_no_other() -> None:
+    context = [*CONTEXT, {"type": "text", "_instance": "①"}, {"type": "text", "_instance": "②"}]
+    calls = [
+        call(value=SSN, to="†data.x", _instance="①"),
+        call(value="†data.x", _instance="①"),
+        call(to="†data.x", _instance="②"),
+        call(value="†data.x", _instance="②"),
+    ]
+    assert seen(checked(*calls, context=context)) == ([0], [1])
+    template = plan_submission(call(value=SSN, to="†data.x"), call(value="†data.x"), context=context)
+    assert seen(check_submission(template)) == ([0], [1])
+
+
+@pytest.mark.parametrize("path", ["", "†", "†state.user && †input", "†state."])
+def test_a_path_that_is_no_single_reference_is_refused(path: str) -> None:
+    with pytest.raises(ExpressionError):
+        who_sees(checked(context=CONTEXT), path)
+
+
+def test_calls_inside_a_delegate_can_only_narrow_what_it_was_given() -> None:
+    parent = Context([*CONTEXT, {"type": "data", "kind": "secret", "data": 1}])
+    given = delegate_context(
+        [{"type": "system", "message": "m"}],
+        [{"type": kind, **value} for kind, value in parent.scoped(["†state.user.name"]).items()],
+        {"question": "who?"},
+    )
+    inner = Context(given)
+    assert inner.data() == {"state": {"user": {"name": "Ада"}}, "input": {"question": "who?"}}
+    wide = ["state", "input", "secret", "†state.user.ssn", "data"]
+    assert inner.scoped(wide) == inner.data()
+    for path in (SSN, "†state.other", "†secret"):
+        with pytest.raises(Rejected) as rejected:
+            check_submission(submission(call(value=path), context=given, tools={"give": ANY}))
+        assert rejected.value.errors[0].message.startswith(f"nothing can bring {path}")

@@ -1,0 +1,138 @@
+"""The simulation: a plan run in the pure engine on made-up values (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import check_submission
+from protocol.samples import PLACEHOLDER, sample
+from protocol.schemas import compiled
+from protocol.simulation import MOST_ALTERNATIVES, branch_effects, simulate
+
+from .building import call, checked, plan_submission
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}, "s": {}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (True, PLACEHOLDER),
+        ({}, PLACEHOLDER),
+        ({"const": [1]}, [1]),
+        ({"enum": ["a", "b"]}, "a"),
+        ({"type": "string", "examples": ["Ада"]}, "Ада"),
+        ({"type": "string", "default": "x"}, "x"),
+        (OBJECT, {"n": 5, "s": PLACEHOLDER}),
+        ({"type": "object", "required": ["a"], "additionalProperties": {"type": "boolean"}}, {"a": True}),
+        ({"type": "array", "items": {"type": "null"}, "minItems": 3}, [None, None, None]),
+        ({"type": "array", "maxItems": 0}, []),
+        ({"type": "array", "prefixItems": [{"const": 1}], "items": False}, [1]),
+        ({"type": ["null", "number"], "exclusiveMinimum": 2}, 3),
+        ({"type": "integer", "minimum": 7, "multipleOf": 5}, 10),
+        ({"type": "integer", "maximum": -4}, -4),
+        ({"type": "string", "minLength": 3}, "………"),
+        ({"type": "string", "format": "date"}, "2026-01-01"),
+        ({"anyOf": [{"type": "boolean"}, {"type": "string"}]}, True),
+        ({"allOf": [{"required": ["a"]}, {"properties": {"a": {"const": 1}}}]}, {"a": 1}),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"const": 4}}}, 4),
+    ],
+)
+def test_a_sample_is_always_the_same_and_satisfies_its_schema(schema: Any, value: Any) -> None:
+    assert sample(schema) == value
+    assert compiled(schema).problems(value) == []
+
+
+def test_a_schema_without_end_has_a_sample_that_ends() -> None:
+    assert sample({"type": "object", "properties": {"next": {"$ref": "#"}}})
+    assert sample({"$ref": "#"}) == PLACEHOLDER
+
+
+def test_results_are_made_up_from_output_schemas_and_nothing_is_carried_out() -> None:
+    tools = {"make": {"type": "object", "properties": {"_output": OBJECT}}}
+    calls = call("make", to="†data.x"), call(value="†data.x.n", to="†data.y"), call(value="†data.y")
+    simulation = simulate(checked(*calls, tools=tools))
+    assert simulation.data == {None: {"data": {"x": {"n": 5, "s": PLACEHOLDER}, "y": PLACEHOLDER}}}
+    assert [call.status.value for call in simulation.calls] == ["done", "done", "sent"]
+    assert simulate(checked(*calls, tools=tools)) == simulation
+
+
+def test_without_a_schema_there_is_something_wherever_others_read() -> None:
+    simulation = simulate(checked(call(to="†data.x"), call(value="†data.x.user.name"), call(value="†data.x.id")))
+    assert simulation.data[None]["data"]["x"] == {"user": {"name": PLACEHOLDER}, "id": PLACEHOLDER}
+    assert simulation.skipped == ()
+
+
+def test_the_schemas_of_delegates_and_of_the_state_are_used_too() -> None:
+    context = [{"type": "state", "schema": {"properties": {"age": {"type": "integer"}}}}]
+    plan = checked(
+        call("ask", _delegate="d", to="†data.a"),
+        call(to="†state.age"),
+        context=context,
+        delegates={"d": {"context": [], "schema": {"type": "boolean"}}},
+    )
+    assert simulate(plan).data[None] == {"data": {"a": True}, "state": {"age": 1}}
+
+
+@pytest.mark.parametrize(
+    ("method", "before", "after"),
+    [("push", [1], [1, "…"]), ("concat", [1], [1, "…"]), ("concat", "a", "a…"), ("merge", {"a": 1}, {"a": 1})],
+)
+def test_made_up_values_fit_the_method(method: str, before: Any, after: Any) -> None:
+    context = [{"type": "data", "data": {"x": before}}]
+    simulation = simulate(checked(call(to="†data.x", _outputMethod=method), context=context))
+    assert simulation.data[None] == {"data": {"x": after}}
+
+
+def test_the_first_branch_is_taken_and_the_others_can_be() -> None:
+    plan = checked(
+        call(to="†data.good || †data.bad"),
+        call(value="†data.good", to="†data.x"),
+        call(value="†data.bad", to="†data.y"),
+        call(value="†data.x"),
+    )
+    assert simulate(plan).skipped == (2,)
+    assert simulate(plan, {0: 1}).skipped == (1, 3)
+    assert [effect.to_dict() for effect in branch_effects(plan)] == [
+        {"call": 0, "alternative": "†data.good", "skipped": [2]},
+        {"call": 0, "alternative": "†data.bad", "skipped": [1, 3]},
+    ]
+
+
+def test_every_instance_has_its_own_end_and_sees_the_global_one() -> None:
+    context = [{"type": "state", "_instance": name, "text": name} for name in "①②"]
+    template = simulate(check_submission(plan_submission(call(value="†state.text", to="†state.x"), context=context)))
+    assert template.data["②"] == {"state": {"text": "②", "x": PLACEHOLDER}}
+    assert len(template.calls) == 2
+    calls = call(to="†data.g"), call(value="†data.g", to="†data.h", _instance="①")
+    mixed = simulate(checked(*calls, context=context))
+    assert mixed.data["①"]["data"] == {"g": PLACEHOLDER, "h": PLACEHOLDER}
+    assert mixed.data["②"]["data"] == {"g": PLACEHOLDER}
+
+
+def test_what_would_fail_fails() -> None:
+    tools = {"take": {"type": "object", "properties": {"value": {"type": "integer"}}}}
+    simulation = simulate(checked(call(to="†data.x"), call("take", value="†data.x", to="†data.y"), tools=tools))
+    assert [call.status.value for call in simulation.calls] == ["done", "failed"]
+    assert (simulation.calls[1].error or {})["type"] == "InvalidParameters"
+
+
+def test_a_schema_that_no_sample_fits_is_named_and_not_applied() -> None:
+    tools = {"make": {"type": "object", "properties": {"_output": {"type": "string", "pattern": "^[A-Z]{3}$"}}}}
+    simulation = simulate(checked(call("make", to="†data.x"), tools=tools))
+    assert simulation.unfit == ("make",)
+    assert simulation.data[None] == {"data": {"x": PLACEHOLDER}}
+
+
+def test_thoughts_and_given_results_are_taken_as_they_are() -> None:
+    calls = {"_tool": "t", "_output": 7, "_outputPath": "†data.x"}, {"_tool": "t"}
+    simulation = simulate(checked(*calls, activities={}))
+    assert simulation.data[None] == {"data": {"x": 7}}
+    assert [call.status.value for call in simulation.calls] == ["done", "latent"]
+
+
+def test_of_very_many_branches_the_first_are_tried() -> None:
+    plan = checked(*[call(to=f"†data.a{number} || †data.b{number}") for number in range(50)])
+    assert len(list(branch_effects(plan))) == MOST_ALTERNATIVES
