@@ -61,7 +61,9 @@ class Drive:
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
         self._running: dict[asyncio.Task[Success | Failure], int] = {}
-        self._finished: list[Outcome] = []
+        self._results: list[tuple[int, Success | Failure]] = []
+        """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        self._takes_up = True
         self._deliveries: list[Delivery] = []
         self._receipts: list[asyncio.Future[bool]] = []
         self._is_told = False
@@ -99,13 +101,12 @@ class Drive:
         return self._lane.execution
 
     def _status(self, index: int) -> Status:
-        return self._execution.statuses.get(index, Status.DONE)
+        return self._execution.status(index) if index in self._lane.indexes else Status.DONE
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
-        for outcome in self._finished:
-            self._lane.apply(outcome)
+        outcomes = self._take_results()
         starts: list[Start] = []
         while decisions := self._execution.decide(_now()):
             for decision in decisions:
@@ -113,9 +114,9 @@ class Drive:
                     starts.append(decision)
                 else:
                     self._lane.apply(decision)
-                    self._finished.append(decision)
-        if self._finished or starts:
-            await self._commit(starts)
+                    outcomes.append(decision)
+        if outcomes or starts:
+            await self._commit(outcomes, starts)
             return True
         if not self._deliveries:
             self._give_receipts(committed=True)
@@ -126,8 +127,18 @@ class Drive:
             return True
         return False
 
-    async def _commit(self, starts: Sequence[Start]) -> None:
-        outcomes, self._finished = self._finished, []
+    def _take_results(self) -> list[Outcome]:
+        """Make outcomes of the results, and take each in before the next is looked at."""
+        results, self._results = self._results, []
+        outcomes = []
+        for index, result in results:
+            if self._status(index) in (Status.WAITING, Status.RUNNING):
+                outcome = self._outcome(index, result)
+                self._lane.apply(outcome)
+                outcomes.append(outcome)
+        return outcomes
+
+    async def _commit(self, outcomes: Sequence[Outcome], starts: Sequence[Start]) -> None:
         claims = [Claim(start.call.index, self._lease_seconds(start)) for start in starts]
         advance = await self._advance(
             outcomes=outcomes,
@@ -135,14 +146,24 @@ class Drive:
             leaves=not self._running and not starts and not self._lane.waits_for_global,
         )
         woken = [self._lane_task(lane or None) for lane in advance.woken]
-        messages = self._start(starts, advance)
+        is_ours = all(advance.accepted)
+        messages = self._start(starts, advance) if is_ours else []
         if woken or messages:
             await self._shop.publish([*woken, *messages])
-        if not advance.is_fresh or not all(advance.accepted):
+        if not is_ours:
+            await self._reload()
+            self._reconsider(starts, advance)
+        elif not advance.is_fresh:
             await self._reload()
         else:
             self._lane.seen = advance.journal_id
             await self._note_global(advance)
+
+    def _reconsider(self, starts: Sequence[Start], advance: Advance) -> None:
+        """Decide anew about calls claimed with values that are not in the log: it has somebody else's."""
+        for start, attempt in zip(starts, advance.attempts, strict=True):
+            if attempt:
+                self._execution.record(start.call.index, Status.WAITING)
 
     def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
         """Carry out the claimed calls: in line, or as messages to be published."""
@@ -158,7 +179,7 @@ class Drive:
             try:
                 message = self._carry_out(start)
             except Conflict as conflict:
-                self._finish(index, Failure("Conflict", str(conflict)))
+                self._results.append((index, Failure("Conflict", str(conflict))))
             else:
                 messages += [message] if message is not None else []
         return messages
@@ -168,13 +189,13 @@ class Drive:
         call = start.call
         if self._shop.remote.leaves(call):
             if call.is_fire_and_forget:
-                self._finished.append(Outcome(call.index, Status.SENT))
+                self._results.append((call.index, Success(None)))
             id_ = CallId(self._lane.run.run, self._lane.instance, call.index)
             return self._shop.remote.message(start, id_, self._execution, self._lane.run.definition)
         activity = self._shop.registry.activities.get(call.runner.name)
         if activity is None:
             missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
-            self._finish(call.index, Failure("UnknownActivity", missing))
+            self._results.append((call.index, Failure("UnknownActivity", missing)))
             return None
         function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
         task = asyncio.ensure_future(
@@ -196,11 +217,11 @@ class Drive:
         self._news.clear()
         if self._is_told:
             self._is_told = False
+            self._takes_up = True
             await self._reload()
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
-            if self._status(delivery.id.index) in (Status.WAITING, Status.RUNNING):
-                self._finish(delivery.id.index, delivery.result)
+            self._results.append((delivery.id.index, delivery.result))
 
     def _give_receipts(self, *, committed: bool) -> None:
         """Tell those who handed something in what became of it."""
@@ -226,7 +247,7 @@ class Drive:
         ended = [(self._running.pop(task), task.result()) for task in self._running.keys() & done]
         self._shop.leases.drop(self._lane.run.run, [call_lease(self._lane.instance, index) for index, _ in ended])
         for index, result in sorted(ended, key=lambda pair: pair[0]):
-            self._finish(index, result)
+            self._results.append((index, result))
 
     async def _park(self) -> bool:
         """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
@@ -257,21 +278,23 @@ class Drive:
             claims=claims,
             park=park,
             leaves=leaves,
+            takes_up=self._takes_up,
         )
+        self._takes_up = False
         if advance.status == "gone":
             raise RunGone(lane.run.run)
         nothing_new = advance.is_fresh and (lane.instance is None or advance.global_id == lane.global_seen)
         self._is_marked = not (leaves and nothing_new)
         return advance
 
-    def _finish(self, index: int, result: Success | Failure) -> None:
+    def _outcome(self, index: int, result: Success | Failure) -> Outcome:
         """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the driver's."""
         try:
-            outcome = self._execution.finish(index, result, _now())
+            return self._execution.finish(index, result, _now())
         except Exception as error:
             logger.exception("the result of call %d of run %s makes no outcome", index, self._lane.run.run)
-            outcome = self._execution.finish(index, Failure(type(error).__name__, "its result cannot be taken"), _now())
-        self._finished.append(outcome)
+            failure = Failure(type(error).__name__, "its result cannot be taken")
+            return self._execution.finish(index, failure, _now())
 
     async def _note_global(self, advance: Advance) -> bool:
         """Read what is new in the global lane, where there is anything new; says so."""
@@ -290,8 +313,8 @@ class Drive:
         self._lane = await LaneView.open(self._shop.log, view, self._lane.instance)
         for index in self._running.values():
             self._execution.record(index, Status.RUNNING)
-        for outcome in self._finished:
-            self._execution.record(outcome.index, Status.RUNNING)
+        for index, _ in self._results:
+            self._execution.record(index, Status.RUNNING)
 
     def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
         if self._lane.instance is not None:
@@ -300,7 +323,7 @@ class Drive:
 
     def _give_up(self, index: int, attempt: int) -> None:
         lost = Failure("WorkerLost", f"its workers were lost {attempt - 1} times; it is not tried again")
-        self._finish(index, lost)
+        self._results.append((index, lost))
 
     def _lease_seconds(self, start: Start) -> float:
         remote = self._shop.remote

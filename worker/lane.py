@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocol.calls import Call
-from protocol.execution import Execution, Outcome, Status
+from protocol.execution import FINAL, Execution, Outcome, Status
 from protocol.resolution import Fold
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
@@ -80,6 +80,7 @@ class LaneView:
         record = next((entry.record for entry in entries if entry.record is not None), None)
         self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord((), frozenset())
         self.calls = run.definition.lane_calls(self.record, instance)
+        self.indexes = frozenset(call.index for call in self.calls)
         self.fold = Fold(run.fold) if instance is not None else Fold()
         shared = run.calls if instance is not None else ()
         graph = run.definition.graph(self.calls, self.record, shared)
@@ -106,6 +107,8 @@ class LaneView:
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
+        if self.execution.status(outcome.index) in FINAL:
+            return
         for message in outcome.messages:
             self.fold.append(message, f"result of call {outcome.index}")
         self.execution.record(outcome.index, outcome.status)

@@ -131,10 +131,12 @@ class MessageLog:
         claims: Sequence[Claim] = (),
         park: bool = False,
         leaves: bool = False,
+        takes_up: bool = True,
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
         arguments: list[Any] = [lane, seen, global_seen, self._published, self._silent, owner, int(park), int(leaves)]
+        arguments.append(int(takes_up))
         arguments.append(len(outcomes))
         for outcome in outcomes:
             arguments += [outcome.index, outcome.status.value, _detail(outcome), int(outcome.index in wakes)]

@@ -438,3 +438,15 @@ def test_a_rejected_submission_lists_every_error(backend: Backend) -> None:
         "/solution/calls/0/_tool",
         "/solution/calls/1/value",
     ]
+
+
+def test_the_second_of_two_results_that_end_together_and_do_not_fit_fails(backend: Backend) -> None:
+    result = backend.run(
+        [
+            {"_tool": "echo", "value": 5, "_outputPath": "†state.x"},
+            {"_tool": "echo", "value": 1, "_outputPath": "†state.x", "_outputMethod": "push"},
+            {"_tool": "echo", "value": "†state.x", "_outputPath": "†state.y"},
+        ]
+    )
+    assert result.conflicts == ()
+    assert sorted(call.status for call in result.calls[:2]) in (["done", "failed"], ["done", "done"])

@@ -14,7 +14,8 @@
 --      5 how long in ms the driver may be silent before he counts as dead
 --      6 owner: who drives; what he has claimed already he gets again (a script whose answer was lost is sent twice)
 --      7 "1" to park the lane if nothing new has arrived    8 "1" if the driver leaves, should nothing new have arrived
---      9 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
+--      9 "1" if this takes up the lane's published task
+--      10 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
 --        number of messages, each message (msgpack)
 --      then number of claims, then for each: call, lease in ms
 -- Returns {run status, journal id, global id, fresh, {accepted outcomes: message ids or 0}, {claims: attempt or 0},
@@ -51,7 +52,7 @@ local function next_id()
     return string.format('%.0f-%.0f', ms, seq)
 end
 
-local position = 9
+local position = 10
 local function take()
     position = position + 1
     return ARGV[position - 1]
@@ -143,7 +144,9 @@ local nothing_new = fresh == 1 and (lane == '' or global_id == ARGV[3])
 if ARGV[7] == '1' and nothing_new then
     redis.call('SADD', parked, lane)
 end
-redis.call('ZREM', leases, lane .. '\31')
+if ARGV[9] == '1' then
+    redis.call('ZREM', leases, lane .. '\31')
+end
 if ARGV[8] == '1' and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
 elseif status == 'running' then
