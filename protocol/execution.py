@@ -202,11 +202,7 @@ class Execution:
         call, ready = self._calls[reader], self._ready.setdefault(reader, set())
         verdicts = {expression: self._verdict(call, expression) for expression in call.readers_of(place)}
         ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
-        if (
-            self._readiness.is_all_settled(reader)
-            or any(isinstance(verdict, str) for verdict in verdicts.values())
-            or len(ready) == len(call.expressions)
-        ):
+        if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in verdicts.values()):
             self._candidates[reader] = None
 
     def _decide(self, call: Call, date: str) -> Start | Outcome | None:

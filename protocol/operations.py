@@ -95,6 +95,27 @@ def replaced(operation: Operation) -> Iterator[tuple[str, ...]]:
             yield from _leaves(value, key)
 
 
+def touched(operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places at or below which an operation can make a difference."""
+    if operation.method is Method.MERGE or operation.method is Method.ASSIGN:
+        deep = operation.method is Method.MERGE
+        yield from _touched_by_joining(operation.value, operation.place.key, deep=deep)
+    else:
+        yield operation.place.key
+
+
+def _touched_by_joining(value: Any, key: tuple[str, ...], *, deep: bool) -> Iterator[tuple[str, ...]]:
+    """An object without entries makes one where there is none."""
+    if not isinstance(value, dict) or not value:
+        yield key
+        return
+    for name, item in value.items():
+        if deep:
+            yield from _touched_by_joining(item, (*key, name), deep=True)
+        else:
+            yield (*key, name)
+
+
 def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The places that a deep merge replaces: those of everything but objects."""
     if not isinstance(value, dict):

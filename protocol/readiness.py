@@ -35,10 +35,6 @@ class Readiness:
         """Whether everything that the call waits for at the place has ended."""
         return place not in self._unsettled[call]
 
-    def is_all_settled(self, call: int) -> bool:
-        """Whether everything that the call waits for anywhere has ended."""
-        return not self._unsettled[call]
-
     def end(self, call: int) -> Iterator[tuple[int, Reference]]:
         """Note that a call has ended, once; yields the readers and places that settle by it."""
         ended = [call]

@@ -19,7 +19,7 @@ from .operations import Method
 from .outputs import Output
 from .paths import MISSING, nest
 from .plan import Plan
-from .references import Reference
+from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
 from .tools import Executor, Tool
@@ -175,8 +175,8 @@ class _Run:
             value: Any = {}
         else:
             value = PLACEHOLDER
-        for path in self._read.get(call.index, ()):
-            value = _with(value, path)
+        for path, wanted in self._read.get(call.index, ()):
+            value = _with(value, path, sample(wanted) if wanted is not None else PLACEHOLDER)
         return [value] if call.method is Method.CONCAT and self._is_list(call) else value
 
     def _is_list(self, call: Call) -> bool:
@@ -225,24 +225,39 @@ def _part(schema: Any, place: Reference) -> Any:
     return schema if isinstance(schema, Mapping) and "$ref" not in str(schema) else None
 
 
-def _read_below(plan: Plan) -> dict[int, list[tuple[str | int, ...]]]:
-    """The paths inside each call's result at which others read: a made-up value should have something there."""
+def _read_below(plan: Plan) -> dict[int, list[tuple[Path, Any]]]:
+    """The paths at and inside each call's result at which others read, and the schema of the parameter, where known.
+
+    A value made up without a schema of its own takes the shape that its readers ask for.
+    """
     by_index = {call.index: call for call in plan.calls}
-    found: dict[int, list[tuple[str | int, ...]]] = {}
+    found: dict[int, list[tuple[Path, Any]]] = {}
     for writer, reader in plan.edges:
         output, reading = by_index[writer].output, by_index[reader]
-        read = [place for expression in reading.expressions for place in expression.references]
-        for place in (*read, *reading.slices):
+        read = [
+            (place, _parameter_schema(plan, reading, at))
+            for at, expression in reading.reads
+            for place in expression.references
+        ]
+        for place, wanted in (*read, *((scope, None) for scope in reading.slices)):
             for target in output.references if output is not None else ():
-                if target.overlaps(place) and len(place.path) > len(target.path):
-                    found.setdefault(writer, []).append(place.path[len(target.path) :])
+                if target.overlaps(place) and len(place.path) >= len(target.path):
+                    found.setdefault(writer, []).append((place.path[len(target.path) :], wanted))
     return found
 
 
-def _with(value: Any, path: tuple[str | int, ...]) -> Any:
-    """The value with a placeholder at a path; what is in the way makes room."""
+def _parameter_schema(plan: Plan, call: Call, at: str) -> Any:
+    """What the call's tool says of the place of an expression; None where it says nothing that stands by itself."""
+    tool = plan.tools.get(call.tool)
+    path: Path = tuple(int(key) if key.isdecimal() else key for key in at.split("/")[1:])
+    parts = tool.compiled.parts(path) if tool is not None else ()
+    return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
+
+
+def _with(value: Any, path: Path, leaf: Any) -> Any:
+    """The value with a leaf at a path, unless there is one already; what is in the way makes room."""
     if not path:
-        return value if value is not MISSING else PLACEHOLDER
+        return leaf if value in (MISSING, PLACEHOLDER) else value
     if not isinstance(value, dict):
-        return nest(PLACEHOLDER, path)
-    return {**value, str(path[0]): _with(value.get(str(path[0]), MISSING), path[1:])}
+        return nest(leaf, path)
+    return {**value, str(path[0]): _with(value.get(str(path[0]), MISSING), path[1:], leaf)}

@@ -1,7 +1,8 @@
-"""acts-celery beside Celery alone, on one server, in turns: `make bench` or `python -m tests.benchmarks`.
+"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [core|backend]`.
 
-Prints medians in units per second and the ratio of each pair of runs. Absolute figures are this machine's; compare the
-ratios. Nothing here is asserted.
+`backend`, the default: beside Celery alone, on one server, in turns. Prints medians in units per second and the ratio
+of each pair of runs. `core`: how the cost of the pure core grows, see `tests.benchmarks.core`. Absolute figures are
+this machine's; compare the ratios. Nothing here is asserted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from tests.benchmarks import core
 from tests.benchmarks.jobs import JOBS, Job
 from worker import Client
 from worker.loading import load
@@ -31,10 +33,28 @@ _ACTIVITIES = "tests.benchmarks.activities"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("part", nargs="?", choices=("core", "backend"), default="backend", help="what to measure")
     parser.add_argument("--rounds", type=int, default=3, help="timed runs of each job on each side (default 3)")
     parser.add_argument("--workers", type=int, default=2, help="worker processes on each side (default 2)")
     parser.add_argument("--json", action="store_true", help="machine output")
+    parser.add_argument("--only", default="", help="core: only what has this text in its name")
     arguments = parser.parse_args()
+    if arguments.part == "core":
+        _core(arguments)
+    else:
+        _backend(arguments)
+
+
+def _core(arguments: argparse.Namespace) -> None:
+    rows, counts = core.measure(arguments.rounds, arguments.only), core.constructions()
+    if arguments.json:
+        print(json.dumps({"measured": [row.to_dict() for row in rows], "constructions": counts}, indent=1))
+    else:
+        for line in core.table(rows, counts):
+            print(line, flush=True)
+
+
+def _backend(arguments: argparse.Namespace) -> None:
     load(_ACTIVITIES)
     with ExitStack() as stack:
         address = stack.enter_context(_server())

@@ -97,7 +97,7 @@ class Driver:
 
     def run(self) -> Result:
         """Go on until every call has ended."""
-        while moves := [move for instance in self._lanes for move in self._moves(instance)]:
+        while moves := self._moves():
             if self._random is None:
                 moves[0]()
             else:
@@ -111,16 +111,25 @@ class Driver:
         """The statuses of all lanes' calls."""
         return {instance: lane.execution.statuses for instance, lane in self._lanes.items()}
 
-    def _moves(self, instance: str | None) -> list[Callable[[], None]]:
-        """What can be done next in a lane, after everything that is ready has been started."""
-        lane = self._lanes[instance]
-        while decisions := lane.execution.decide(self._date):
-            for decision in decisions:
-                if isinstance(decision, Outcome):
-                    self._commit(instance, decision)
-                else:
-                    self._start(instance, decision)
-        return [partial(self._deliver, instance, index) for index in sorted(lane.results)]
+    def _moves(self) -> list[Callable[[], None]]:
+        """What can be done next, after everything that is ready in any lane has been started."""
+        while any(self._decide(instance) for instance in self._lanes):
+            pass
+        return [
+            partial(self._deliver, instance, index)
+            for instance, lane in self._lanes.items()
+            for index in sorted(lane.results)
+        ]
+
+    def _decide(self, instance: str | None) -> bool:
+        """Carry out what a lane can decide now; says whether there was anything."""
+        decisions = self._lanes[instance].execution.decide(self._date)
+        for decision in decisions:
+            if isinstance(decision, Outcome):
+                self._commit(instance, decision)
+            else:
+                self._start(instance, decision)
+        return bool(decisions)
 
     def _start(self, instance: str | None, start: Start) -> None:
         lane, index = self._lanes[instance], start.call.index

@@ -46,7 +46,7 @@ def _without_errors(values: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: value for kind, value in values.items() if kind != "error"}
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(submissions(), st.integers(0, 2**32))
 def test_any_order_gives_what_the_naive_evaluator_gives_where_the_order_does_not_matter(
     submission: dict[str, Any], seed: int

@@ -169,19 +169,19 @@ def answer(value: Any, choice: int) -> bool:
     return False
 
 
-@settings(max_examples=250)
+@settings(max_examples=2 * settings().max_examples)
 @given(anything, st.integers(0, 209))
 def test_any_json_value_is_accepted_or_rejected(value: Any, choice: int) -> None:
     answer(value, choice)
 
 
-@settings(max_examples=250)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.dictionaries(st.sampled_from(["context", "solution", "tools", "delegates", "schema"]), anything))
 def test_any_parts_of_a_submission_are_accepted_or_rejected(value: Any) -> None:
     answer(value, 0)
 
 
-@settings(max_examples=600)
+@settings(max_examples=5 * settings().max_examples)
 @given(mutated(), st.integers(0, 209))
 def test_any_change_of_a_valid_submission_is_accepted_or_rejected(value: Any, choice: int) -> None:
     answer(value, choice)
@@ -207,7 +207,7 @@ def test_the_submissions_that_are_changed_are_valid_before(number: int) -> None:
     assert answer(VALID[number], 1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(mutated(), st.integers(0, 209), st.lists(anything, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_whatever_calls_return_what_was_accepted_runs_to_its_end(
     value: Any, choice: int, results: list[Any], random: Any

@@ -9,7 +9,7 @@ import pytest
 from protocol import Conflict, Context
 from protocol.paths import MISSING
 
-from .building import value_at
+from .building import call, run, statuses, value_at
 
 
 def written(path: str, value: Any, method: str | None = None, **more: Any) -> dict[str, Any]:
@@ -243,6 +243,25 @@ def test_r3_4_a_conflict_stays_when_what_is_there_is_built_upon(other: dict[str,
     context = Context([GIVEN, written("†state.user.name", 1, "push"), other])
     with pytest.raises(Conflict, match="push number at"):
         context.resolve("†state.user.name")
+
+
+def test_r3_4_nothing_can_be_built_upon_a_conflict_not_even_what_would_have_fitted_before() -> None:
+    context = [GIVEN, written("†state.user.name", 1, "push")]
+    calls = [
+        call(to="†state.user.name", value="x", _outputMethod="concat"),
+        call(to="†state.user.age", value=1),
+        call(to="†state.user.name", value="new", after="†state.user.age"),
+        call(to="†state.copy", value="†state.user.name", after="†state.user.age"),
+    ]
+    result = run(*calls, context=context)
+    assert statuses(result) == ["failed", "done", "done", "done"]
+    assert result.data[None]["state"]["copy"] == "new"
+
+
+def test_r3_4_below_a_conflict_there_is_no_other() -> None:
+    context = Context([GIVEN, written("†state.n", 1, "push"), written("†state.n.x", 1), written("†state.n.y.z", 1)])
+    (conflict,) = context.fold().conflicts()
+    assert "message 1" in str(conflict)
 
 
 # R3.5

@@ -176,6 +176,14 @@ def test_r6_2_a_cycle_is_rejected_and_names_the_calls_on_it_in_order() -> None:
     )
 
 
+def test_r6_2_a_call_that_only_leads_to_a_cycle_is_not_named_as_on_it() -> None:
+    leading = [call(to="†state.x", value="†state.y"), call(to="†state.y", value="†state.a")]
+    pair = [call(to="†state.a", value="†state.b"), call(to="†state.b", value="†state.a")]
+    (problem,) = problems_of(*leading, *pair)
+    assert problem.pointer == "/solution/calls/2"
+    assert problem.message.endswith("call 2 (give) waits for call 3 (give) waits for call 2 (give)")
+
+
 def test_r6_2_every_cycle_is_named_at_once() -> None:
     pair = [call(to="†state.a", value="†state.b"), call(to="†state.b", value="†state.a")]
     other = [call(to="†data.a", value="†data.b"), call(to="†data.b", value="†data.a")]

@@ -178,8 +178,9 @@ def test_r7_1_what_cannot_travel_is_rejected(value: Any, word: str) -> None:
 
 
 def test_r7_1_what_just_fits_travels() -> None:
-    for value in (nested(63), 2**64 - 1, -(2**63), 1e308, "\U0010ffff", {"": [None, True]}):
+    for value in (nested(62), nested(63), 2**64 - 1, -(2**63), 1e308, "\U0010ffff", {"": [None, True]}):
         assert len(checked(call(value=value)).calls) == 1
+    assert "nested deeper than 64" in problems_of(call(value=nested(64)))[0].message
 
 
 def test_r7_1_depth_does_not_matter_to_the_walk_that_finds_it() -> None:

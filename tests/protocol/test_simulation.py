@@ -113,10 +113,20 @@ def test_every_instance_has_its_own_end_and_sees_the_global_one() -> None:
 
 
 def test_what_would_fail_fails() -> None:
-    tools = {"take": {"type": "object", "properties": {"value": {"type": "integer"}}}}
-    simulation = simulate(checked(call(to="†data.x"), call("take", value="†data.x", to="†data.y"), tools=tools))
+    tools = {
+        "make": {"type": "object", "properties": {"_output": {"type": "string"}}},
+        "take": {"type": "object", "properties": {"value": {"type": "integer"}}},
+    }
+    simulation = simulate(checked(call("make", to="†data.x"), call("take", value="†data.x", to="†data.y"), tools=tools))
     assert [call.status.value for call in simulation.calls] == ["done", "failed"]
     assert (simulation.calls[1].error or {})["type"] == "InvalidParameters"
+
+
+def test_a_value_made_up_without_a_schema_is_what_its_reader_asks_for() -> None:
+    tools = {"take": {"type": "object", "properties": {"value": {"type": "integer"}}}}
+    simulation = simulate(checked(call(to="†data.x"), call("take", value="†data.x", to="†data.y"), tools=tools))
+    assert [call.status.value for call in simulation.calls] == ["done", "done"]
+    assert isinstance(simulation.data[None]["data"]["x"], int)
 
 
 def test_a_schema_that_no_sample_fits_is_named_and_not_applied() -> None:

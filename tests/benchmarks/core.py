@@ -1,0 +1,437 @@
+"""The core alone: how its cost grows with the log and with the calls, as `python -m tests.benchmarks core`.
+
+Prints, for each thing measured, the seconds at every size and by how much they grow from one decade to the next: about
+10 is linear, about 1 is flat, 100 is quadratic. `x json` says how many times as long it takes as writing the same data
+as JSON and reading it back, so that machines can be compared. Nothing here is asserted; `tests/protocol/test_scale.py`
+counts steps, without a clock.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final
+
+from protocol import Context, Plan, check_submission, references, schemas
+from protocol.execution import Execution, Outcome, Start, Success
+from protocol.references import Reference
+from protocol.resolution import Fold
+
+Json = Any
+Work = Callable[[], object]
+Bench = Callable[[int], tuple[Json, Work]]
+"""For a size: the data that goes in, and the work to be timed."""
+
+DECADES: Final = (100, 1_000, 10_000)
+LOGS: Final = (1_000, 10_000, 100_000)
+READS: Final = (10, 1_000, 10_000, 100_000)
+_TIMES: Final = 1_000
+"""How often what takes microseconds is done for one timing."""
+_CHUNK: Final = "ten letters"
+_DATE: Final = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Something measured at several sizes."""
+
+    name: str
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    expected: str
+    times_json: float | None
+
+    @property
+    def growth(self) -> tuple[float, ...]:
+        """Growth from size to size, brought to a decade."""
+        points = zip(pairwise(self.sizes), pairwise(self.seconds), strict=True)
+        return tuple((later / sooner) ** (1 / _decades(few, many)) for (few, many), (sooner, later) in points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "name": self.name,
+            "sizes": self.sizes,
+            "seconds": self.seconds,
+            "growth_per_decade": [round(growth, 2) for growth in self.growth],
+            "expected": self.expected,
+            "times_json": self.times_json,
+        }
+
+
+def measure(rounds: int, wanted: str = "") -> Iterator[Measured]:
+    """All measurements whose names contain a text, one after the other; the best of some rounds each."""
+    for name, sizes, expected, bench in BENCHES:
+        if wanted in name:
+            yield _measured(name, sizes, expected, bench, rounds)
+
+
+def constructions(calls: int = 10_000) -> dict[str, int]:
+    """How many validators are built and expressions parsed where many calls name one tool and a few places.
+
+    Checked from nothing, checked again, and driven to the end.
+    """
+    value = _submission([_call(to=f"†state.k{n % 50}", value="†input.x") for n in range(calls)], tools=_STRICT)
+    for kept in (schemas._compiled, references.parse, references.parse_output_path):
+        kept.cache_clear()
+    counts = {"calls": calls}
+    with _counted(schemas.CompiledSchema, "__init__") as built, _counted(references._Parser, "expression") as parsed:
+        plan = check_submission(value)
+        counts |= {"validators, first check": len(built), "expressions parsed, first check": len(parsed)}
+        plan = check_submission(value)
+        _drive(plan)
+    return counts | {"validators in all": len(built), "expressions parsed in all": len(parsed)}
+
+
+def table(rows: Iterable[Measured], counts: Mapping[str, int]) -> Iterator[str]:
+    """For people, line by line as it is measured."""
+    yield f"{'':55}{'size: seconds':66}{'growth per decade':20}{'expected':10}x json"
+    for row in rows:
+        pairs = zip(row.sizes, row.seconds, strict=True)
+        seconds = "".join(f"{size:>6}: {value:<8.4f}" for size, value in pairs)
+        growth = "".join(f"{value:<6.1f}" for value in row.growth)
+        ratio = f"{row.times_json:.1f}" if row.times_json is not None else ""
+        yield f"{row.name:55}{seconds:66}{growth:20}{row.expected:10}{ratio}"
+    yield from ("", *(f"{name}: {count}" for name, count in counts.items()))
+
+
+def _decades(few: int, many: int) -> float:
+    return len(str(many)) - len(str(few))
+
+
+def _measured(name: str, sizes: tuple[int, ...], expected: str, bench: Bench, rounds: int) -> Measured:
+    seconds: list[float] = []
+    ratio = None
+    for size in sizes:
+        timings, yardstick = [], []
+        for _ in range(rounds):
+            data, work = bench(size)
+            timings.append(_seconds(work))
+            if data is not None and size == sizes[-1]:
+                yardstick.append(_seconds(lambda: json.loads(json.dumps(data))))  # noqa: B023  # called at once
+        seconds.append(min(timings))
+        if yardstick:
+            ratio = round(min(timings) / min(yardstick), 1)
+    return Measured(name, sizes, tuple(seconds), expected, ratio)
+
+
+def _seconds(work: Work) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _counted(owner: type, method: str) -> Iterator[list[None]]:
+    """How often a method is called, as the length of a list."""
+    plain, calls = getattr(owner, method), list[None]()
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        calls.append(None)
+        return plain(*arguments, **more)
+
+    setattr(owner, method, counted)
+    try:
+        yield calls
+    finally:
+        setattr(owner, method, plain)
+
+
+# Messages and logs.
+
+
+def _written(path: str, data: Json, method: str = "set", instance: str | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "state", "data": data, "_outputMethod": method, "_call": {"_outputPath": path}}
+    return message if instance is None else message | {"_instance": instance}
+
+
+@lru_cache(maxsize=1)
+def _wide_log(number: int) -> list[Json]:
+    return [_written(f"†state.wide.k{n}", {"wide": {f"k{n}": n}}) for n in range(number)]
+
+
+def _below_log(number: int) -> list[Json]:
+    return [_written(f"†state.all.k{n % 5_000}.n{n}", {"all": {f"k{n % 5_000}": {f"n{n}": n}}}) for n in range(number)]
+
+
+def _push_log(number: int) -> list[Json]:
+    return [_written("†state.list", {"list": n}, "push") for n in range(number)]
+
+
+def _concat_log(number: int) -> list[Json]:
+    return [_written("†state.text", {"text": _CHUNK}, "concat") for _ in range(number)]
+
+
+def _two_texts_log(number: int) -> list[Json]:
+    texts = [_written(f"†state.text{n % 2}", {f"text{n % 2}": _CHUNK}, "concat") for n in range(number)]
+    return [_written("†state.n", {"n": n}) if n % 3 == 2 else text for n, text in enumerate(texts)]
+
+
+def _merge_log(number: int) -> list[Json]:
+    return [{"type": "state", "a": {"b": {f"c{n % 100}": {f"d{n}": n, "last": n}}}} for n in range(number)]
+
+
+def _overwritten_log(number: int) -> list[Json]:
+    return [_written("†state.n", {"n": n}) for n in range(number)]
+
+
+def _fold(messages: list[Json]) -> Fold:
+    fold = Fold()
+    for message in messages:
+        fold.append(message, "a message")
+    return fold
+
+
+def _cold(log: Callable[[int], list[Json]]) -> Bench:
+    """Folding a log from nothing, to the first value read."""
+
+    def bench(number: int) -> tuple[Json, Work]:
+        messages = log(number)
+        return messages, lambda: _fold(messages).kinds()
+
+    return bench
+
+
+def _warm_read(number: int) -> tuple[Json, Work]:
+    """A thousand readings of one path."""
+    fold, place = _fold(_wide_log(number)), Reference("state", ("wide", "k7"))
+    fold.value(place)
+
+    def work() -> None:
+        for _ in range(_TIMES):
+            fold.value(place)
+
+    return None, work
+
+
+def _warm_append(number: int) -> tuple[Json, Work]:
+    """A thousand times one more message, and reading a path."""
+    fold, place = _fold(_wide_log(number)), Reference("state", ("wide", "k7"))
+    more = [_written(f"†state.wide.more{n}", {"wide": {f"more{n}": n}}) for n in range(_TIMES)]
+    fold.value(place)
+
+    def work() -> None:
+        for message in more:
+            fold.append(message, "a message")
+            fold.value(place)
+
+    return None, work
+
+
+def _warm_instance(number: int) -> tuple[Json, Work]:
+    """The same in an instance on top of a large global value."""
+    base, place = _fold(_wide_log(number)), Reference("state", ("wide", "k7"))
+    fold = Fold(base)
+    more = [_written(f"†state.wide.more{n}", {"wide": {f"more{n}": n}}) for n in range(_TIMES + 1)]
+    fold.append(more.pop(), "a message")
+    fold.value(place)
+
+    def work() -> None:
+        for message in more:
+            fold.append(message, "a message")
+            fold.value(place)
+
+    return None, work
+
+
+# Instances.
+
+
+def _overlay(large: Json) -> Bench:
+    """Instances that each lay an input of their own over a global one of a megabyte, and read both."""
+
+    def bench(instances: int) -> tuple[Json, Work]:
+        own = [{"type": "input", "_instance": f"i{n}", "all": {"name": f"i{n}"}} for n in range(instances)]
+        messages = [{"type": "input", "all": large}, *own]
+
+        def work() -> None:
+            context = Context(messages)
+            for n in range(instances):
+                fold = context.fold(f"i{n}")
+                assert fold.value(Reference("input", ("all", "name"))) == f"i{n}"
+                assert fold.exists(Reference("input", ("all", "k7")))
+
+        return messages, work
+
+    return bench
+
+
+_LARGE_WIDE: Final = {f"k{n}": "x" * 80 for n in range(11_000)}
+_LARGE_DEEP: Final = {f"k{n}": {f"n{m}": "x" * 80 for m in range(110)} for n in range(100)}
+
+
+def _globals_between(kind: str) -> Bench:
+    """An instance writes and reads in turns with global messages."""
+
+    def bench(number: int) -> tuple[Json, Work]:
+        shared = [_written(f"†{kind}.g{n}", {f"g{n}": n}) | {"type": "data", "kind": kind} for n in range(number // 2)]
+        own = [_written(f"†state.k{n}", {f"k{n}": n}) for n in range(number // 2)]
+
+        def work() -> None:
+            base = Fold()
+            fold = Fold(base)
+            for n, (above, below) in enumerate(zip(own, shared, strict=True)):
+                base.append(below, "a message")
+                fold.append(above, "a message")
+                assert fold.value(Reference(kind, (f"g{n}",))) == n
+
+        return [*shared, *own], work
+
+    return bench
+
+
+# Calls.
+
+
+_ANY: Final = {"echo": {"type": "object"}}
+_STRICT: Final = {
+    "echo": {"type": "object", "properties": {"value": {}, "_outputPath": {"type": "string"}}, "required": ["value"]}
+}
+
+
+def _call(to: str | None = None, **properties: Json) -> Json:
+    return {"_tool": "echo", **properties, **({} if to is None else {"_outputPath": to})}
+
+
+def _submission(calls: list[Json], context: tuple[Json, ...] = (), tools: Json = _ANY) -> Json:
+    given = [{"type": "input", "x": 1}, *context]
+    return {"context": given, "solution": {"calls": calls}, "tools": tools}
+
+
+def _chain(number: int) -> Json:
+    return _submission([_call(f"†state.k{n}", value=f"†state.k{n - 1}" if n else 0) for n in range(number)])
+
+
+def _independent(number: int) -> Json:
+    return _submission([_call(f"†state.k{n}", value=n) for n in range(number)], tools=_STRICT)
+
+
+def _fan_in(number: int) -> Json:
+    whole = _call("†data.all", value="†state")
+    each = _call("†data.each", value=[f"†state.k{n}" for n in range(number)])
+    return _submission([*(_call(f"†state.k{n}", value=n) for n in range(number)), whole, each])
+
+
+def _shared_read(number: int) -> Json:
+    return _submission([_call(f"†state.k{n}", value="†input.x") for n in range(number)], tools=_STRICT)
+
+
+def _one_written(number: int) -> Json:
+    return _submission([_call("†state.x", value=1), *(_call(f"†data.k{n}", value="†state.x") for n in range(number))])
+
+
+def _read_modify_write(number: int) -> Json:
+    return _submission([_call("†state.n", value="†state.n") for _ in range(number)], ({"type": "state", "n": 0},))
+
+
+def _branches(number: int) -> Json:
+    calls = []
+    for n in range(number // 4):
+        calls.append(_call(f"†state.yes{n} || †state.no{n}", value=f"†state.end{n - 1}" if n else 0))
+        calls.append(_call(f"†state.then{n}", value=f"†state.yes{n}"))
+        calls.append(_call(f"†state.else{n}", value=f"†state.no{n}"))
+        calls.append(_call(f"†state.end{n}", value=f"†state.then{n} || †state.else{n}"))
+    return _submission(calls)
+
+
+def _texts(number: int) -> Json:
+    return _submission([_call("†state.text", value=_CHUNK, _outputMethod="concat") for _ in range(number)])
+
+
+def _instances(number: int) -> Json:
+    """A plan of five calls; the size is the number of instances."""
+    context = [{"type": "input", "_instance": f"i{n}", "value": n} for n in range(number)]
+    places = ["†input.value", *(f"†state.k{n}" for n in range(5))]
+    calls = [_call(target, value=source) for source, target in pairwise(places)]
+    return {"context": [*context, {"type": "plan", "calls": calls}], "tools": _ANY}
+
+
+def _planning(shape: Callable[[int], Json]) -> Bench:
+    """Validating, planning and readiness: from the submission to the first calls that can start."""
+
+    def bench(number: int) -> tuple[Json, Work]:
+        value = shape(number)
+        references.parse.cache_clear()
+        references.parse_output_path.cache_clear()
+
+        def work() -> None:
+            plan = check_submission(value)
+            for name, lane in plan.lanes.items():
+                fold = plan.context.fold(name)
+                Execution(lane.calls, lane.graph, fold, plan.tools, instance=name).decide(_DATE)
+
+        return value, work
+
+    return bench
+
+
+def _driving(shape: Callable[[int], Json]) -> Bench:
+    """The engine, from a plan to the end of its last call."""
+
+    def bench(number: int) -> tuple[Json, Work]:
+        value = shape(number)
+        plan = check_submission(value)
+        return value, lambda: _drive(plan)
+
+    return bench
+
+
+def _drive(plan: Plan) -> None:
+    for name, lane in plan.lanes.items():
+        fold = plan.context.fold(name)
+        execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=name)
+        while decisions := execution.decide(_DATE):
+            for decision in decisions:
+                outcome = _outcome(execution, decision)
+                for message in outcome.messages:
+                    fold.append(message, "a result")
+                execution.record(outcome.index, outcome.status)
+        assert execution.is_finished
+
+
+def _outcome(execution: Execution, decision: Start | Outcome) -> Outcome:
+    if isinstance(decision, Outcome):
+        return decision
+    value = decision.parameters["value"]
+    return execution.finish(decision.call.index, Success(None if isinstance(value, (dict, list)) else value), _DATE)
+
+
+BENCHES: Final[tuple[tuple[str, tuple[int, ...], str, Bench], ...]] = (
+    ("1,000 readings of a path, by messages in the log", READS, "flat", _warm_read),
+    ("1,000 x one more message and a reading, by messages", READS, "flat", _warm_append),
+    ("the same in an instance over that log, by messages", READS, "flat", _warm_instance),
+    ("cold fold: one path over and over", LOGS, "linear", _cold(_overwritten_log)),
+    ("cold fold: keys of one wide object", LOGS, "linear", _cold(_wide_log)),
+    ("cold fold: keys below 5,000 objects", LOGS, "linear", _cold(_below_log)),
+    ("cold fold: push onto one list", LOGS, "linear", _cold(_push_log)),
+    ("cold fold: concat of one text", LOGS, "linear", _cold(_concat_log)),
+    ("cold fold: two texts and a counter in turns", LOGS, "linear", _cold(_two_texts_log)),
+    ("cold fold: deep merges", LOGS, "linear", _cold(_merge_log)),
+    ("instances over 1 MB of global input, wide", (20, 200, 2_000), "linear", _overlay(_LARGE_WIDE)),
+    ("instances over 1 MB of global input, nested", (20, 200, 2_000), "linear", _overlay(_LARGE_DEEP)),
+    ("an instance and globals in turns, other kind", DECADES, "linear", _globals_between("data")),
+    ("an instance and globals in turns, same kind", DECADES, "linear", _globals_between("state")),
+    ("check + first decisions: chain", DECADES, "linear", _planning(_chain)),
+    ("check + first decisions: independent", DECADES, "linear", _planning(_independent)),
+    ("check + first decisions: all into one", DECADES, "linear", _planning(_fan_in)),
+    ("check + first decisions: all read one input", DECADES, "linear", _planning(_shared_read)),
+    ("check + first decisions: all read one result", DECADES, "linear", _planning(_one_written)),
+    ("check + first decisions: read-modify-write", DECADES, "linear", _planning(_read_modify_write)),
+    ("check + first decisions: if and else", DECADES, "linear", _planning(_branches)),
+    ("check + first decisions: instances x 5 calls", DECADES, "linear", _planning(_instances)),
+    ("to the end: chain", DECADES, "linear", _driving(_chain)),
+    ("to the end: independent", DECADES, "linear", _driving(_independent)),
+    ("to the end: all into one", DECADES, "linear", _driving(_fan_in)),
+    ("to the end: all read one result", DECADES, "linear", _driving(_one_written)),
+    ("to the end: read-modify-write", DECADES, "linear", _driving(_read_modify_write)),
+    ("to the end: if and else", DECADES, "linear", _driving(_branches)),
+    ("to the end: concat of one text", DECADES, "linear", _driving(_texts)),
+    ("to the end: instances x 5 calls", DECADES, "linear", _driving(_instances)),
+)
