@@ -70,10 +70,10 @@ def check_submission(
     submission, problems = read_submission(value, limits)
     known = _Either(submission.delegates, delegates) if delegates is not None else None
     toolbox = Toolbox(submission.tools, activities, known, model, strict_meta)
-    calls, call_problems = _read_calls(submission, toolbox)
+    calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
     problems += call_problems
-    if not submission.is_whole or len(calls) < len(submission.calls):
-        # Without these calls and messages the graph would be another one.
+    if not submission.is_whole or not paths_are_known:
+        # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(explained(_ordered(problems), value))
     if (size := runs(submission, calls)) > limits.calls:
         raise Rejected(
@@ -104,8 +104,8 @@ class _Either(Container[str]):
         return name in self.own or name in self.registered
 
 
-def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, ...], list[Problem]]:
-    """Every call whose paths can be told, and what is wrong with any."""
+def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, ...], list[Problem], bool]:
+    """Every call whose paths can be told, what is wrong with any, and whether it is known where each writes."""
     calls: list[Call] = []
     problems: list[Problem] = []
     reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances))
@@ -114,7 +114,25 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
         problems += found
         if call is not None:
             calls.append(call)
-    return tuple(calls), problems
+        elif isinstance(raw, dict):
+            calls += _stand_in(index, raw, toolbox.tool(str(raw.get("_tool"))))
+    indexes = {call.index for call in calls}
+    unknown = [
+        index for index, (_, raw) in enumerate(submission.calls) if index not in indexes and isinstance(raw, dict)
+    ]
+    return tuple(calls), problems, not unknown
+
+
+def _stand_in(index: int, raw: Mapping[str, Any], tool: Tool | None) -> list[Call]:
+    """What a call that cannot be read means for the others: where it writes. Nothing where that cannot be told."""
+    path = raw.get("_outputPath") or (tool.constants.get("_outputPath") if tool is not None else None)
+    instance = raw.get("_instance")
+    writes = {"_tool": str(raw.get("_tool")), **({"_outputPath": path} if path is not None else {})}
+    if not isinstance(path, str | None) or not isinstance(instance, str | None):
+        return []
+    if list(meta_problems(writes)):
+        return []
+    return [make_call(index, {**writes, "_instance": instance}, {}, Runner(Executor.ACTIVITY, writes["_tool"]))]
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
         return "skipped"
     parameters = {key: _resolved(value, values) for key, value in call.items() if not key.startswith("_")}
     context = _scoped(values, call)
-    groups = outputs(call)
+    groups, methods = outputs(call), [call.get("_outputMethod", "set")]
     try:
         if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
             raise Misfit
@@ -327,18 +327,24 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
         if len(groups) < 2:
             return "failed"
         group, result = groups[-1], {"type": "Wrong", "message": "".join(map(str, error.args))}
+        methods.append("set")  # an exception is written in any case, if its place allows it at all
     except Misfit:
         return "failed"
+    return "done" if any(_written(world, instance, group, method, result) for method in methods) else "failed"
+
+
+def _written(world: World, instance: str | None, group: Sequence[Place], method: str, value: Any) -> bool:
+    """Write to all places of a group, or to none where one does not fit."""
     written = world.written.setdefault(instance, [])
     before = len(written)
     try:
         for one in group:
-            written.append(Step(one, call.get("_outputMethod", "set"), result))
+            written.append(Step(one, method, value))
             world.values(instance)
     except Misfit:
         del written[before:]
-        return "failed"
-    return "done"
+        return False
+    return True
 
 
 def _is_integer(value: Any) -> bool:
