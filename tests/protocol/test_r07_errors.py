@@ -84,8 +84,9 @@ def test_r7_1_errors_that_hang_on_what_cannot_be_read_are_not_made_up() -> None:
     reader = call(value="†state.a")
     for broken in (call(to="†"), call(_outputPath=7)):
         assert pointers(problems_of(reader, broken))[0].startswith("/solution/calls/1")
-    for broken in (5, {"x": 1}, call(_scopes="state")):  # whatever they were meant to be, it is known where they write
-        assert {at.split("/")[3] for at in pointers(problems_of(reader, broken))} == {"0", "1"}
+    # Whatever these were meant to be, it is known where they write.
+    for harmless in (5, {"x": 1}, call(_scopes="state")):
+        assert {at.split("/")[3] for at in pointers(problems_of(reader, harmless))} == {"0", "1"}
     assert pointers(problems_of(reader, context=["text"])) == ["/context/0"]
 
 
