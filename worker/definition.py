@@ -71,15 +71,13 @@ class Definition:
 def pack_definition(plan: Plan) -> bytes:
     """The definition of a plan's run."""
     submission = plan.submission
-    shared = {call.index for call in plan.lanes[None].calls} if None in plan.lanes else set()
-    awaited = {writer for writer, reader in plan.edges if writer in shared and reader not in shared}
     return pack(
         {
             "format": FORMAT,
             "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
             "delegates": dict(submission.delegates),
             "templates": _pack_calls(plan.calls) if submission.is_template else [],
-            "awaited": sorted(awaited),
+            "awaited": sorted(plan.awaited),
             "output": submission.output,
             "config": dict(submission.config),
         }

@@ -84,9 +84,7 @@ class LaneView:
         self.fold = Fold(run.fold) if instance is not None else Fold()
         shared = run.calls if instance is not None else ()
         graph = run.definition.graph(self.calls, self.record, shared)
-        self.awaited = frozenset(writer for call in self.calls for writer in graph.before(call.index)) & {
-            call.index for call in shared
-        }
+        self.awaited = graph.awaited & {call.index for call in shared}
         self.execution = Execution(self.calls, graph, self.fold, run.definition.tools, instance=instance)
         self.feed(entries)
         for index in running:
