@@ -23,8 +23,6 @@ from protocol.execution import Outcome, Status
 from .definition import pack, unpack
 from .keys import Keys, lane_token
 
-Ids = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -24,6 +24,7 @@ from .keys import Keys, active_runs
 from .log import read_script
 from .messages import lane_task
 from .publisher import Publisher
+from .runs import ENDED
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Sweeper:
             self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in lanes)
         if status is None:
             self._remove_unfinished(keys, submitted_seconds)
-        elif status.decode() in ("completed", "failed", "cancelled"):
+        elif status.decode() in ENDED:
             self._retire(keys)
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
