@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+import msgpack
 from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 
@@ -133,15 +134,19 @@ class MessageLog:
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
-        arguments: list[Any] = [lane, seen, global_seen, self._published, self._silent, owner, int(park), int(leaves)]
-        arguments.append(int(takes_up))
-        arguments.append(len(outcomes))
-        for outcome in outcomes:
-            arguments += [outcome.index, outcome.status.value, _detail(outcome), int(outcome.index in wakes)]
-            arguments += [len(outcome.messages), *map(pack, outcome.messages)]
-        arguments.append(len(claims))
-        for claim in claims:
-            arguments += [claim.index, int(claim.lease_seconds * 1000)]
+        request = {
+            "lane": lane,
+            "seen": seen,
+            "global_seen": global_seen,
+            "owner": owner,
+            "published_ms": self._published,
+            "silent_ms": self._silent,
+            "park": park,
+            "leaves": leaves,
+            "takes_up": takes_up,
+            "outcomes": [_outcome(outcome, wakes=outcome.index in wakes) for outcome in outcomes],
+            "claims": [{"call": claim.index, "lease_ms": int(claim.lease_seconds * 1000)} for claim in claims],
+        }
         reply = await self._advance(
             keys=[
                 keys.state,
@@ -152,12 +157,22 @@ class MessageLog:
                 keys.events,
                 keys.parked,
             ],
-            args=arguments,
+            args=[msgpack.packb(request, use_bin_type=False)],  # Redis' own msgpack knows no bin type
         )
         return _read_advance(reply)
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
+
+
+def _outcome(outcome: Outcome, *, wakes: bool) -> dict[str, Any]:
+    return {
+        "call": outcome.index,
+        "status": outcome.status.value,
+        "detail": _detail(outcome),
+        "wakes": wakes,
+        "messages": [pack(message) for message in outcome.messages],
+    }
 
 
 def _detail(outcome: Outcome) -> bytes:
@@ -169,16 +184,16 @@ def _detail(outcome: Outcome) -> bytes:
     return pack(detail) if detail else b""
 
 
-def _read_advance(reply: Sequence[Any]) -> Advance:
-    if reply[0] == b"gone":
+def _read_advance(reply: bytes) -> Advance:
+    found = unpack(reply)
+    if found["status"] == "gone":
         return Advance("gone")
-    status, journal_id, global_id, fresh, accepted, claims, woken = reply
     return Advance(
-        status=status.decode(),
-        journal_id=journal_id.decode(),
-        global_id=global_id.decode(),
-        is_fresh=bool(fresh),
-        accepted=tuple(id_ != 0 for id_ in accepted),
-        attempts=tuple(claims),
-        woken=tuple(lane.decode() for lane in woken),
+        status=found["status"],
+        journal_id=found["journal"],
+        global_id=found["global"],
+        is_fresh=found["fresh"],
+        accepted=tuple(found["accepted"]),
+        attempts=tuple(found["claims"]),
+        woken=tuple(found["woken"]),
     )

@@ -9,20 +9,20 @@
 --                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver, "<lane>\31" a published task
 --      6 events    stream
 --      7 parked    set     lanes that wait for a global call
--- ARGV 1 lane    2 last journal id the caller has seen    3 last global id it has seen
---      4 how long in ms a published task may lie before it counts as lost
---      5 how long in ms the driver may be silent before he counts as dead
---      6 owner: who drives; what he has claimed already he gets again (a script whose answer was lost is sent twice)
---      7 "1" to park the lane if nothing new has arrived    8 "1" if the driver leaves, should nothing new have arrived
---      9 "1" if this takes up the lane's published task
---      10 number of outcomes, then for each: call, status, detail (msgpack or ""), "1" to wake parked lanes,
---        number of messages, each message (msgpack)
---      then number of claims, then for each: call, lease in ms
--- Returns {run status, journal id, global id, fresh, {accepted outcomes: message ids or 0}, {claims: attempt or 0},
---          {woken lanes}}; fresh is 1 when the caller had seen everything that lay in the journal before this commit.
+-- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (who drives; what
+--        he has claimed already he gets again: a script whose answer was lost is sent twice), published_ms (how long a
+--        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
+--        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
+--        arrived), takes_up (this takes up the lane's published task),
+--        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack)},
+--        claims: {call, lease_ms}
+-- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
+--          caller had seen everything that lay in the journal before this commit), accepted (for each outcome), claims
+--          (for each the number of the attempt, or 0), woken (lanes to be published).
 
 local state, journal, ledger, global, leases, events, parked = unpack(KEYS)
-local lane, published, silent, owner = ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local request = cmsgpack.unpack(ARGV[1])
+local lane, owner = request.lane, request.owner
 
 local function last_id(stream)
     local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
@@ -38,10 +38,10 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
 local status = run[1]
 if not status then
-    return { 'gone' }
+    return cmsgpack.pack({ status = 'gone' })
 end
 local ms, seq = tonumber(run[2]), tonumber(run[3])
-local fresh = last_id(journal) == ARGV[2] and 1 or 0
+local fresh = last_id(journal) == request.seen
 
 local function next_id()
     if now > ms then
@@ -52,59 +52,46 @@ local function next_id()
     return string.format('%.0f-%.0f', ms, seq)
 end
 
-local position = 10
-local function take()
-    position = position + 1
-    return ARGV[position - 1]
-end
-
-local function append(call, outcome, detail, messages)
-    local ids = {}
-    for i = 1, math.max(#messages, 1) do
-        local fields = { 'c', call, 's', outcome }
-        if detail ~= '' then
+local function append(outcome)
+    local id
+    for i = 1, math.max(#outcome.messages, 1) do
+        local fields = { 'c', outcome.call, 's', outcome.status }
+        if outcome.detail ~= '' then
             fields[#fields + 1] = 'd'
-            fields[#fields + 1] = detail
+            fields[#fields + 1] = outcome.detail
         end
-        if messages[i] then
+        if outcome.messages[i] then
             fields[#fields + 1] = 'm'
-            fields[#fields + 1] = messages[i]
+            fields[#fields + 1] = outcome.messages[i]
         end
-        ids[i] = redis.call('XADD', journal, next_id(), unpack(fields))
+        id = redis.call('XADD', journal, next_id(), unpack(fields))
     end
-    redis.call('XADD', events, ids[#ids], 'l', lane, 'c', call, 's', outcome, 'n', #messages)
-    return ids[#ids]
+    redis.call('XADD', events, id, 'l', lane, 'c', outcome.call, 's', outcome.status, 'n', #outcome.messages)
 end
 
 local function wake()
     local sleepers = redis.call('SMEMBERS', parked)
     for _, sleeper in ipairs(sleepers) do
-        redis.call('ZADD', leases, now + published, sleeper .. '\31')
+        redis.call('ZADD', leases, now + request.published_ms, sleeper .. '\31')
     end
     redis.call('DEL', parked)
     return sleepers
 end
 
 local accepted, woken, ended = {}, {}, 0
-for _ = 1, tonumber(take()) do
-    local call, outcome, detail, wakes, count = take(), take(), take(), take(), tonumber(take())
-    local messages = {}
-    for i = 1, count do
-        messages[i] = take()
-    end
-    local before = redis.call('HGET', ledger, call)
-    if is_final(before) then
-        accepted[#accepted + 1] = 0
-    else
-        accepted[#accepted + 1] = append(call, outcome, detail, messages)
+for _, outcome in ipairs(request.outcomes) do
+    local before = redis.call('HGET', ledger, outcome.call)
+    accepted[#accepted + 1] = not is_final(before)
+    if not is_final(before) then
+        append(outcome)
         ended = ended + 1
-        redis.call('HSET', ledger, call, outcome)
-        redis.call('ZREM', leases, lane .. '\31' .. call)
-        redis.call('HINCRBY', state, 'n:' .. outcome, 1)
+        redis.call('HSET', ledger, outcome.call, outcome.status)
+        redis.call('ZREM', leases, lane .. '\31' .. outcome.call)
+        redis.call('HINCRBY', state, 'n:' .. outcome.status, 1)
         if before and string.find(before, '^running:') then
             redis.call('HINCRBY', state, 'running', -1)
         end
-        if wakes == '1' and #woken == 0 then
+        if outcome.wakes and #woken == 0 then
             woken = wake()
         end
     end
@@ -120,18 +107,17 @@ if ended > 0 then
 end
 
 local claims = {}
-for _ = 1, tonumber(take()) do
-    local call, lease = take(), tonumber(take())
-    local member = lane .. '\31' .. call
-    local before = redis.call('HGET', ledger, call)
+for _, claim in ipairs(request.claims) do
+    local member = lane .. '\31' .. claim.call
+    local before = redis.call('HGET', ledger, claim.call)
     local condition, attempt, holder = string.match(before or 'lost:0:', '^(%a+):(%d+):(.*)$')
     local alive = condition == 'running' and tonumber(redis.call('ZSCORE', leases, member) or 0) > now
     if status ~= 'running' or not condition or (alive and holder ~= owner) then
         claims[#claims + 1] = 0
     else
         attempt = tonumber(attempt) + (alive and 0 or 1)
-        redis.call('HSET', ledger, call, 'running:' .. attempt .. ':' .. owner)
-        redis.call('ZADD', leases, now + lease, member)
+        redis.call('HSET', ledger, claim.call, 'running:' .. attempt .. ':' .. owner)
+        redis.call('ZADD', leases, now + claim.lease_ms, member)
         if condition ~= 'running' then
             redis.call('HINCRBY', state, 'running', 1)
         end
@@ -140,16 +126,24 @@ for _ = 1, tonumber(take()) do
 end
 
 local global_id = last_id(global)
-local nothing_new = fresh == 1 and (lane == '' or global_id == ARGV[3])
-if ARGV[7] == '1' and nothing_new then
+local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
+if request.park and nothing_new then
     redis.call('SADD', parked, lane)
 end
-if ARGV[9] == '1' then
+if request.takes_up then
     redis.call('ZREM', leases, lane .. '\31')
 end
-if ARGV[8] == '1' and nothing_new then
+if request.leaves and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
 elseif status == 'running' then
-    redis.call('ZADD', leases, now + silent, lane .. '\31@' .. owner)
+    redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
 end
-return { status, last_id(journal), global_id, fresh, accepted, claims, woken }
+return cmsgpack.pack({
+    status = status,
+    journal = last_id(journal),
+    global = global_id,
+    fresh = fresh,
+    accepted = accepted,
+    claims = claims,
+    woken = woken,
+})
