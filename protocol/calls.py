@@ -17,7 +17,7 @@ from .paths import MISSING, copied, strings, type_name
 from .references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path, unescape
 from .resolution import Fold
 from .scopes import read_scope
-from .tools import Executor, Runner
+from .tools import ALIASES, Executor, Runner
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,28 @@ def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str,
     properties = {
         key: value
         for key, value in raw.items()
-        if key != "_imports" and not (value is None and key.startswith("_") and key != "_output")
+        if key not in ALIASES and not (value is None and key.startswith("_") and key != "_output")
     }
-    if raw.get("_imports") is not None:
-        properties.setdefault("_scopes", raw["_imports"])
-    return {**constants, **properties}
+    aliased = {name: raw[alias] for alias, name in ALIASES.items() if raw.get(alias) is not None}
+    return {**constants, **aliased, **properties}
+
+
+def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Where a property of a completed call stands in the call as it was written: under its older name, or, where its
+    tool's schema fills it in, nowhere below the call itself.
+    """
+    if raw.get(key) is not None or key == "_output":
+        return (key,)
+    older = next((alias for alias, name in ALIASES.items() if name == key and raw.get(alias) is not None), None)
+    return (older,) if older is not None else ()
+
+
+def alias_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """A property that is written under both of its names must have one value (SPEC R8.1)."""
+    for alias, name in ALIASES.items():
+        both = raw.get(alias), raw.get(name)
+        if None not in both and both[0] != both[1]:
+            yield Problem(pointer(*at, alias), f"says something else than {name}, whose older name it is: leave it out")
 
 
 def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], runner: Runner) -> Call:

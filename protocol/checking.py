@@ -9,9 +9,18 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .calls import Call, completed, expression_problems, make_call, meta_problems, shape_problems
+from .calls import (
+    Call,
+    alias_problems,
+    completed,
+    expression_problems,
+    make_call,
+    meta_problems,
+    place_in,
+    shape_problems,
+)
 from .context import Context
-from .errors import Problem, Rejected, pointer
+from .errors import Problem, Rejected, pointer, segments
 from .explanations import explained
 from .lanes import lay_out, runs
 from .limits import Limits
@@ -151,45 +160,58 @@ class _Reader:
         tool = self.toolbox.tool(raw["_tool"])
         constants = tool.constants if tool is not None else {}
         properties = completed(raw, constants)
-        broken = list(meta_problems(properties, *at))
+        unreadable = [*expression_problems(raw, *at), *alias_problems(raw, *at)]
+        broken = list(meta_problems(properties))
         if broken:
-            return None, [*expression_problems(raw, *at), *broken]
-        runner, problems = self._runner(raw["_tool"], tool, properties, at)
+            return None, [*unreadable, *_placed(broken, raw, at)]
+        runner, problems = self._runner(raw["_tool"], tool, properties)
         call = make_call(index, raw, constants, runner)
-        unreadable = list(expression_problems(raw, *at))
         if tool is not None and not unreadable:
-            problems += tool.problems(call.standing_in(), *at, lenient=True, strict_meta=self.toolbox.strict_meta)
-        return call, [*problems, *unreadable, *self._instance_problems(call, at), *self._latent_problems(call, at)]
+            problems += tool.problems(call.standing_in(), lenient=True, strict_meta=self.toolbox.strict_meta)
+        problems += [*self._instance_problems(call), *self._latent_problems(call)]
+        return call, [*_placed(problems, raw, at), *unreadable]
 
-    def _runner(
-        self, name: str, tool: Tool | None, properties: Mapping[str, Any], at: Pointer
-    ) -> tuple[Runner, list[Problem]]:
+    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
         """Who runs a call (SPEC R4.2); where nobody does, a stand-in and the problem."""
         nobody = Runner(Executor.ACTIVITY, name)
         delegate, activity = properties.get("_delegate"), properties.get("_activity")
         if tool is None and (not delegate or delegate == ANONYMOUS):
             hint = self.toolbox.names.hint(name)
-            return nobody, [Problem(pointer(*at, "_tool"), f"unknown tool {name!r}{hint}")]
+            return nobody, [Problem("/_tool", f"unknown tool {name!r}{hint}")]
         try:
             return self.toolbox.runner(name, delegate, activity), []
         except LookupError as error:
-            return nobody, [Problem(pointer(*at, "_delegate" if delegate else "_activity"), str(error))]
+            return nobody, [Problem("/_delegate" if delegate else "/_activity", str(error))]
 
-    def _instance_problems(self, call: Call, at: Pointer) -> Iterator[Problem]:
+    def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""
         if call.instance is not None and call.instance not in self.instances:
             hint = self.spelling.hint(call.instance)
-            yield Problem(pointer(*at, "_instance"), f"instance {call.instance!r} is not in the context{hint}")
+            yield Problem("/_instance", f"instance {call.instance!r} is not in the context{hint}")
 
-    def _latent_problems(self, call: Call, at: Pointer) -> Iterator[Problem]:
+    def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
         is_latent = call.runner.executor is Executor.LATENT
         if is_latent and call.output is not None and call.given is MISSING and not self.toolbox.model:
             yield Problem(
-                pointer(*at),
+                "",
                 f"no activity and no delegate runs {call.tool!r}, it has no _output, and no model is configured: "
                 "register an activity of that name, or set ACTS_MODEL",
             )
+
+
+def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:
+    """The problems of a completed call, each at what the author wrote: a value that the tool's schema filled in stands
+    nowhere in the submission, so it is told at the call.
+    """
+    for problem in problems:
+        key, *below = segments(problem.pointer) or ("",)
+        if not key.startswith("_"):
+            yield Problem(pointer(*at) + problem.pointer, problem.message)
+        elif written := place_in(raw, key):
+            yield Problem(pointer(*at, *written, *below), problem.message)
+        else:
+            yield Problem(pointer(*at), f"{key}, which its tool's schema fills in: {problem.message}")
 
 
 def _ordered(problems: Iterable[Problem]) -> list[Problem]:

@@ -73,6 +73,11 @@ def pointer(*segments: str | int) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def segments(pointer: str) -> tuple[str, ...]:
+    """The keys and indexes of a JSON pointer, as texts."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+
+
 def shortened(text: str, most: int = 300) -> str:
     """A text with its middle left out where it is long."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from .context import Context
-from .errors import Conflict, ExpressionError, Problem
+from .errors import Conflict, ExpressionError, Problem, segments
 from .lanes import Lane
 from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
 from .scopes import read_scope
@@ -61,8 +61,7 @@ def _errors(text: str) -> Iterable[ExpressionError]:
 
 def _text_at(value: Any, pointer: str) -> str | None:
     """The text a pointer leads to."""
-    for part in pointer.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+    for key in segments(pointer):
         if isinstance(value, Mapping) and key in value:
             value = value[key]
         elif isinstance(value, (list, tuple)) and key.isdecimal() and len(key) < 10 and int(key) < len(value):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import shortened
+from .errors import segments, shortened
 from .references import Path
 from .schemas import Schema, compiled
 
@@ -136,8 +136,7 @@ def _referred(reference: Any, root: Any) -> Iterator[Any]:
         return
     if isinstance(root, dict) and "$id" in root:
         return
-    for key in reference.split("/")[1:]:
-        key = key.replace("~1", "/").replace("~0", "~")
+    for key in segments(reference):
         if not isinstance(root, dict) or key not in root or "%" in key:
             return
         root = root[key]

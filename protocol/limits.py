@@ -42,12 +42,12 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
                 return
             pairs: Any = item.items() if isinstance(item, dict) else enumerate(item)
             for key, below in pairs:
-                if isinstance(below, (dict, list)):
+                if isinstance(item, dict) and (not isinstance(key, str) or not _is_unicode(key)):
+                    yield Problem(pointer(*place), "keys must be strings of valid Unicode")
+                elif isinstance(below, (dict, list)):
                     stack.append((below, (*place, key), depth + 1))
                 elif (problem := _scalar_problem(below)) is not None:
                     yield Problem(pointer(*place, key), problem)
-                if isinstance(item, dict) and (not isinstance(key, str) or not _is_unicode(key)):
-                    yield Problem(pointer(*place), "keys must be strings of valid Unicode")
         elif (problem := _scalar_problem(item)) is not None:
             yield Problem(pointer(*place), problem)
 

@@ -8,8 +8,10 @@ comes before it, replaces what was there, and misfits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .calls import Call
+from .errors import segments
 from .findings import Finding
 from .fitting import Shape, misfit, shape_at
 from .graph import Holds, Writers
@@ -128,11 +130,9 @@ def _wanted(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
     tool = tools.get(call.tool)
     if tool is None:
         return None
-    value, path = call.raw, list[str | int]()
-    for part in at.split("/")[1:]:
-        key: str | int = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list):
-            key = int(key)
-        value = value[key]  # type: ignore[index]  # a pointer that was made from this very value
-        path.append(key)
-    return shape_at(tool.compiled.schema, tuple(path))
+    value: Any = call.raw
+    path: Path = ()
+    for segment in segments(at):
+        key = int(segment) if isinstance(value, list) else segment
+        value, path = value[key], (*path, key)
+    return shape_at(tool.compiled.schema, path)

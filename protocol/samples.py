@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .errors import segments
 from .paths import copied
 
 PLACEHOLDER: Final = "…"
@@ -80,8 +81,8 @@ def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
 def _referred(reference: str, root: Any) -> Any:
     if not reference.startswith("#"):
         return None
-    for key in reference.removeprefix("#").split("/")[1:]:
-        root = root.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    for key in segments(reference):
+        root = root.get(key) if isinstance(root, Mapping) else None
     return root
 
 

@@ -22,7 +22,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from .errors import Problem, pointer, shortened
+from .errors import Problem, pointer, segments, shortened
 from .references import Expression, Path
 
 Schema = dict[str, Any] | bool
@@ -140,8 +140,7 @@ def _referred(reference: Any, root: Any) -> Iterator[Any]:
     """What a `$ref` into the same schema points at."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return
-    for key in reference.split("/")[1:]:
-        key = key.replace("~1", "/").replace("~0", "~")
+    for key in segments(reference):
         if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
             root = root[int(key)]
         elif isinstance(root, dict) and key in root:

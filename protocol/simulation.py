@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .calls import Call
 from .context import Context
-from .errors import Conflict
+from .errors import Conflict, segments
 from .execution import Execution, Outcome, Start, Status, Success
 from .operations import Method
 from .outputs import Output
@@ -249,7 +249,7 @@ def _read_below(plan: Plan) -> dict[int, list[tuple[Path, Any]]]:
 def _parameter_schema(plan: Plan, call: Call, at: str) -> Any:
     """What the call's tool says of the place of an expression; None where it says nothing that stands by itself."""
     tool = plan.tools.get(call.tool)
-    path: Path = tuple(int(key) if key.isdecimal() else key for key in at.split("/")[1:])
+    path: Path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
     parts = tool.compiled.parts(path) if tool is not None else ()
     return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
 

@@ -26,6 +26,8 @@ __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submi
 Pointer = tuple[str | int, ...]
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
+_UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -68,7 +70,9 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
     if not isinstance(value, dict):
         raise Rejected([Problem("", "a submission must be an object with a context, and a solution or a plan message")])
-    problems = [Problem(pointer(key), _unknown_key(key)) for key in value if key not in _KEYS]
+    problems = list(value_problems(dict.fromkeys(value), limits)) or [
+        Problem(pointer(key), _UNKNOWN_KEY) for key in value if key not in _KEYS
+    ]
     context = value.get("context", [])
     if not isinstance(context, list):
         raise Rejected([*problems, Problem("/context", "must be a list of messages")])
@@ -91,7 +95,8 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     if solution is None and not calls and not call_problems:
         problems.append(Problem("", _nothing_to_run(value)))
     if len(calls) > limits.solution_calls:
-        raise Rejected([*problems, Problem("/solution/calls", f"more than {limits.solution_calls} calls")])
+        (*list_of_calls, _), _ = calls[limits.solution_calls]
+        raise Rejected([*problems, Problem(pointer(*list_of_calls), f"more than {limits.solution_calls} calls")])
     submission = Submission(
         context=messages,
         calls=calls,
@@ -124,10 +129,6 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
-
-
-def _unknown_key(key: Any) -> str:
-    return f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
 def _nothing_to_run(value: Mapping[str, Any]) -> str:

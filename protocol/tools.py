@@ -22,6 +22,8 @@ from .spelling import Speller
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
+ALIASES: Final = {"_imports": "_scopes"}
+"""Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
 ANONYMOUS: Final = "anonymous"
 """The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
 
@@ -54,7 +56,7 @@ class Tool:
         """Parameters and meta-properties, each with its schema; the older name `_imports` counts as `_scopes`."""
         beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
         inside = self.declaration.get("properties", {})
-        return {_ALIASES.get(key, key): _as_schema(key, value) for key, value in {**beside, **inside}.items()}
+        return {ALIASES.get(key, key): _as_schema(key, value) for key, value in {**beside, **inside}.items()}
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -72,6 +74,18 @@ class Tool:
         granted = _keywords(self.properties.get("_scopes")).get(GRANTED)
         return {"_scopes": granted, **pinned} if granted is not None else pinned
 
+    def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """Where a place of the compiled schema stands in the declaration: a meta-property may stand beside
+        `properties`, and under its older name.
+        """
+        if len(path) < 2 or path[0] != "properties":
+            return path
+        names = (path[1], *(alias for alias, name in ALIASES.items() if name == path[1]))
+        inside = self.declaration.get("properties", {})
+        within = next(((*path[:1], name) for name in names if name in inside), None)
+        beside = next(((name,) for name in names if name in self.declaration), ())
+        return (*(within or beside), *path[2:])
+
     @property
     def output_schema(self) -> Schema | None:
         """The schema of the tool's result, if it has one (SPEC R4.6)."""
@@ -88,7 +102,7 @@ class Tool:
         """The schema a call is held against: `_output` is what comes of the call, so nothing requires it."""
         schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
         required = schema.get("required", [])
-        schema["required"] = [_ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
+        schema["required"] = [ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
         schema["properties"] = {**{key: True for key in schema["required"] if key.startswith("_")}, **self.properties}
         return compiled(schema)
 
@@ -176,6 +190,9 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
     if shorthand is not None:
         sources.append((("tools",), shorthand))
     for at, declarations in sources:
+        if declarations is None:
+            problems.append(Problem(pointer(*at[:-1]), 'a tool message needs "tool": tool name to JSON Schema'))
+            continue
         if not isinstance(declarations, dict):
             problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema"))
             continue
@@ -187,9 +204,6 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
                 tool = Tool(name, {})  # so that its calls are not called unknown as well
             tools[name] = tool
     return tools, problems
-
-
-_ALIASES: Final = {"_imports": "_scopes"}
 
 
 def _keywords(schema: Any) -> dict[str, Any]:
@@ -232,5 +246,6 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     try:
         _ = tool.compiled
     except SchemaError as error:
-        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(error.message)}")
+        place = tool.place_in_declaration(tuple(error.absolute_path))
+        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}")
     return None

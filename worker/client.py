@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
 from protocol import Plan, Problem, Rejected, check_submission
+from protocol.calls import place_in
 from protocol.errors import pointer
 from protocol.tools import Executor
 
@@ -105,7 +106,7 @@ class Client:
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
             if call.runner.executor is Executor.DELEGATE and not is_code:
-                at = pointer(*plan.submission.calls[call.index][0], "_delegate")
+                at = pointer(*plan.submission.calls[call.index][0], *place_in(call.raw, "_delegate"))
                 problems.append(
                     Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
                 )

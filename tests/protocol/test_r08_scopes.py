@@ -36,7 +36,7 @@ def test_r8_1_no_scopes_no_context() -> None:
 def test_r8_1_imports_is_the_older_name() -> None:
     calls = [
         call("see", to="†data.old", _imports=["input"]),
-        call("see", to="†data.both", _imports=["state"], _scopes=["input"]),
+        call("see", to="†data.both", _imports=["input"], _scopes=["input"]),
     ]
     data = run(*calls, context=CONTEXT).data[None]["data"]
     assert data == {"old": {"input": {"query": "q"}}, "both": {"input": {"query": "q"}}}
@@ -80,7 +80,7 @@ def test_r8_1_anything_else_is_no_scope(scope: str) -> None:
 @pytest.mark.parametrize("scopes", ["state", {"state": True}, 5, [None], [["state"]]])
 def test_r8_1_scopes_are_a_list_of_texts(scopes: Any) -> None:
     assert problems_of(call(_scopes=scopes))[0].pointer.startswith("/solution/calls/0/_scopes")
-    assert problems_of(call(_imports=scopes))[0].pointer.startswith("/solution/calls/0/_scopes")
+    assert problems_of(call(_imports=scopes))[0].pointer.startswith("/solution/calls/0/_imports")
 
 
 # R8.2
