@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from .errors import ExpressionError, Problem, pointer
 from .operations import Method
@@ -18,6 +18,19 @@ from .references import DAGGER, Expression, Reference, is_expression, parse, par
 from .resolution import Fold
 from .scopes import read_scope
 from .tools import ALIASES, Executor, Runner
+
+META_PROPERTIES: Final = (
+    "_tool",
+    "_outputPath",
+    "_outputMethod",
+    "_instance",
+    "_scopes",
+    "_delegate",
+    "_activity",
+    "_output",
+    *ALIASES,
+)
+"""The properties of a call that mean something to the backend."""
 
 
 @dataclass(frozen=True)

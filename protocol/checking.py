@@ -29,7 +29,7 @@ from .paths import MISSING
 from .plan import Plan
 from .spelling import Speller
 from .submission import Pointer, Submission, read_submission
-from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox
+from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
 
 
 def check(
@@ -111,6 +111,11 @@ class _Either(Container[str]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.own or name in self.registered
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, as far as they can be listed."""
+        yield from self.own
+        yield from listed(self.registered)
 
 
 def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, ...], list[Problem], bool]:

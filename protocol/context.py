@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .errors import ExpressionError, Rejected
+from .errors import Conflict, ExpressionError, Rejected
 from .messages import Message
 from .paths import copied
 from .references import is_expression, parse
@@ -44,7 +44,7 @@ class Context:
         if problems:
             raise Rejected(problems)
         message = copied(message)
-        source = f"message {len(self._messages)}"
+        source = _source(len(self._messages))
         self._messages.append(message)
         instance = message.get("_instance")
         if instance is None:
@@ -73,7 +73,21 @@ class Context:
         """Kind to folded value, for every kind a reader sees."""
         return self.fold(instance).snapshot()
 
+    def conflicts(self) -> dict[int, Conflict]:
+        """The messages, by position, that do not fit what is there for some reader (SPEC R3.4)."""
+        found = {conflict.source: conflict for fold in self._folds() for conflict in fold.conflicts()}
+        return {index: found[_source(index)] for index in range(len(self._messages)) if _source(index) in found}
+
+    def _folds(self) -> Iterator[Fold]:
+        yield self._global
+        yield from self._lanes.values()
+
     def _lane(self, instance: str) -> Fold:
         if instance not in self._lanes:
             self._lanes[instance] = Fold(self._global)
         return self._lanes[instance]
+
+
+def _source(index: int) -> str:
+    """How a message is called in errors."""
+    return f"message {index}"

@@ -39,7 +39,14 @@ class Unresolved(ProtocolError, LookupError):
 
 
 class Conflict(ProtocolError, TypeError):
-    """An operation whose base has the wrong type (SPEC R3.4): push onto a number, a key inside a list."""
+    """An operation whose base has the wrong type (SPEC R3.4): push onto a number, a key inside a list.
+
+    `source` names the message.
+    """
+
+    def __init__(self, message: str, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
 
 
 class OutputError(ProtocolError, ValueError):

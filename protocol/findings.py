@@ -13,7 +13,14 @@ class Finding:
     severity: str
     message: str
     calls: tuple[int, ...] = ()
+    pointer: str | None = None
+    """JSON pointer into the submission, where it is about one place in it."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"severity": self.severity, "message": self.message, "calls": list(self.calls)}
+        return {
+            "severity": self.severity,
+            "message": self.message,
+            "calls": list(self.calls),
+            "pointer": self.pointer,
+        }

@@ -143,5 +143,6 @@ def _fits(method: Method, base: Any, value: Any) -> bool:
 def _conflict(operation: Operation, base: Any, why: str) -> Conflict:
     return Conflict(
         f"cannot {operation.method} {type_name(operation.value)} at {operation.place}: "
-        f"there is {type_name(base)}{', and ' + why if why else ''} ({operation.source})"
+        f"there is {type_name(base)}{', and ' + why if why else ''} ({operation.source})",
+        operation.source,
     )

@@ -41,7 +41,8 @@ class Plan:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing and is no error: see `proofs`. Found when asked for, not when the plan is made."""
-        return findings_of(self.calls, self.lanes, self.context, self.tools)
+        places = [at for at, _ in self.submission.calls]
+        return findings_of(self.calls, self.lanes, self.context, self.tools, places)
 
     @cached_property
     def unread(self) -> tuple[int, ...]:

@@ -1,12 +1,12 @@
 """Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
 
-What each of them means stands in a module of its own: `timing`, `promises`, `races`, `branches`. Nothing is said twice
-for lanes that share one graph, and of each kind of finding only the first are told.
+What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `races`, `branches`. Nothing
+is said twice for lanes that share one graph, and of each kind of finding only the first are told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from .branches import branch_findings, read_branches, unread_branches
@@ -20,6 +20,7 @@ from .promises import promise_findings
 from .races import race_findings
 from .readers import Readers
 from .references import Reference
+from .slips import Place, misspelt_properties, undaggered_paths, unfit_messages
 from .timing import MOST_CALLS, ancestors, scope_findings
 from .tools import Tool
 
@@ -28,11 +29,18 @@ MOST_TOLD = 100
 
 
 def findings_of(
-    calls: tuple[Call, ...], lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool]
+    calls: tuple[Call, ...],
+    lanes: Mapping[str | None, Lane],
+    context: Context,
+    tools: Mapping[str, Tool],
+    places: Sequence[Place],
 ) -> tuple[Finding, ...]:
-    """Every finding about a plan."""
+    """Every finding about a plan; `places` says where in the submission each call stands."""
     readers = Readers(calls)
     kinds: tuple[Iterable[Finding], ...] = (
+        unfit_messages(context),
+        misspelt_properties(calls, places, tools),
+        undaggered_paths(calls, places, context, readers),
         scope_findings(lanes.values()),
         *_lane_findings(lanes, context, tools),
         unread_branches(calls, readers),

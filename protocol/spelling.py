@@ -12,16 +12,20 @@ _LONGEST: Final = 100
 
 
 class Speller:
-    """Gives hints for unknown names, as long as comparing them does not take too long."""
+    """Gives hints for unknown names, as long as comparing them does not take too long.
 
-    def __init__(self, names: Iterable[str]) -> None:
+    `likeness`, from 0 to 1, is how much a known name has to be like the unknown one.
+    """
+
+    def __init__(self, names: Iterable[str], *, likeness: float = 0.6) -> None:
         self._names = [name for name in names if len(name) <= _LONGEST]
         self._left = COMPARISONS
+        self._likeness = likeness
 
     def hint(self, name: str) -> str:
         """`, did you mean 'x'?` where a known name is close, else nothing."""
         self._left -= len(self._names)
         if self._left < 0 or len(name) > _LONGEST:
             return ""
-        close = get_close_matches(name, self._names, n=1)
+        close = get_close_matches(name, self._names, n=1, cutoff=self._likeness)
         return f", did you mean {close[0]!r}?" if close else ""

@@ -7,7 +7,7 @@ those of the call. Meta-properties may also stand beside `properties`, as the or
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -116,11 +116,12 @@ class Tool:
         held = {
             key: value
             for key, value in properties.items()
-            if not key.startswith("_") or self._mentions(key) or (strict_meta and key != "_tool")
+            if not key.startswith("_") or self.mentions(key) or (strict_meta and key != "_tool")
         }
         return self.compiled.problems(held, *at, lenient=lenient)
 
-    def _mentions(self, key: str) -> bool:
+    def mentions(self, key: str) -> bool:
+        """Whether the schema speaks of a meta-property."""
         names, patterns = self._mentioned
         return key in names or any(re.search(pattern, key) for pattern in patterns)
 
@@ -158,7 +159,7 @@ class Toolbox:
         """Who runs a call of a tool that names these (SPEC R4.2). Raises `LookupError` with the reason."""
         if delegate:
             if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
-                raise LookupError(f"unknown delegate {delegate!r}")
+                raise LookupError(f"unknown delegate {delegate!r}{self._delegate_names.hint(delegate)}")
             return Runner(Executor.DELEGATE, delegate)
         if activity:
             if self.activities is not None and activity not in self.activities:
@@ -174,8 +175,17 @@ class Toolbox:
         return Speller(dict.fromkeys((*self.tools, *(self.activities or ()))))
 
     @cached_property
+    def _delegate_names(self) -> Speller:
+        return Speller(listed(self.delegates))
+
+    @cached_property
     def _activity_names(self) -> Speller:
         return Speller(self.activities or ())
+
+
+def listed(names: object) -> Iterable[str]:
+    """The names in a container, where it can tell them."""
+    return names if isinstance(names, Iterable) else ()
 
 
 def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,12 @@ class KnownDelegates(Container[str]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self._registry.delegates or self._file(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, of definitions those right in the folders: for hints."""
+        yield from self._registry.delegates
+        for root in self._roots:
+            yield from (path.stem for path in root.glob("*.json"))
 
     def with_definitions(self, plan: Plan) -> Plan:
         """The plan with the definitions that its calls name, so that they travel with the run."""

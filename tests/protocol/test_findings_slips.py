@@ -1,0 +1,134 @@
+"""What was hardly meant so: misspelt meta-properties, paths without a dagger, messages that do not fit (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import check_submission
+
+from .building import ANY, call, checked, plan_submission, problems_of, submission
+
+TWO = [{"type": "text", "_instance": name} for name in "①②"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("_outputpath", "_outputPath"),
+        ("_output_path", "_outputPath"),
+        ("_instnce", "_instance"),
+        ("_scope", "_scopes"),
+        ("_import", "_imports"),
+        ("_deligate", "_delegate"),
+        ("_outputMethd", "_outputMethod"),
+    ],
+)
+def test_a_misspelt_meta_property_is_told_with_the_known_one(written: str, meant: str) -> None:
+    (finding,) = checked(call(), call(**{written: "x"})).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": f"call 1 (give) has the property {written}, which means nothing, did you mean {meant!r}?",
+        "calls": [1],
+        "pointer": f"/solution/calls/1/{written}",
+    }
+
+
+@pytest.mark.parametrize("key", ["_note", "_date", "_reason", "_id", "_input", "_" * 5_000, "outputpath"])
+def test_a_meta_property_of_ones_own_is_no_slip(key: str) -> None:
+    assert checked(call(**{key: "x"})).findings == ()
+
+
+def test_a_meta_property_that_the_tool_speaks_of_is_no_slip() -> None:
+    assert checked(call(_scope="x"), tools={"give": {"properties": {"_scope": {"type": "string"}}}}).findings == ()
+
+
+def test_many_misspelt_properties_take_no_time_and_do_not_flood_the_answer() -> None:
+    plan = checked(*[{"_tool": "give", f"_outputPat{number}": 1} for number in range(20_000)])
+    assert 0 < len(plan.findings) <= 101
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("state.x", "†state.x"),
+        ("state", "†state"),
+        ("input.query", "†input.query"),
+        ("†state.a && data.x", "†data.x"),
+        ("state.a.b || †state.c", "†state.a.b"),
+    ],
+)
+def test_a_path_without_a_dagger_that_begins_with_a_kind_is_told(path: str, meant: str) -> None:
+    (finding,) = checked(call(to=path)).findings
+    inside = meant.replace("†", "†state.")
+    assert (finding.severity, finding.pointer) == ("warning", "/solution/calls/0/_outputPath")
+    assert finding.message == (
+        f"call 0 (give) writes to {inside}, since a path without † is one inside state, did you mean {meant}?"
+    )
+
+
+@pytest.mark.parametrize("path", ["†state.state.x", "x.state", "error", "data", "status", 'a["||"].state'])
+def test_other_paths_are_no_slip(path: str) -> None:
+    assert checked(call(to=path)).findings == ()
+
+
+def test_a_path_that_somebody_reads_or_that_is_there_is_meant_so() -> None:
+    assert checked(call(to="state.x"), call(value="†state.state.x")).findings == ()
+    assert checked(call(to="input.x"), context=[{"type": "state", "input": {"y": 1}, "data": {}}]).findings
+    assert checked(call(to="input.x"), context=[{"type": "state", "data": {"input": {}}}]).findings == ()
+
+
+def test_a_path_that_a_tool_pins_is_told_at_its_call() -> None:
+    (finding,) = checked(call(), tools={"give": {"_outputPath": "state.x"}}).findings
+    assert finding.pointer == "/solution/calls/0"
+
+
+def test_a_slip_of_a_template_is_told_once_and_where_the_template_stands() -> None:
+    plan = check_submission(plan_submission(call(_scope=["state"], to="state.x"), context=TWO))
+    assert [finding.pointer for finding in plan.findings] == [
+        "/context/2/calls/0/_scope",
+        "/context/2/calls/0/_outputPath",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "unfit"),
+    [
+        ([{"type": "state", "data": 5}, {"type": "state", "a": 1}], [1]),
+        ([{"type": "state", "data": None}, {"type": "state", "a": 1}], [1]),
+        ([{"type": "state", "data": 5}, {"type": "state", "data": 6}], []),
+        ([{"type": "state", "a": 5}, {"type": "state", "a": {"b": 1}}], []),
+        ([{"type": "state", "data": 5}, {"type": "state", "a": 1, "_instance": "①"}], [1]),
+        ([{"type": "state", "data": 5, "_instance": "①"}, {"type": "state", "a": 1, "_instance": "②"}], []),
+        ([{"type": "state", "data": [], "_instance": "①"}, {"type": "state", "a": 1}], []),
+    ],
+)
+def test_messages_of_the_context_that_do_not_fit_what_is_there_are_told(
+    messages: list[dict[str, Any]], unfit: list[int]
+) -> None:
+    findings = checked(context=messages).findings
+    assert [finding.pointer for finding in findings] == [f"/context/{index}" for index in unfit]
+    for finding in findings:
+        assert finding.message.startswith("cannot merge object at †state: there is ")
+        assert "(message 1); whoever reads there fails" in finding.message
+
+
+def test_a_message_that_a_call_wrote_is_told_with_its_method() -> None:
+    written = {"type": "state", "data": {"n": 1}, "_outputMethod": "push", "_call": {"_outputPath": "n"}}
+    (finding,) = checked(context=[{"type": "state", "n": 5}, written]).findings
+    assert finding.message.startswith("cannot push number at †state.n: there is number (message 1)")
+
+
+def test_a_misspelt_delegate_is_answered_with_the_nearest_that_is_known() -> None:
+    value = submission(call(_delegate="translater"), delegates={"translator": {}})
+    for registered in ((), ["other"]):
+        (problem,) = problems_of(*value["solution"]["calls"], delegates=value["delegates"], registered=registered)
+        assert problem.message == "unknown delegate 'translater', did you mean 'translator'?"
+    (problem,) = problems_of(call(_delegate="summariser"), registered=["summarizer"])
+    assert problem.message.endswith("did you mean 'summarizer'?")
+
+
+def test_a_result_that_nobody_reads_is_no_finding_where_no_schema_says_what_is_wanted() -> None:
+    plan = checked(call(to="†state.answer"), tools={"give": ANY})
+    assert (plan.findings, plan.unread) == ((), (0,))
