@@ -89,6 +89,11 @@ def value_at(context: Context, reference: str, instance: str | None = None) -> A
     return context.fold(instance).value(parse(reference).references[0])
 
 
+def without_errors(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A reader's values without the errors: what those of several calls merge to hangs on their order."""
+    return {kind: value for kind, value in data.items() if kind != "error"}
+
+
 def _split(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parts of the submission, and the options of the check."""
     options = ("activities", "model", "strict_meta", "limits", "registered")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from protocol.references import Expression, Reference
+from protocol.references import Expression, Path, Reference
 
 from . import naive
+
+T = TypeVar("T")
+
+
+def shuffled(values: Iterable[T]) -> tuple[T, ...]:
+    """The values in an order without meaning, always the same: of many, Hypothesis chooses the first most often."""
+    return tuple(Random(0).sample(listed := list(values), len(listed)))
+
 
 # JSON.
 
@@ -26,106 +35,132 @@ json_values = st.recursive(
     scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(texts, below, max_size=3), max_leaves=8
 )
 
+SCALARS: Final[Sequence[Any]] = (
+    *[
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2**53 + 1,
+        2**63,
+        -(2**63),
+        0.5,
+        -0.0,
+        1e308,
+        5e-324,
+        1e16,
+        "",
+        "a",
+        "0",
+        "\0",
+        "\n",
+    ],
+    *[
+        "†state.a",
+        "††",
+        "†",
+        "†state.a || †input.b",
+        "①",
+        "é",
+        "e\u0301",
+        "\u2028",
+        "\ufeff",
+        "\uffff",
+        "\U0001f600",
+        '"\\',
+    ],
+)
+
+
+def _made(random: Random, depth: int) -> Any:
+    """A JSON value at most so deep."""
+    match random.choice("sslo") if depth else "s":
+        case "l":
+            return [_made(random, depth - 1) for _ in range(random.randrange(3))]
+        case "o":
+            return {random.choice(_TEXTS): _made(random, depth - 1) for _ in range(random.randrange(3))}
+    return random.choice(SCALARS)
+
+
+_TEXTS: Final = [text for text in SCALARS if isinstance(text, str)]
+JSON_VALUES: Final = shuffled((*SCALARS, *(_made(Random(seed), 4) for seed in range(600))))
+made_json = st.sampled_from(JSON_VALUES)
+"""Made once, for laws."""
+
 # References.
 
-kinds = st.one_of(
-    st.sampled_from(["state", "input", "data", "error"]), st.from_regex(r"[a-zé][a-zé0-9_-]{0,3}", fullmatch=True)
+_CHARACTERS: Final = "ab01 .|&†[]\"\\'/\t\n\0\u00a0\u2028\ufeffé①\U0001f600"
+_PLAIN: Final[Sequence[str | int]] = ("a", "user", "b_1", *range(13), 10**17)
+_ODD: Final = (
+    *("first name", "x.y", "", "0", "00", "01", "9" * 19, *_CHARACTERS),
+    *("".join(Random(seed).choices(_CHARACTERS, k=2 + seed % 3)) for seed in range(300)),
 )
-_odd_keys = st.sampled_from(["a", "b", "user", "first name", "x.y", "", "0", "00", "†", '"', "\\", "|"])
-segments: st.SearchStrategy[str | int] = st.one_of(_odd_keys, st.integers(0, 12), texts)
-references = st.builds(Reference, kinds, st.lists(segments, max_size=4).map(tuple))
-expressions = st.builds(
-    Expression,
-    st.lists(st.lists(references, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple),
+_segments = st.one_of(st.sampled_from(_PLAIN), st.sampled_from(_ODD))
+kinds = st.sampled_from(["state", "input", "data", "error", "a", "é", "ñandú", "k-9", "a_b", "x0", "Ω", "日本"])
+references = st.builds(Reference, kinds, st.lists(_segments, max_size=3).map(tuple))
+_groups = st.lists(references, min_size=1, max_size=2).map(tuple)
+expressions = st.builds(Expression, st.lists(_groups, min_size=1, max_size=2).map(tuple))
+
+# Messages whose folding is interesting: few places, all methods, values that fit and values that do not. They are made
+# once and chosen from: laws need thousands of logs, and to make each message anew takes longest.
+
+SMALL_PATHS: Final[Sequence[Path]] = (
+    *((), ("a",), ("b",), ("0",), (0,), ("a b",), ("a",)),
+    *(("a", "a"), ("a", "b"), ("a", "0"), ("a", 0), ("a", 1), ("b", 0), ("b", "0"), (0, "a"), (0, 0), ("a b", "a")),
+    *(("a", "b", "a"), ("a", "b", 0), ("a", 0, "b"), ("b", 0, 0)),
 )
-
-# Messages whose folding is interesting: few places, all methods, values that fit and values that do not.
-
-_keys = st.sampled_from(["a", "b", "0"])
-small_values: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.integers(0, 3), st.sampled_from(["x", "y"])),
-    lambda below: st.lists(below, max_size=2) | st.dictionaries(_keys, below, max_size=2),
-    max_leaves=4,
+SMALL_VALUES: Final[Sequence[Any]] = (
+    *[None, 0, 1, "x", "y", [], [0], ["x", [1]], [{"a": 1}, None], {}, {"a": 0}, {"b": "x"}, {"0": "y"}, {"a": [1]}],
+    *[{"a": {"b": 1}}, {"b": [0], "a": None}, {"a": {"b": {"a": "x"}, "a": 2}}, {"a b": {"a": 1}}, {"a": [{"b": 3}]}],
 )
-small_segments: st.SearchStrategy[str | int] = st.sampled_from(["a", "b", "0", 0, 1])
-small_paths = st.lists(small_segments, max_size=3).map(tuple)
-methods = st.sampled_from(["set", "merge", "assign", "push", "concat"])
+WIDE: Final = {"a": {f"k{n}": n for n in range(40)}, **{f"k{n}": n for n in range(40)}}
+"""More than an instance copies when it writes into it."""
+METHODS: Final = ("set", "merge", "assign", "push", "concat")
+
+small_paths = st.sampled_from(SMALL_PATHS)
+small_values = st.sampled_from(SMALL_VALUES)
+methods = st.sampled_from(METHODS)
 
 
-@st.composite
-def written_messages(draw: st.DrawFn, kind: str | None = None) -> dict[str, Any]:
-    """A message as a call writes it."""
-    place = Reference(kind or draw(st.sampled_from(["state", "data"])), draw(small_paths))
-    value = draw(small_values)
+def _is_likely(path: Path, method: str, value: Any) -> bool:
+    """Whether it fits something that may well be there; of all others, those with one value are enough."""
+    is_object = isinstance(value, dict)
+    if value == 0 or (path and method in ("set", "merge", "push")):
+        return True
+    return isinstance(value, (list, str)) if method == "concat" and path else is_object and method != "push"
+
+
+STEPS: Final = shuffled(
+    naive.Step((kind, path), method, value)
+    for value in SMALL_VALUES
+    for method in METHODS
+    for path in SMALL_PATHS
+    if _is_likely(path, method, value)
+    for kind in ("state", "state", "data")
+)
+steps = st.sampled_from(STEPS)
+
+
+def message_of(step: naive.Step, *, is_explicit: bool = True) -> dict[str, Any]:
+    """The message of a call that did this; it may leave out that its method is `set`."""
+    place, value = Reference(*step.at), step.value
     for segment in reversed(place.path):
         value = {str(segment): value}
     message = {"type": "data", "kind": place.kind, "data": value, "_call": {"_tool": "t", "_outputPath": str(place)}}
-    method = draw(st.none() | methods)
-    return message if method is None else {**message, "_outputMethod": method}
+    return {**message, "_outputMethod": step.method} if is_explicit or step.method != "set" else message
 
 
-def given_messages() -> st.SearchStrategy[dict[str, Any]]:
-    """A message that no call wrote: a merge at the root of its kind."""
-    return st.builds(
-        lambda kind, payload: {"type": kind, "data": payload}, st.sampled_from(["state", "data"]), small_values
-    )
-
-
-log_messages = st.one_of(written_messages(), written_messages(), given_messages())
-
-# Schemas, and values with and without expressions in them.
-
-schema_values: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from(["", "x", "xy"])),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
-    max_leaves=6,
+WRITTEN: Final = tuple(message_of(step, is_explicit=bool(number % 2)) for number, step in enumerate(STEPS))
+_OBJECTS: Final = tuple(value for value in SMALL_VALUES if isinstance(value, dict))
+GIVEN: Final = tuple(
+    {"type": kind, "data": value} for value in (*_OBJECTS, [0], 0, WIDE, WIDE) for kind in ("state", "state", "data")
 )
-
-
-def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    several = st.lists(below, min_size=1, max_size=2)
-    named = st.dictionaries(st.sampled_from("abc"), below, max_size=2)
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "type": st.sampled_from(["object", "array", "string", "integer", "null", "boolean"]),
-            "properties": named,
-            "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
-            "additionalProperties": below,
-            "unevaluatedProperties": below,
-            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), below, max_size=1),
-            "dependentSchemas": named,
-            "items": below,
-            "prefixItems": several,
-            "contains": below,
-            "minItems": st.integers(0, 2),
-            "maxItems": st.integers(0, 2),
-            "uniqueItems": st.booleans(),
-            "minProperties": st.integers(0, 2),
-            "const": schema_values,
-            "enum": st.lists(schema_values, min_size=1, max_size=3),
-            "minimum": st.integers(-1, 1),
-            "minLength": st.integers(0, 2),
-            "pattern": st.sampled_from(["x", "^$"]),
-            "anyOf": several,
-            "oneOf": several,
-            "allOf": several,
-            "not": below,
-            "if": below,
-            "then": below,
-            "else": below,
-            "$ref": st.just("#/$defs/d"),
-        },
-    )
-
-
-@st.composite
-def schemas(draw: st.DrawFn) -> Any:
-    """A JSON Schema over `schema_values`; its references lead to a definition that has none."""
-    schema = draw(st.recursive(st.booleans(), _schemas, max_leaves=6))
-    definition = draw(st.sampled_from([True, {"type": "integer"}, {"required": ["a"]}, {"properties": {"a": False}}]))
-    return {**schema, "$defs": {"d": definition}} if isinstance(schema, dict) else schema
-
+"""Messages that no call wrote: merges at the root of their kinds."""
+log_messages = st.sampled_from(shuffled((*WRITTEN, *GIVEN * (len(WRITTEN) // len(GIVEN) // 3))))
+"""Every fourth is one that no call wrote."""
+logs = st.lists(log_messages, max_size=8)
 
 # Submissions that the naive evaluator can judge.
 

@@ -1,0 +1,51 @@
+"""Laws: properties that the protocol promises, so each is tried on a few thousand examples every time.
+
+Other properties get the profile's number (see `conftest`), laws twenty times as many. Their strategies therefore choose
+among values that are made once (see `strategies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from hypothesis import settings
+
+from protocol import Conflict, Reference
+from protocol.resolution import Fold
+
+TIMES: Final = 20
+PLACES: Final = [
+    Reference(kind, path)
+    for kind in ("state", "data")
+    for path in ((), ("a",), ("a", "b"), ("a", 0), ("a b",), ("b", "0"), (0,))
+]
+"""Where laws look."""
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def law(test: Test) -> Test:
+    """A property that is tried on twenty times as many examples as others."""
+    return settings(max_examples=TIMES * settings().max_examples)(test)
+
+
+def folded(messages: Sequence[Mapping[str, Any]], base: Fold | None = None) -> Fold:
+    """A fold that was fed everything before anybody looked."""
+    fold = Fold(base)
+    for position, message in enumerate(messages):
+        fold.append(message, f"message {position}")
+    return fold
+
+
+def shown(fold: Fold) -> Any:
+    """All that a reader can learn from a fold."""
+    return fold.snapshot(), sorted(map(str, fold.conflicts())), [read(fold, place) for place in PLACES]
+
+
+def read(fold: Fold, place: Reference) -> Any:
+    """The value at a place, or what keeps it from being read."""
+    try:
+        return fold.value(place)
+    except Conflict as conflict:
+        return str(conflict)
