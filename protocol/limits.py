@@ -26,6 +26,12 @@ class Limits:
     """Calls executed by one run: those of the solution, or the plan's times the instances."""
     solution_calls: int = 100_000
     """Calls listed in one solution or plan."""
+    submission_bytes: int = 256 * 1024 * 1024
+    """A whole submission, as msgpack."""
+    messages: int = 1_000_000
+    """Messages in one context."""
+    instances: int = 100_000
+    """Instances in one context."""
 
 
 def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
@@ -52,10 +58,9 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
             yield Problem(pointer(*place), problem)
 
 
-def size_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
-    """Whether a value without `value_problems` is too large to travel."""
-    if (size := len(msgpack.packb(value))) > limits.message_bytes:
-        yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+def size_of(value: Any) -> int:
+    """The size of a value without `value_problems`, as it travels."""
+    return len(msgpack.packb(value))
 
 
 def _scalar_problem(value: Any) -> str | None:

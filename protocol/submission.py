@@ -15,7 +15,7 @@ from typing import Any
 import msgpack
 
 from .errors import Problem, Rejected, pointer
-from .limits import Limits, size_problems, value_problems
+from .limits import Limits, size_of, value_problems
 from .messages import Message
 from .schemas import schema_problem
 from .shapes import definition_problems, message_problems
@@ -76,12 +76,12 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     context = value.get("context", [])
     if not isinstance(context, list):
         raise Rejected([*problems, Problem("/context", "must be a list of messages")])
+    if too_many := list(_count_problems(context, value.get("solution"), limits)):
+        raise Rejected([*problems, *too_many])
     unfit = [problem for at, part in _parts(value) for problem in value_problems(part, limits, *at)]
     if unfit:
         raise Rejected([*problems, *unfit])
-    for at, part in _parts(value):
-        if at[0] in ("context", "solution"):
-            problems += size_problems(part, limits, *at)
+    problems += _size_problems(value, limits)
     messages, message_problems_ = _messages(context)
     problems += message_problems_
     tools, tool_problems = read_tools(context, value.get("tools"))
@@ -114,7 +114,7 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
 def _decode_msgpack(data: bytes) -> Any:
     try:
         return msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=_object)
-    except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
         raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
 
 
@@ -150,6 +150,30 @@ def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
     else:
         yield ("solution",), solution
     yield from (((key,), value.get(key)) for key in ("tools", "delegates", "schema", "config"))
+
+
+def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> Iterator[Problem]:
+    """Whether there is more of something than is to be looked at."""
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    instances = {m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)}
+    for place, what, number, most in (
+        ("/context", "messages", len(context), limits.messages),
+        ("/context", "instances", len(instances), limits.instances),
+        ("/solution/calls", "calls", len(calls) if isinstance(calls, list) else 0, limits.solution_calls),
+    ):
+        if number > most:
+            yield Problem(place, f"{number} {what}, where {most} are allowed")
+
+
+def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
+    total = 0
+    for at, part in _parts(value):
+        size = size_of(part)
+        total += size
+        if size > limits.message_bytes and at[0] in ("context", "solution"):
+            yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+    if total > limits.submission_bytes:
+        yield Problem("", f"{total} bytes in all, where {limits.submission_bytes} are allowed")
 
 
 def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:

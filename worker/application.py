@@ -7,7 +7,9 @@ from celery import Celery
 from broker_config import Settings, celery_configuration, queue
 
 from .activities import Registry
+from .consumer import CONSUMER, refuse_compression
 from .events import EVENTS
+from .limits import limits_of
 from .models import configured_model
 from .runtime import Runtimes
 from .sweep import SweepStep
@@ -19,10 +21,12 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     configured_model(settings)  # a model that cannot be had is told when the worker starts, not in every task
     app = make_client_application(settings)
     app.conf.acts_settings = settings
+    app.conf.worker_consumer = CONSUMER
+    refuse_compression()
     app.steps["worker"].add(SweepStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
-    register_tasks(app, Runtimes(app, settings, registry))
+    register_tasks(app, Runtimes(app, settings, registry), limits_of(settings))
     return app
 
 

@@ -96,12 +96,7 @@ class Client:
 
     def _hold_against_settings(self, plan: Plan) -> None:
         """What a plan asks of this backend that it does not have. Raises `Rejected`."""
-        instances, most = len(plan.context.instances), self.settings.limit_instances
         problems = []
-        if instances > most:
-            problems.append(
-                Problem("/context", f"{instances} instances, where {most} are allowed (ACTS_LIMIT_INSTANCES)")
-            )
         for call in plan.calls if self.settings.model is None else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates

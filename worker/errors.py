@@ -23,6 +23,10 @@ class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
 
 
+class MalformedMessage(WorkerError):
+    """The argument of a task that nobody of ours has sent: nothing is done about it."""
+
+
 class CallFailed(WorkerError):
     """Raised by an activity to fail its call with a message for readers; `retry` of False ends the attempts."""
 

@@ -13,4 +13,7 @@ def limits_of(settings: Settings) -> Limits:
         message_bytes=int(settings.limit_message_bytes),
         calls=settings.limit_calls,
         solution_calls=settings.limit_solution_calls,
+        submission_bytes=int(settings.limit_submission_bytes),
+        messages=settings.limit_messages,
+        instances=settings.limit_instances,
     )

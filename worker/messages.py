@@ -2,19 +2,33 @@
 
 A remote call's message carries everything that is needed to carry it out - resolved parameters and the scoped snapshot
 (SPEC R8.4) - so that whoever does needs no access to the log.
+
+Whoever reaches the broker can write messages. So nothing is taken for granted here: size before decoding, then the
+shape, then for a result, which goes into the log, that it holds JSON values of a bounded depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
+
+import msgpack
+from pydantic import TypeAdapter, ValidationError
 
 from broker_config import DELIVER, EXECUTE_INSTANCE
-from protocol import Output
+from protocol import Limits, Output
+from protocol.errors import pointer
 from protocol.execution import Failure, Success
+from protocol.limits import value_problems
 
 from .definition import pack, unpack
+from .errors import MalformedMessage
+
+T = TypeVar("T")
+
+_ENVELOPE_BYTES: Final = 64 * 1024
+"""What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +91,14 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
     return pack(asdict(message))
 
 
-def unpack_activity_call(data: bytes) -> ActivityCall:
-    """The inverse of `pack_message`."""
-    fields = unpack(data)
-    return ActivityCall(**{**fields, "id": CallId(**fields["id"])})
+def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
+    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    return _read(_ACTIVITY_CALL, data, limits.submission_bytes)
 
 
-def unpack_delegate_call(data: bytes) -> DelegateCall:
-    """The inverse of `pack_message`."""
-    fields = unpack(data)
-    return DelegateCall(**{**fields, "id": CallId(**fields["id"])})
+def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
+    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    return _read(_DELEGATE_CALL, data, limits.submission_bytes)
 
 
 def pack_delivery(delivery: Delivery) -> bytes:
@@ -107,18 +119,21 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
     return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(delivery.id))
 
 
-def unpack_delivery(data: bytes) -> Delivery:
-    """The inverse of `pack_delivery`."""
-    fields = unpack(data)
-    result: Success | Failure
-    match fields["result"]:
-        case {"path": path, "value": value}:
-            result = Success(Output(path, value))
+def unpack_delivery(data: object, limits: Limits) -> Delivery:
+    """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
+    # The instance's name in the id may be as long as a message, too.
+    fields = _read(_DELIVERY, data, 2 * limits.message_bytes)
+    problem = next(value_problems(fields.result, limits, "result"), None)
+    if problem is not None:
+        raise MalformedMessage(str(problem))
+    match fields.result:
+        case {"path": str(path), "value": value}:
+            return Delivery(fields.id, Success(Output(path, value)))
         case {"value": value}:
-            result = Success(value)
-        case failure:
-            result = Failure(failure["type"], failure["message"])
-    return Delivery(CallId(**fields["id"]), result)
+            return Delivery(fields.id, Success(value))
+        case {"type": str(type_), "message": str(message)}:
+            return Delivery(fields.id, Failure(type_, message))
+    raise MalformedMessage("/result: neither a value nor an error")
 
 
 def pack_lane_id(run: str, instance: str | None) -> bytes:
@@ -126,12 +141,40 @@ def pack_lane_id(run: str, instance: str | None) -> bytes:
     return pack([run, instance])
 
 
-def unpack_lane_id(data: bytes) -> tuple[str, str | None]:
-    """The inverse of `pack_lane_id`."""
-    run, instance = unpack(data)
-    return run, instance
+def unpack_lane_id(data: object, limits: Limits) -> tuple[str, str | None]:
+    """The inverse of `pack_lane_id`. Raises `MalformedMessage`."""
+    return _read(_LANE_ID, data, limits.message_bytes)
 
 
 def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
     """The task that drives a lane."""
     return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}")
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedDelivery:
+    """A delivery as it travels."""
+
+    id: CallId
+    result: Mapping[str, Any]
+
+
+_ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
+_DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
+_DELIVERY: Final = TypeAdapter(_PackedDelivery)
+_LANE_ID: Final = TypeAdapter(tuple[str, str | None])
+
+
+def _read(shape: TypeAdapter[T], data: object, most_bytes: int) -> T:
+    """What the bytes hold, if it has that shape. What they hold instead is not told: it may be anybody's data."""
+    if not isinstance(data, bytes):
+        raise MalformedMessage("its argument is not bytes")
+    if len(data) > most_bytes + _ENVELOPE_BYTES:
+        raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + _ENVELOPE_BYTES} are allowed")
+    try:
+        return shape.validate_python(unpack(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise MalformedMessage(f"{pointer(*first['loc'])}: {first['msg']}") from None
+    except (ValueError, msgpack.UnpackException, MemoryError) as error:
+        raise MalformedMessage(f"not msgpack: {type(error).__name__}") from None

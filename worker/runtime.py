@@ -43,9 +43,25 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
-        threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="acts-activity")
-        limits = limits_of(settings)
-        self.remote = RemoteExecutor(registry, configured_model(settings), limits, threads)
+        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="acts-activity")
+        self.remote = RemoteExecutor(registry, configured_model(settings), limits_of(settings), self._threads)
+        # Who carries out remote calls may be without a log.
+        self._driver = self._make_driver(registry) if settings.effective_redis_url is not None else None
+
+    @property
+    def driver(self) -> Driver:
+        """What drives lanes. Raises `broker_config.NotConfigured` in a worker that has no log."""
+        if self._driver is None:
+            self.settings.require_redis()
+        assert self._driver is not None
+        return self._driver
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _make_driver(self, registry: Registry) -> Driver:
+        settings = self.settings
         log = MessageLog(
             connect_async(settings),
             prefix=settings.key_prefix,
@@ -54,11 +70,8 @@ class Runtime:
         )
         leases = Leases(connect(settings), prefix=settings.key_prefix, lease_seconds=settings.lease_seconds)
         remote = Remote(settings, registry)
-        self.driver = Driver(Workshop(log, settings, registry, limits, self._publish, threads, leases, remote))
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, and wait for it here."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        limits = limits_of(settings)
+        return Driver(Workshop(log, settings, registry, limits, self._publish, self._threads, leases, remote))
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)

@@ -1,6 +1,14 @@
-"""The Celery tasks: what each queue's workers do with a message. Each takes one argument, msgpack bytes."""
+"""The Celery tasks: what each queue's workers do with a message. Each takes one argument, msgpack bytes.
+
+A message that is none of ours is refused with one line in the worker's log; nobody hears of what is in it.
+"""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from celery import Celery
 
@@ -11,9 +19,13 @@ from broker_config import (
     EXECUTE_DELEGATE,
     EXECUTE_INSTANCE,
 )
+from protocol import Limits
 from protocol.execution import Failure
 
+from .errors import MalformedMessage
 from .messages import (
+    ActivityCall,
+    DelegateCall,
     Delivery,
     delivery_task,
     unpack_activity_call,
@@ -21,7 +33,13 @@ from .messages import (
     unpack_delivery,
     unpack_lane_id,
 )
-from .runtime import Runtimes
+from .runtime import Runtime, Runtimes
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Read = Callable[[object, Limits], T]
+Work = Callable[[Runtime, T], None]
 
 
 class BackgroundFailed(Exception):
@@ -31,45 +49,56 @@ class BackgroundFailed(Exception):
     """
 
 
-def register_tasks(app: Celery, runtimes: Runtimes) -> None:
+def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     """Register every task of ours with an application."""
 
-    @app.task(name=EXECUTE_INSTANCE)  # type: ignore[untyped-decorator]  # celery has no types
-    def execute_instance(body: bytes) -> None:
+    def task(name: str, read: Read[T], **options: Any) -> Callable[[Work[T]], None]:
+        """Make a task of a function: it is given what `read` makes of the message, if that can be read."""
+
+        def register(work: Work[T]) -> None:
+            @wraps(work)
+            def run(*arguments: object, **named: object) -> None:
+                try:
+                    if len(arguments) != 1 or named:
+                        raise MalformedMessage("it should have one argument")
+                    message = read(arguments[0], limits)
+                except MalformedMessage as error:
+                    logger.error("%s: a message is refused: %s", name, error)
+                else:
+                    work(runtimes.current(), message)
+
+            app.task(name=name, **options)(run)
+
+        return register
+
+    @task(EXECUTE_INSTANCE, unpack_lane_id)
+    def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
         """Run the calls of one lane that are ready."""
-        runtime = runtimes.current()
-        runtime.run(runtime.driver.drive(*unpack_lane_id(body)))
+        runtime.run(runtime.driver.drive(*lane))
 
-    @app.task(name=DELIVER)  # type: ignore[untyped-decorator]  # celery has no types
-    def deliver(body: bytes) -> None:
+    @task(DELIVER, unpack_delivery)
+    def deliver(runtime: Runtime, delivery: Delivery) -> None:
         """Bring the result of a remote call back to its lane, and carry on there."""
-        runtime = runtimes.current()
-        runtime.run(runtime.driver.deliver(unpack_delivery(body)))
+        runtime.run(runtime.driver.deliver(delivery))
 
-    @app.task(name=EXECUTE_DELEGATE)  # type: ignore[untyped-decorator]  # celery has no types
-    def execute_delegate(body: bytes) -> None:
+    @task(EXECUTE_DELEGATE, unpack_delegate_call)
+    def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
         """Run one delegate on its snapshot of the context."""
-        runtime = runtimes.current()
-        message = unpack_delegate_call(body)
         result = runtime.run(runtime.remote.delegate(message))
         if message.awaited:
             runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
         elif isinstance(result, Failure):
             raise BackgroundFailed(f"{message.id}: {result.type}")
 
-    @app.task(name=EXECUTE_ACTIVITY)  # type: ignore[untyped-decorator]  # celery has no types
-    def execute_activity(body: bytes) -> None:
+    @task(EXECUTE_ACTIVITY, unpack_activity_call)
+    def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
-        runtime = runtimes.current()
-        message = unpack_activity_call(body)
         result = runtime.run(runtime.remote.activity(message))
         runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
 
-    @app.task(name=EXECUTE_BACKGROUND, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
-    def execute_background(body: bytes) -> None:
+    @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
+    def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nobody waits."""
-        runtime = runtimes.current()
-        message = unpack_activity_call(body)
         result = runtime.run(runtime.remote.activity(message))
         if isinstance(result, Failure):
             raise BackgroundFailed(f"{message.id}: {result.type}")

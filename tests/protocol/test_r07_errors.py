@@ -203,11 +203,28 @@ def test_r7_1_limits_are_told_in_the_error() -> None:
         "/solution/calls/0",
     ]
     assert "100 are allowed" in problems_of(call(value=text), limits=small)[0].message
-    assert "more than 3" in problems_of(*[call()] * 4, limits=small)[0].message
+    assert problems_of(*[call()] * 4, limits=small)[0].message == "4 calls, where 3 are allowed"
+    assert "more than 3" in problems(plan_submission(*[call()] * 4), limits=small)[0].message
     context = [{"type": "text", "_instance": name} for name in ("①", "②", "③")]
     (problem,) = problems(plan_submission(call(), call(), context=context), limits=small)
     assert problem.message == "6 calls over all instances, where 5 are allowed"
     assert check_submission(plan_submission(call(), call(_instance="①"), context=context), limits=small).size == 4
+
+
+def test_r7_1_messages_and_instances_are_counted_before_they_are_looked_at() -> None:
+    small = Limits(messages=2, instances=1)
+    context = [{"type": "odd\ud800", "_instance": name} for name in ("①", "②", "③")]
+    assert [problem.message for problem in problems_of(call(), context=context, limits=small)] == [
+        "3 messages, where 2 are allowed",
+        "3 instances, where 1 are allowed",
+    ]
+
+
+def test_r7_1_a_submission_is_limited_as_a_whole_too() -> None:
+    tools = {"other": {"description": "x" * 2_000}}
+    context = [{"type": "text", "text": "x" * 60}] * 10
+    (problem,) = problems_of(call(), context=context, tools=tools, limits=Limits(submission_bytes=2_000))
+    assert (problem.pointer, "2000 are allowed" in problem.message) == ("", True)
 
 
 def test_r7_1_too_many_calls_are_counted_and_not_laid_out() -> None:

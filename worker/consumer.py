@@ -1,0 +1,95 @@
+"""What a worker takes from the broker: tasks in msgpack, and nothing that could stop it.
+
+Celery's consumer takes a message for what it should be. One with a list for a name, or a body of another shape, ends
+the worker; one it refuses it prints, body and all, into the log. Here a message is looked at first, and what is refused
+costs one line that says why and shows nothing of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import kombu.compression
+from celery import signals
+from celery.worker.consumer import Consumer
+
+logger = logging.getLogger(__name__)
+
+_ENVELOPE_BYTES: Final = 1024 * 1024
+"""What Celery may add to a message of ours."""
+
+
+def refuse_compression() -> None:
+    """Take no compressed message in this process: what a few bytes unfold to is not bounded. None of ours is."""
+    for content_type in kombu.compression.encoders():
+        encoder, _ = kombu.compression.get_encoder(content_type)
+        kombu.compression.register(encoder, _refuse_compressed, content_type)
+
+
+def _refuse_compressed(body: bytes) -> bytes:
+    raise ValueError("compressed messages are not taken")
+
+
+class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
+    """Celery's consumer, which outlives whatever lies in its queues."""
+
+    def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
+        """Return what is called with each message."""
+        handle = super().create_task_handler(*arguments, **options)
+        most_bytes = int(self.app.conf.acts_settings.limit_submission_bytes) + _ENVELOPE_BYTES
+
+        def on_task_received(message: Any) -> None:
+            try:
+                reason = _objection(message, most_bytes)
+                if reason is None:
+                    handle(message)
+            except (*self.connection_errors, *self.channel_errors):
+                raise
+            except Exception as error:
+                reason = type(error).__name__
+            if reason is not None:
+                self._refuse(message, reason)
+
+        return on_task_received
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:
+        """Called by Celery for a message that is no task."""
+        self._refuse(message, "it is no task")
+
+    def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """Called by Celery for a task that nobody has registered."""
+        self._refuse(message, f"there is no task {message.headers['task']!r:.200} here: see ACTS_ACTIVITIES")
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """Called by Celery for a task that it cannot make out."""
+        self._refuse(message, type(exc).__name__)
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Called by Celery for a message that it cannot or must not decode."""
+        self._refuse(message, type(exc).__name__)
+
+    def _refuse(self, message: Any, reason: str) -> None:
+        logger.error("a message of %.200r is refused: %s", message.delivery_info.get("routing_key"), reason)
+        message.reject_log_error(logger, self.connection_errors)
+        signals.task_rejected.send(sender=self, message=message, exc=None)
+
+
+def _objection(message: Any, most_bytes: int) -> str | None:
+    """What speaks against a message, as far as that can be seen without running it."""
+    if len(message.body) > most_bytes:
+        return f"{len(message.body)} bytes, where {most_bytes} are allowed"
+    if not isinstance(message.headers, dict) or not all(isinstance(message.headers.get(key), str) for key in _NAMED):
+        return "it is no task"
+    match message.payload:
+        case [[*_], {}, {} | None]:
+            return None
+    return "its body is not that of a task"
+
+
+_NAMED: Final = ("task", "id")
+"""The headers by which every task is known."""
+
+CONSUMER: Final = f"{__name__}:{WaryConsumer.__name__}"
+"""Where Celery finds it."""
