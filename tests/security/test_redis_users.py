@@ -1,0 +1,218 @@
+"""deploy/redis/users.acl on a real server: everybody can do their work, and nobody else's (docs/security.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import AuthenticationError, NoPermissionError
+
+from broker_config import EmbeddedServer, load
+from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
+from worker.application import make_client_application
+
+from .servers import free_port, redis_server
+
+USERS = ROOT / "deploy" / "redis" / "users.acl"
+WITHOUT_THE_LOG = ("delegates", "background", "flower")
+SECRET = "canary-8c2e"
+
+
+def users_file(folder: Path) -> Path:
+    """The file as an operator would fill it in, with the queue of the tests' activities, and a user who sees all."""
+    text = USERS.read_text(encoding="utf-8")
+    names = re.findall(r"\$\{(\w+)_SHA256\}", text)
+    filled = Template(text).substitute({f"{name}_SHA256": hashlib.sha256(name.encode()).hexdigest() for name in names})
+    with_lathe = re.sub(r"(\S*)~background(\S*)", r"\1~background\2 \1~lathe\2", filled)
+    path = folder / "users.acl"
+    path.write_text(f"{with_lathe}user admin on nopass ~* &* +@all\n", encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A server with the users, and a worker of each kind under its own."""
+
+    port: int
+    folder: Path
+    meeting: Meeting
+    admin: redis.Redis
+
+    def url(self, user: str) -> str:
+        return f"redis://{user}:{user.upper()}@127.0.0.1:{self.port}/0"
+
+    def as_(self, user: str) -> Backend:
+        """The backend as one user sees it; who carries out remote calls is told nothing of a log."""
+        settings = load(env_file=None, broker_url=self.url(user), activities=(str(ACTIVITIES),), model=MODEL)
+        backend = Backend(settings, self.meeting, self.folder)
+        backend.log = self.folder / f"{user}.log"
+        return backend
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("users")
+    port = free_port()
+    with ExitStack() as stack:
+        stack.enter_context(redis_server(folder, f"port {port}", f"aclfile {users_file(folder)}"))
+        elsewhere = stack.enter_context(EmbeddedServer())
+        admin = stack.enter_context(redis.Redis(port=port, username="admin", password="any"))
+        guarded = Guarded(port, folder, Meeting(elsewhere.redis_url), admin)
+        for user, queues in (
+            ("instances", "instances"),
+            ("delegates", "delegates"),
+            ("background", "background,lathe"),
+        ):
+            stack.enter_context(guarded.as_(user).worker("-Q", queues, "-n", user))
+        yield guarded
+
+
+@pytest.fixture(scope="module")
+def run(guarded: Guarded) -> str:
+    """A run in which everybody has had a part: the id."""
+    client = guarded.as_("clients")
+    calls = [
+        {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†data.seen"},
+        {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†data.sum"},
+        {"_tool": "note", "name": "told"},
+    ]
+    run = client.client.submit([{"type": "state", "word": SECRET}], {"calls": calls})
+    result = client.wait(run.id)
+    assert result.status == "completed"
+    assert result.data()["data"] == {"seen": {"context": [{"type": "state", "word": SECRET}]}, "sum": {"sum": 3}}
+    assert guarded.meeting.take("told")["call"]["name"] == "told"
+    return run.id
+
+
+def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, run: str) -> None:
+    mailboxes = make_client_application(guarded.as_("flower").settings).control.inspect(timeout=2, limit=3).ping()
+    assert {name.split("@")[0] for name in mailboxes} == {"instances", "delegates", "background"}
+    assert guarded.admin.acl_log() == []
+
+
+READS: list[list[Any]] = [
+    ["XRANGE", "KEY", "-", "+"],
+    ["XREAD", "STREAMS", "KEY", "0"],
+    ["XLEN", "KEY"],
+    ["GET", "KEY"],
+    ["HGETALL", "KEY"],
+    ["LRANGE", "KEY", 0, -1],
+    ["SMEMBERS", "KEY"],
+    ["ZRANGE", "KEY", 0, -1],
+    ["TYPE", "KEY"],
+    ["EXISTS", "KEY"],
+    ["DUMP", "KEY"],
+    ["OBJECT", "ENCODING", "KEY"],
+    ["SORT", "KEY"],
+    ["SORT", "instances", "BY", "nosort", "GET", "KEY"],
+    ["COPY", "KEY", "unacked"],
+    ["RENAME", "KEY", "unacked"],
+    ["LMOVE", "KEY", "unacked", "LEFT", "LEFT"],
+    ["SUNIONSTORE", "unacked", "KEY"],
+    ["ZUNIONSTORE", "unacked", 1, "KEY"],
+    ["BRPOP", "KEY", 1],
+    ["WATCH", "KEY"],
+    ["EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", 1, "KEY"],
+    ["EVAL", "return redis.call('GET', ARGV[1])", 0, "KEY"],
+    ["EVAL_RO", "return redis.call('GET', KEYS[1])", 1, "KEY"],
+    ["FCALL", "any", 1, "KEY"],
+    ["MIGRATE", "127.0.0.1", 1, "KEY", 0, 100],
+    ["SCAN", 0],
+    ["KEYS", "*"],
+    ["RANDOMKEY"],
+    ["DBSIZE"],
+    ["MONITOR"],
+    ["PSYNC", "?", -1],
+    ["CONFIG", "GET", "*"],
+    ["ACL", "LIST"],
+    ["CLIENT", "LIST"],
+    ["SLOWLOG", "GET"],
+]
+WRITES: list[list[Any]] = [
+    ["DEL", "KEY"],
+    ["UNLINK", "KEY"],
+    ["SET", "KEY", 1],
+    ["XADD", "KEY", "*", "a", "b"],
+    ["HSET", "KEY", "status", "completed"],
+    ["ZADD", "KEY", 1, "x"],
+    ["PEXPIRE", "KEY", 1],
+    ["FLUSHALL"],
+    ["FLUSHDB"],
+    ["SWAPDB", 0, 1],
+    ["SHUTDOWN", "NOSAVE"],
+    ["SCRIPT", "FLUSH"],
+]
+
+
+@pytest.mark.parametrize("user", WITHOUT_THE_LOG)
+def test_who_carries_out_remote_calls_reaches_no_key_of_a_run(guarded: Guarded, run: str, user: str) -> None:
+    keys = guarded.as_("clients").keys(run)
+    assert len(keys) >= 5
+    with redis.Redis.from_url(guarded.url(user)) as connection:
+        for key in keys:
+            for command in (*READS, *WRITES):
+                with pytest.raises(NoPermissionError):
+                    connection.execute_command(*(key if part == "KEY" else part for part in command))
+    assert guarded.admin.exists(*keys) == len(keys)
+
+
+@pytest.mark.parametrize("user", WITHOUT_THE_LOG)
+def test_a_script_gives_no_more_rights_than_its_caller_has(guarded: Guarded, run: str, user: str) -> None:
+    with redis.Redis.from_url(guarded.url(user)) as connection:
+        for call in ("'XRANGE', ARGV[1], '-', '+'", "'GET', ARGV[1]", "'DUMP', ARGV[1]"):
+            script = connection.script_load(f"return redis.call({call})")
+            for declared in (0, 1):
+                with pytest.raises(redis.ResponseError, match=r"(?i)permission"):
+                    connection.evalsha(script, declared, f"acts:{{{run}}}:journal:", f"acts:{{{run}}}:journal:")
+
+
+@pytest.mark.parametrize("user", WITHOUT_THE_LOG)
+@pytest.mark.parametrize(
+    "instance",
+    [
+        "unacked",
+        "delegates",
+        "_kombu.binding.x",
+        "acts@host.celery.pidbox",
+        "delegates@host.celery.pidbox",
+        "x.reply.celery.pidbox",
+        "b50bf352-8f23-31e0-b679-d4fff9607c65.reply.celery.pidbox",
+        "celeryev.b50bf352-8f23-31e0-b679-d4fff9607c65",
+    ],
+)
+def test_no_name_of_an_instance_opens_its_log(guarded: Guarded, user: str, instance: str) -> None:
+    key = f"acts:{{1a1fe8ba93c-a75cef5cb0}}:ledger:{instance}"
+    with redis.Redis.from_url(guarded.url(user)) as connection:
+        for command in (["HGETALL", key], ["DEL", key], ["HSET", key, "0", "done"], ["HLEN", key]):
+            with pytest.raises(NoPermissionError):
+                connection.execute_command(*command)
+
+
+@pytest.mark.parametrize("user", ["delegates", "background"])
+def test_a_worker_takes_from_its_own_queues_only(guarded: Guarded, user: str) -> None:
+    others = {"instances", "delegates", "background", "lathe"} - {user, "lathe" if user == "background" else user}
+    with redis.Redis.from_url(guarded.url(user)) as connection:
+        for queue in others:
+            for command in (["BRPOP", queue, 1], ["RPOP", queue], ["LRANGE", queue, 0, -1]):
+                with pytest.raises(NoPermissionError):
+                    connection.execute_command(*command)
+
+
+@pytest.mark.parametrize(("user", "password"), [(None, None), ("default", ""), ("delegates", "guess")])
+def test_nobody_enters_without_a_password(guarded: Guarded, user: str | None, password: str | None) -> None:
+    connection = redis.Redis(port=guarded.port, username=user, password=password)
+    with connection, pytest.raises(AuthenticationError):
+        connection.ping()
+
+
+def test_a_file_that_was_not_filled_in_admits_nobody(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ACL"), redis_server(tmp_path, "port 0", f"aclfile {USERS}"):
+        pass
