@@ -7,7 +7,8 @@ from celery import Celery
 from broker_config import Settings, celery_configuration, queue
 
 from .activities import Registry
-from .consumer import CONSUMER, refuse_compression
+from .compression import refuse_compression
+from .consumer import CONSUMER
 from .events import EVENTS
 from .limits import limits_of
 from .models import configured_model
@@ -22,7 +23,6 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
-    refuse_compression()
     app.steps["worker"].add(SweepStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
@@ -32,6 +32,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
 
 def make_client_application(settings: Settings) -> Celery:
     """An application that only publishes."""
+    refuse_compression()
     app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
     return app

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-import kombu.compression
 from celery import signals
 from celery.worker.consumer import Consumer
 
@@ -19,17 +18,6 @@ logger = logging.getLogger(__name__)
 
 _ENVELOPE_BYTES: Final = 1024 * 1024
 """What Celery may add to a message of ours."""
-
-
-def refuse_compression() -> None:
-    """Take no compressed message in this process: what a few bytes unfold to is not bounded. None of ours is."""
-    for content_type in kombu.compression.encoders():
-        encoder, _ = kombu.compression.get_encoder(content_type)
-        kombu.compression.register(encoder, _refuse_compressed, content_type)
-
-
-def _refuse_compressed(body: bytes) -> bytes:
-    raise ValueError("compressed messages are not taken")
 
 
 class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
