@@ -9,7 +9,7 @@ from protocol import Output
 
 from .activities import activity, delegate
 from .client import Client
-from .errors import ActivitiesError, CallFailed, InfrastructureError, RunNotFound, WorkerError
+from .errors import ActivitiesError, CallFailed, InfrastructureError, RunNotFound, RunOver, WorkerError
 from .results import CallResult, Result
 from .runs import Event, LogEntry, Run
 
@@ -25,6 +25,7 @@ __all__ = [
     "Result",
     "Run",
     "RunNotFound",
+    "RunOver",
     "WorkerError",
     "activity",
     "delegate",

@@ -26,7 +26,8 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app.steps["worker"].add(SweepStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
-    register_tasks(app, Runtimes(app, settings, registry), limits_of(settings))
+    app.conf.acts_runtimes = Runtimes(app, settings, registry)
+    register_tasks(app, app.conf.acts_runtimes, limits_of(settings))
     return app
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from .dispatcher import Dispatcher
+    from .publisher import Publisher
 
 
 class Client:
@@ -116,7 +117,7 @@ class Client:
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings)
+        return Run(run, self._redis, self.settings, lambda: self._publisher)
 
     @cached_property
     def _redis(self) -> Redis:
@@ -124,8 +125,13 @@ class Client:
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:
-        from .application import make_client_application
         from .dispatcher import Dispatcher
+
+        return Dispatcher(self._redis, self._publisher, self.settings)
+
+    @cached_property
+    def _publisher(self) -> Publisher:
+        from .application import make_client_application
         from .publisher import Publisher
 
-        return Dispatcher(self._redis, Publisher(make_client_application(self.settings)), self.settings)
+        return Publisher(make_client_application(self.settings))

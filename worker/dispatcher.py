@@ -20,9 +20,10 @@ from protocol.plan import Plan
 
 from .definition import pack, pack_definition, pack_lane
 from .keys import Keys, active_runs, lane_token
+from .leases import PUBLISHED_SECONDS
 from .messages import lane_task
 from .publisher import Publisher
-from .sweep import PUBLISHED_SECONDS, forget
+from .sweep import forget
 
 _COMMANDS: Final = 1_000
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor as Threads
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from broker_config import Settings
 from protocol import Limits
@@ -32,6 +33,8 @@ from .messages import CallId, Delivery, TaskMessage, lane_task
 from .remote import Remote
 
 logger = logging.getLogger(__name__)
+
+_UNDER_WAY: Final = ("running", "paused")
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 
@@ -68,6 +71,8 @@ class Drive:
         self._receipts: list[asyncio.Future[bool]] = []
         self._is_told = False
         self._news = asyncio.Event()
+        self._run_status = "running"
+        """As the last commit told it, or somebody who says that there is something new."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in the result of a remote call. The receipt: whether it is in the log, or the drive failed before."""
@@ -80,6 +85,11 @@ class Drive:
     def look_again(self) -> None:
         """Somebody says that there is something new in the lane."""
         self._is_told = True
+        self._news.set()
+
+    def stop(self) -> None:
+        """The run was cancelled: leave, and take everything along that is at work here."""
+        self._run_status = "cancelled"
         self._news.set()
 
     async def run(self) -> LaneView:
@@ -107,6 +117,23 @@ class Drive:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
         outcomes = self._take_results()
+        starts = self._decide(outcomes) if self._run_status == "running" else []
+        if outcomes or starts:
+            await self._commit(outcomes, starts)
+            return True
+        if not self._deliveries:
+            self._give_receipts(committed=True)
+        if self._run_status not in _UNDER_WAY:
+            return False
+        if self._lane.waits_for_global and await self._park():
+            return True
+        if self._running:
+            await self._wait()
+            return True
+        return False
+
+    def _decide(self, outcomes: list[Outcome]) -> list[Start]:
+        """What can be started now; outcomes that need no execution are taken in and added to the others."""
         starts: list[Start] = []
         while decisions := self._execution.decide(_now()):
             for decision in decisions:
@@ -115,17 +142,7 @@ class Drive:
                 else:
                     self._lane.apply(decision)
                     outcomes.append(decision)
-        if outcomes or starts:
-            await self._commit(outcomes, starts)
-            return True
-        if not self._deliveries:
-            self._give_receipts(committed=True)
-        if self._lane.waits_for_global and await self._park():
-            return True
-        if self._running:
-            await self._wait()
-            return True
-        return False
+        return starts
 
     def _take_results(self) -> list[Outcome]:
         """Make outcomes of the results, and take each in before the next is looked at."""
@@ -145,6 +162,8 @@ class Drive:
             claims=claims,
             leaves=not self._running and not starts and not self._lane.waits_for_global,
         )
+        if advance.status not in _UNDER_WAY:
+            return
         woken = [self._lane_task(lane or None) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []
@@ -170,6 +189,9 @@ class Drive:
         messages: list[TaskMessage] = []
         for start, attempt in zip(starts, advance.attempts or [0] * len(starts), strict=True):
             index = start.call.index
+            if advance.status == "paused":
+                self._execution.reconsider(index)
+                continue
             self._execution.record(index, Status.RUNNING)
             if attempt == 0:
                 continue
@@ -217,6 +239,7 @@ class Drive:
         self._news.clear()
         if self._is_told:
             self._is_told = False
+            self._run_status = "running"
             self._takes_up = True
             await self._reload()
         deliveries, self._deliveries = self._deliveries, []
@@ -281,6 +304,7 @@ class Drive:
             takes_up=self._takes_up,
         )
         self._takes_up = False
+        self._run_status = advance.status
         if advance.status == "gone":
             raise RunGone(lane.run.run)
         nothing_new = advance.is_fresh and (lane.instance is None or advance.global_id == lane.global_seen)

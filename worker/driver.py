@@ -48,6 +48,12 @@ class Driver:
                 return
         await self._begin(lane, delivery)
 
+    def cancel(self, run: str) -> None:
+        """A run was cancelled: nobody drives it any more."""
+        for (driven, _), drive in self._drives.items():
+            if driven == run:
+                drive.stop()
+
     async def _begin(self, lane: LaneId, delivery: Delivery | None) -> None:
         """Drive a lane until nothing more can be done here."""
         try:

@@ -19,6 +19,10 @@ class RunNotFound(WorkerError):
     """No run of that id in the log: it never was, or its retention is over."""
 
 
+class RunOver(WorkerError):
+    """A run that has ended and cannot be changed any more."""
+
+
 class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
 

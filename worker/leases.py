@@ -9,12 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from .keys import Keys, lane_token
+
+PUBLISHED_SECONDS: Final = 5.0
+"""How long a published task may not have begun, though its queue is empty, before it counts as lost."""
+_NOTICE_SECONDS: Final = 1.0
+"""After so long at most it is known here that a run was cancelled."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +36,16 @@ def driver_lease(instance: str | None, owner: str) -> str:
 
 
 class Leases:
-    """What is at work in this process; renewed three times in a lease's length, as long as it is held."""
+    """What is at work in this process; renewed three times in a lease's length, as long as it is held.
 
-    def __init__(self, redis: Redis, *, prefix: str, lease_seconds: float) -> None:
+    Going round, it also looks whether the runs were cancelled, and tells `on_cancelled`.
+    """
+
+    def __init__(self, redis: Redis, *, prefix: str, lease_seconds: float, on_cancelled: Callable[[str], None]) -> None:
         self._redis = redis
         self._prefix = prefix
         self._lease_seconds = lease_seconds
+        self._on_cancelled = on_cancelled
         self._held: dict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
         threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
@@ -63,11 +73,15 @@ class Leases:
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, leases in held.items():
                 pipeline.zadd(Keys(self._prefix, run).leases, dict.fromkeys(leases, until), xx=True)
-            pipeline.execute()
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            statuses = pipeline.execute()[1::2]
+        for run, status in zip(held, statuses, strict=True):
+            if status == b"cancelled":
+                self._on_cancelled(run)
 
     def _renew_forever(self) -> None:
         clock = threading.Event()
-        while not clock.wait(self._lease_seconds / 3):
+        while not clock.wait(min(self._lease_seconds / 3, _NOTICE_SECONDS)):
             try:
                 self.renew()
             except RedisError as error:

@@ -10,6 +10,7 @@ from celery import Celery
 from kombu.exceptions import ChannelError, KombuError, OperationalError
 from redis.exceptions import RedisError
 
+from .cancellation import COMMAND
 from .errors import InfrastructureError
 from .messages import TaskMessage
 
@@ -45,6 +46,13 @@ class Publisher:
             return 0  # there is no such queue yet
         except (KombuError, OperationalError, RedisError, OSError) as error:
             raise InfrastructureError(f"the broker does not answer: {error}") from error
+
+    def tell_cancelled(self, run: str) -> None:
+        """Tell every worker that a run was cancelled. Raises `InfrastructureError`."""
+        try:
+            self._app.control.broadcast(COMMAND, arguments={"run": run})
+        except (KombuError, OperationalError, RedisError, OSError) as error:
+            raise InfrastructureError(f"the run is over, but workers could not be told to stop: {error}") from error
 
     def deliver(self, task: TaskMessage) -> None:
         """Publish one task that must not get lost: goes on trying while the broker is away for minutes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.execution import Status
@@ -13,6 +13,9 @@ from protocol.resolution import Fold
 from .definition import Definition, LaneRecord, unpack_lane
 from .lane import id_key
 from .log import Entry
+
+CANCELLED: Final = "the run was cancelled"
+"""Why a call that had not ended was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +92,19 @@ def assemble(
     *,
     at: str | None = None,
 ) -> Result:
-    """Fold the journals of a run; with `at`, only what was there up to that message id."""
+    """Fold the journals of a run; with `at`, only what was there up to that id. `status` is the run's, then.
+
+    What was under way at a past moment is not in the log: such calls count as waiting.
+    """
+    moment = _Moment(status, at)
     global_fold = Fold()
-    calls = list(_read_lane(definition, shared, global_fold, at))
+    calls = list(_read_lane(definition, shared, global_fold, moment))
     conflicts = [str(conflict) for conflict in global_fold.conflicts()]
     instances: dict[str, Mapping[str, Any]] = {}
     for lane in lanes:
         assert lane.instance is not None
         fold = Fold(global_fold)
-        calls.extend(_read_lane(definition, lane, fold, at))
+        calls.extend(_read_lane(definition, lane, fold, moment))
         instances[lane.instance] = fold.snapshot()
         conflicts.extend(str(conflict) for conflict in fold.conflicts())
     return Result(
@@ -111,33 +118,47 @@ def assemble(
     )
 
 
-def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, at: str | None) -> Iterator[CallResult]:
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """When a run is looked at: the run's status then, and the last id that counts (None for now)."""
+
+    status: str
+    at: str | None
+
+    def has_come(self, entry: Entry) -> bool:
+        return self.at is None or id_key(entry.id) <= id_key(self.at)
+
+
+def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, moment: _Moment) -> Iterator[CallResult]:
     """Feed a lane's messages to its fold, and say how its calls stand."""
     record = LaneRecord((), frozenset())
     ended: dict[int, Entry] = {}
     for entry in lane.entries:
         if entry.record is not None:
             record = unpack_lane(entry.record, definition.tools)
-        if at is not None and id_key(entry.id) > id_key(at):
-            continue
-        if entry.message is not None:
+        if entry.message is not None and moment.has_come(entry):
             fold.append(entry.message, f"message {entry.id}")
         if entry.call is not None:
-            ended[entry.call] = entry
+            ended[entry.call] = entry  # of several messages the last: with it the call has ended
     for call in definition.lane_calls(record, lane.instance):
-        yield _call_result(call, lane, ended.get(call.index), at)
+        outcome = ended.get(call.index)
+        yield _call_result(call, lane, outcome if outcome is not None and moment.has_come(outcome) else None, moment)
 
 
-def _call_result(call: Call, lane: LaneHistory, entry: Entry | None, at: str | None) -> CallResult:
-    status = Status.RUNNING if at is None and call.index in lane.running else Status.WAITING
-    if entry is not None and entry.status is not None:
-        status = entry.status
+def _call_result(call: Call, lane: LaneHistory, outcome: Entry | None, moment: _Moment) -> CallResult:
+    status, reason = Status.WAITING, None
+    if outcome is not None and outcome.status is not None:
+        status, reason = outcome.status, outcome.reason
+    elif moment.status == "cancelled":
+        status, reason = Status.SKIPPED, CANCELLED
+    elif moment.at is None and call.index in lane.running:
+        status = Status.RUNNING
     return CallResult(
         id=f"{call.index}" if lane.instance is None else f"{call.index}:{lane.instance}",
         index=call.index,
         tool=call.tool,
         instance=lane.instance,
         status=status.value,
-        error=entry.error if entry is not None else None,
-        reason=entry.reason if entry is not None else None,
+        error=outcome.error if outcome is not None else None,
+        reason=reason,
     )

@@ -6,22 +6,27 @@ Nothing here polls: waiting and following block on the run's progress stream.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
 from broker_config import Settings
 
 from .connections import translated
+from .control import Control
 from .definition import unpack_definition
 from .errors import RunNotFound
 from .keys import Keys, lane_token
 from .lane import id_key
 from .log import Entry, read_entry, read_running
 from .results import LaneHistory, Result, assemble
+
+if TYPE_CHECKING:
+    from .publisher import Publisher
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 _AT_ONCE: Final = 500
@@ -52,20 +57,36 @@ class LogEntry:
 class Run:
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
         self.id = run
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._control = Control(run, redis, settings, publisher)
 
     def status(self) -> dict[str, Any]:
         """The run's status and its calls counted by theirs: the shape of `acts status --json`."""
         state = self._state()
-        counts = {key[2:]: int(value) for key, value in state.items() if key.startswith("n:")}
-        running = int(state.get("running", 0))
-        counts["running"] = running
-        counts["waiting"] = int(state["total"]) - sum(counts.values())
+        counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
+        left = int(state["total"]) - counts.total()
+        if state["status"] == "cancelled":
+            counts["skipped"] += left
+        else:
+            counts["running"] = int(state.get("running", 0))
+            counts["waiting"] = left - counts["running"]
         return {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+
+    def pause(self) -> None:
+        """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
+        self._control.pause()
+
+    def resume(self) -> None:
+        """Go on where the run was paused. Raises `RunOver`."""
+        self._control.resume()
+
+    def cancel(self) -> None:
+        """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
+        self._control.cancel()
 
     @property
     def total(self) -> int:
@@ -104,7 +125,7 @@ class Run:
                 raise self._not_found()
             shared = next(self._histories([None]))
             lanes = self._histories(self._instances())
-            status = state["status"] if at is None else self._status_at(at, state["status"])
+            status = state["status"] if at is None else self._status_at(at)
             return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
 
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
@@ -122,10 +143,20 @@ class Run:
             if is_wanted and id_key(event.id) > shown:
                 yield from self._messages_of(event, shown)
 
-    def _status_at(self, at: str, now: str) -> str:
-        """The run's status at a message id: the one of now where nothing has happened since."""
-        newest: Any = self._redis.xrevrange(self._keys.events, count=1)
-        return now if id_key(newest[0][0].decode()) <= id_key(at) else "running"
+    def _status_at(self, at: str) -> str:
+        """The run's status as of an id, as its events tell it; before the first of them it is about to run."""
+        until = at
+        while found := self._events_before(until):
+            for event in found:
+                if event.kind == "run":
+                    return event.status
+            until = f"({found[-1].id}"
+        return "running"
+
+    def _events_before(self, until: str) -> list[Event]:
+        """Events up to an id, the newest first."""
+        found: Any = self._redis.xrevrange(self._keys.events, max=until, count=_AT_ONCE)
+        return [_read_event(id_, fields) for id_, fields in found]
 
     def _messages(self, instance: str | None) -> list[LogEntry]:
         """The messages that are there now."""

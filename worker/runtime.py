@@ -7,6 +7,7 @@ thousands of activities that wait cost one loop and not thousands of busy thread
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine, Sequence
@@ -18,17 +19,17 @@ from celery import Celery
 from broker_config import Settings
 
 from .activities import Registry
+from .cancellation import Cancellations
 from .connections import connect, connect_async
 from .drive import Workshop
 from .driver import Driver
-from .leases import Leases
+from .leases import PUBLISHED_SECONDS, Leases
 from .limits import limits_of
 from .log import MessageLog
 from .messages import TaskMessage
 from .models import configured_model
 from .publisher import Publisher
 from .remote import Remote, RemoteExecutor
-from .sweep import PUBLISHED_SECONDS
 
 T = TypeVar("T")
 
@@ -36,8 +37,9 @@ T = TypeVar("T")
 class Runtime:
     """One process's loop, and everything that lives on it."""
 
-    def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
+    def __init__(self, app: Celery, settings: Settings, registry: Registry, cancellations: Cancellations) -> None:
         self.settings = settings
+        self._cancellations = cancellations
         self.publisher = Publisher(app)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
@@ -68,10 +70,31 @@ class Runtime:
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
         )
-        leases = Leases(connect(settings), prefix=settings.key_prefix, lease_seconds=settings.lease_seconds)
+        leases = Leases(
+            connect(settings),
+            prefix=settings.key_prefix,
+            lease_seconds=settings.lease_seconds,
+            on_cancelled=self.cancel,
+        )
         remote = Remote(settings, registry)
         limits = limits_of(settings)
         return Driver(Workshop(log, settings, registry, limits, self._publish, self._threads, leases, remote))
+
+    def carry_out(self, run: str, coroutine: Coroutine[Any, Any, T]) -> T | None:
+        """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""
+        if run in self._cancellations:
+            coroutine.close()
+            return None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        with self._cancellations.watching(run, future):
+            try:
+                return future.result()
+            except concurrent.futures.CancelledError:
+                return None
+
+    def cancel(self, run: str) -> None:
+        """A run was cancelled: stop its drives here."""
+        self._loop.call_soon_threadsafe(self.driver.cancel, run)
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
@@ -87,12 +110,19 @@ class Runtimes:
         self._lock = threading.Lock()
         self._process = 0
         self._runtime: Runtime | None = None
+        self._cancellations = Cancellations()
 
     def current(self) -> Runtime:
         """The runtime, made when it is first asked for."""
         if self._runtime is None or self._process != os.getpid():
             with self._lock:
                 if self._runtime is None or self._process != os.getpid():
-                    self._runtime = Runtime(self._app, self._settings, self._registry)
+                    self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations)
                     self._process = os.getpid()
         return self._runtime
+
+    def cancel(self, run: str) -> None:
+        """A run was cancelled: nothing of it is to be carried out in this process any more."""
+        self._cancellations.cancel(run)
+        if self._runtime is not None and self._process == os.getpid():
+            self._runtime.cancel(run)

@@ -21,6 +21,7 @@ from broker_config import Settings
 from .connections import connect
 from .errors import InfrastructureError
 from .keys import Keys, active_runs
+from .leases import PUBLISHED_SECONDS
 from .log import read_script
 from .messages import lane_task
 from .publisher import Publisher
@@ -28,8 +29,6 @@ from .runs import ENDED
 
 logger = logging.getLogger(__name__)
 
-PUBLISHED_SECONDS: Final = 5.0
-"""How long a published task may not have begun, though its queue is empty, before it counts as lost."""
 _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 1_000

@@ -20,11 +20,12 @@ from broker_config import (
     EXECUTE_INSTANCE,
 )
 from protocol import Limits
-from protocol.execution import Failure
+from protocol.execution import Failure, Success
 
 from .errors import MalformedMessage
 from .messages import (
     ActivityCall,
+    CallId,
     DelegateCall,
     Delivery,
     delivery_task,
@@ -84,21 +85,24 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     @task(EXECUTE_DELEGATE, unpack_delegate_call)
     def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
         """Run one delegate on its snapshot of the context."""
-        result = runtime.run(runtime.remote.delegate(message))
-        if message.awaited:
+        if not message.awaited:
+            _tell_failure(message.id, runtime.run(runtime.remote.delegate(message)))
+        elif (result := runtime.carry_out(message.id.run, runtime.remote.delegate(message))) is not None:
             runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
-        elif isinstance(result, Failure):
-            raise BackgroundFailed(f"{message.id}: {result.type}")
 
     @task(EXECUTE_ACTIVITY, unpack_activity_call)
     def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
-        result = runtime.run(runtime.remote.activity(message))
-        runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
+        result = runtime.carry_out(message.id.run, runtime.remote.activity(message))
+        if result is not None:
+            runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
 
     @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
     def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nobody waits."""
-        result = runtime.run(runtime.remote.activity(message))
-        if isinstance(result, Failure):
-            raise BackgroundFailed(f"{message.id}: {result.type}")
+        _tell_failure(message.id, runtime.run(runtime.remote.activity(message)))
+
+
+def _tell_failure(id_: CallId, result: Success | Failure) -> None:
+    if isinstance(result, Failure):
+        raise BackgroundFailed(f"{id_}: {result.type}")

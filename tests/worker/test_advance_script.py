@@ -190,7 +190,31 @@ def test_claims_are_denied_when_the_run_is_not_running(log: Log, status: str) ->
     log.begin(1, status=status)
     advance = log.advance(claims=[Claim(0, 30)])
     assert (advance.status, advance.attempts) == (status, (0,))
-    assert not log.redis.exists(log.keys.ledger(""), log.keys.leases)
+    assert not log.redis.exists(log.keys.ledger(""))
+
+
+def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_that_nobody_has_published(log: Log) -> None:
+    log.begin(1, status="paused")
+    log.redis.zadd(log.keys.leases, {"\x1f": 5})
+    assert log.claim(0) == (0,)
+    assert log.redis.zscore(log.keys.leases, "\x1f") == 0
+
+
+def test_outcomes_come_in_while_the_run_is_paused_and_the_last_of_them_ends_it(log: Log) -> None:
+    log.begin(2, status="paused")
+    assert (log.commit(done(0)).accepted, log.state()["status"]) == ((True,), "paused")
+    assert (log.commit(done(1)).accepted, log.state()["status"]) == ((True,), "completed")
+
+
+def test_a_cancelled_run_takes_no_outcome_and_parks_nobody(log: Log) -> None:
+    log.begin(2)
+    log.claim(0)
+    log.redis.hset(log.keys.state, "status", "cancelled")
+    before = log.state()
+    advance = log.commit(done(0), instance="①", park=True)
+    assert (advance.status, advance.accepted) == ("cancelled", (False,))
+    assert log.state() == before
+    assert not log.redis.exists(log.keys.journal("①"), log.keys.parked, log.keys.events)
 
 
 def test_the_counters_tell_what_is_running_and_what_has_ended(log: Log) -> None:
@@ -310,7 +334,7 @@ def test_leases_are_renewed_only_where_they_are_held(log: Log) -> None:
     log.lease(None, 0, 1)
     log.commit(done(1))
     with connect(log.settings) as redis:
-        leases = Leases(redis, prefix=log.prefix, lease_seconds=30)
+        leases = Leases(redis, prefix=log.prefix, lease_seconds=30, on_cancelled=lambda run: None)
         for index in (0, 1):
             leases.hold(RUN, call_lease(None, index))
         leases.renew()

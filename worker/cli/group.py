@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from worker.cli.check import check
+from worker.cli.control import cancel, pause, resume
 from worker.cli.doctor import doctor
 from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status
@@ -60,5 +61,5 @@ def acts(ctx: click.Context) -> None:
         ctx.exit(REJECTED)
 
 
-for command in (run, check, submit, status, show, log, worker, doctor):
+for command in (run, check, submit, status, show, log, pause, resume, cancel, worker, doctor):
     acts.add_command(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -32,12 +32,9 @@ def status(run: str, *, common: Common) -> int:
 
     Exit codes: 0 found, 3 not found, or no server.
     """
-    with _found(run, common) as found:
+    with found_run(run, common) as found:
         document = found.status()
-    if common.json:
-        print_json(document)
-    else:
-        print_text(f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}")
+    print_status(document, common)
     return COMPLETED
 
 
@@ -54,7 +51,7 @@ def show(run: str, instance: str | None, at: str | None, *, common: Common) -> i
     from worker.cli.run import print_result
 
     moment = _message_id(at)
-    with _found(run, common) as found:
+    with found_run(run, common) as found:
         document = found.result(at=moment).to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
@@ -73,7 +70,7 @@ def log(run: str, instance: str | None, follow: bool, *, common: Common) -> int:
     Exit codes: 0 found, 3 not found, or no server.
     """
     count = 0
-    with _found(run, common) as found:
+    with found_run(run, common) as found:
         for entry in found.log(instance=instance, follow=follow):
             count += 1
             _print_entry(entry, as_json=common.json)
@@ -84,8 +81,16 @@ def log(run: str, instance: str | None, follow: bool, *, common: Common) -> int:
     return COMPLETED
 
 
+def print_status(document: Mapping[str, Any], common: Common) -> None:
+    """Print a run's status and its calls counted by theirs."""
+    if common.json:
+        print_json(document)
+    else:
+        print_text(f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}")
+
+
 @contextmanager
-def _found(run: str, common: Common) -> Iterator[Run]:
+def found_run(run: str, common: Common) -> Iterator[Run]:
     """The run of that id, its connection open."""
     from worker.client import Client
 

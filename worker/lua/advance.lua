@@ -1,12 +1,14 @@
 -- One commit of a lane: append the outcomes of calls to the log, claim the calls that come next, end the run with its
--- last call. All of it or nothing, and an outcome only once, however often it is delivered.
+-- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
+-- come in and nothing is claimed; once it is over, nothing is written any more.
 --
 -- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running
 --      2 journal   stream  of the lane
 --      3 ledger    hash    of the lane: call -> final status, "running:<attempt>:<owner>", or "lost:<attempt>:"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
 --      5 leases    zset    what somebody is at work on -> the time in ms at which he counts as dead:
---                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver, "<lane>\31" a published task
+--                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver, "<lane>\31" a published task;
+--                          a task at 0 is not published: its lane was left since the run is paused
 --      6 events    stream
 --      7 parked    set     lanes that wait for a global call
 -- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (who drives; what
@@ -31,6 +33,10 @@ end
 
 local function is_final(entry)
     return entry and not string.find(entry, '^running:') and not string.find(entry, '^lost:')
+end
+
+local function is_over(status)
+    return status ~= 'running' and status ~= 'paused'
 end
 
 local clock = redis.call('TIME')
@@ -81,8 +87,9 @@ end
 local accepted, woken, ended = {}, {}, 0
 for _, outcome in ipairs(request.outcomes) do
     local before = redis.call('HGET', ledger, outcome.call)
-    accepted[#accepted + 1] = not is_final(before)
-    if not is_final(before) then
+    local is_news = not is_over(status) and not is_final(before)
+    accepted[#accepted + 1] = is_news
+    if is_news then
         append(outcome)
         ended = ended + 1
         redis.call('HSET', ledger, outcome.call, outcome.status)
@@ -127,15 +134,17 @@ end
 
 local global_id = last_id(global)
 local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
-if request.park and nothing_new then
+if request.park and nothing_new and not is_over(status) then
     redis.call('SADD', parked, lane)
 end
-if request.takes_up then
+if status == 'paused' then
+    redis.call('ZADD', leases, 0, lane .. '\31')
+elseif request.takes_up then
     redis.call('ZREM', leases, lane .. '\31')
 end
 if request.leaves and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
-elseif status == 'running' then
+elseif not is_over(status) then
     redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
 end
 return cmsgpack.pack({

@@ -17,7 +17,7 @@ if status ~= 'running' then
 end
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, tonumber(ARGV[1]))) do
     local lane, what = string.match(member, '^(.*)\31([^\31]*)$')
-    if what == '' and ARGV[3] == '1' then
+    if what == '' and ARGV[3] == '1' and tonumber(redis.call('ZSCORE', leases, member)) > 0 then
         redis.call('ZADD', leases, due, member)
     else
         redis.call('ZREM', leases, member)

@@ -1,0 +1,256 @@
+"""Pausing, resuming and cancelling runs (SPEC R11.1)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from worker import Run, RunNotFound, RunOver
+from worker.keys import Keys
+
+from .backend import Backend, Meeting, settings_for, status_of
+
+_names = count()
+
+
+@pytest.fixture
+def alone(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """Queues and keys that only the workers of one test serve; they look after their runs often."""
+    name = f"alone{next(_names)}"
+    settings = settings_for(
+        server,
+        key_prefix=name,
+        queue_instances=f"{name}-instances",
+        queue_delegates=f"{name}-delegates",
+        queue_background=f"{name}-background",
+        lease_seconds=1.5,
+        sweep_interval_seconds=0.2,
+    )
+    return Backend(settings, meeting, tmp_path_factory.mktemp(name))
+
+
+@pytest.fixture
+def gate() -> str:
+    return f"control{next(_names)}"
+
+
+def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
+    return {"_tool": "echo", "value": value, "_outputPath": path, **meta}
+
+
+def wait_at(gate: str, path: str = "†state.a", **meta: Any) -> dict[str, Any]:
+    return {"_tool": "waitAtGate", "gate": gate, "value": 1, "_outputPath": path, **meta}
+
+
+def first_ended_call(run: Run) -> int | None:
+    """Wait for the first call to end."""
+    return next(event.index for event in run.follow(timeout_seconds=30) if event.kind == "call")
+
+
+def test_a_paused_run_takes_what_is_at_work_and_begins_nothing(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = backend.client.submit(solution={"calls": [wait_at(gate), echo("†state.a", "†state.b")]})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    meeting.open_gate(gate)
+    assert first_ended_call(run) == 0
+    assert run.status() == {"run": run.id, "status": "paused", "calls": {"done": 1, "waiting": 1}}
+    run.resume()
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
+    assert [event.status for event in run.follow() if event.kind == "run"] == [
+        "running",
+        "paused",
+        "running",
+        "completed",
+    ]
+
+
+def test_a_drive_that_is_at_work_through_pause_and_resume_goes_on(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    calls = [wait_at(gate), wait_at(f"{gate}-long", "†state.long"), echo("†state.a", "†state.b")]
+    run = backend.client.submit(solution={"calls": calls})
+    meeting.take(f"at:{gate}")
+    meeting.take(f"at:{gate}-long")
+    run.pause()
+    meeting.open_gate(gate)
+    assert first_ended_call(run) == 0
+    run.resume()
+    calls_ended = (event.index for event in run.follow(timeout_seconds=30) if event.kind == "call")
+    assert [next(calls_ended), next(calls_ended)] == [0, 2]
+    meeting.open_gate(f"{gate}-long")
+    assert backend.wait(run.id).status == "completed"
+
+
+def test_results_of_remote_calls_come_in_while_the_run_is_paused(backend: Backend, meeting: Meeting, gate: str) -> None:
+    remote = {"_tool": "remoteWait", "gate": gate, "_outputPath": "†state.a"}
+    run = backend.client.submit(solution={"calls": [remote, echo("†state.a", "†state.b")]})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    meeting.open_gate(gate)
+    assert first_ended_call(run) == 0
+    assert run.status()["calls"] == {"done": 1, "waiting": 1}
+    run.resume()
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
+
+
+def test_lanes_that_wait_for_a_global_call_go_on_after_a_pause(backend: Backend, meeting: Meeting, gate: str) -> None:
+    marks = ["①", "②", "③"]
+    context = [{"type": "state", "_instance": mark, "mark": mark} for mark in marks]
+    calls = [wait_at(gate), *(echo("†state.a", "†state.seen", _instance=mark) for mark in marks)]
+    run = backend.client.submit(context, {"calls": calls})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    meeting.open_gate(gate)
+    assert first_ended_call(run) == 0
+    assert run.status()["calls"] == {"done": 1, "waiting": 3}
+    run.resume()
+    result = backend.wait(run.id)
+    assert [result.data(mark)["state"]["seen"] for mark in marks] == [1, 1, 1]
+
+
+def test_a_pause_survives_the_restart_of_all_workers(alone: Backend, meeting: Meeting, gate: str) -> None:
+    with alone.worker() as victim:
+        run = alone.client.submit(
+            solution={"calls": [{"_tool": "hangOnce", "name": gate, "_outputPath": "†state.a"}, echo(1, "†state.b")]}
+        )
+        meeting.take(f"hanging:{gate}")
+        run.pause()
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    with alone.worker():
+        for _ in range(3):
+            alone.run([echo(1, "†state.a")])
+        assert (run.status()["status"], meeting.attempts(gate)) == ("paused", 1)
+    with alone.worker():
+        run.resume()
+        assert alone.wait(run.id).data()["state"] == {"a": 2, "b": 1}
+
+
+def test_a_run_of_thousands_of_instances_is_paused_within_a_second_and_ends_complete(alone: Backend) -> None:
+    many = 2_000
+    calls = [echo("†state.n", "†state.a"), echo("†state.a", "†state.b")]
+    context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(many)]
+    with alone.worker():
+        run = alone.client.submit([{"type": "plan", "calls": calls}, *context])
+        first_ended_call(run)
+        begun = time.monotonic()
+        run.pause()
+        assert time.monotonic() - begun < 1
+        paused = run.status()["calls"]
+        assert 0 < paused["waiting"] < 2 * many
+        alone.run([echo(1, "†state.a")])
+        now = run.status()["calls"]
+        assert now["waiting"] == paused["waiting"]
+        run.resume()
+        result = alone.wait(run.id)
+    assert Counter(call.status for call in result.calls) == {"done": 2 * many}
+    assert all(result.data(f"i{n}")["state"] == {"n": n, "a": n, "b": n} for n in range(many))
+    assert sum(1 for entry in run.log() if "_call" in entry.message) == 2 * many
+
+
+def test_workers_resume_what_a_client_that_died_has_not_published(alone: Backend, meeting: Meeting, gate: str) -> None:
+    with alone.worker():
+        run = alone.client.submit(solution={"calls": [wait_at(gate), echo("†state.a", "†state.b")]})
+        meeting.take(f"at:{gate}")
+        run.pause()
+        meeting.open_gate(gate)
+        first_ended_call(run)
+        alone.redis.hset(Keys(alone.settings.key_prefix, run.id).state, "status", "running")
+        assert alone.wait(run.id).status == "completed"
+
+
+def test_a_cancelled_run_takes_no_result_and_shows_what_had_not_ended_as_skipped(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    failing = {"_tool": "explode", "_outputPath": "†state.x"}
+    calls = [echo(1, "†state.early"), wait_at(gate), echo("†state.a", "†state.b"), failing]
+    run = backend.client.submit(solution={"calls": calls})
+    meeting.take(f"at:{gate}")
+    ended = list(islice(run.follow(timeout_seconds=30), 3))
+    assert [event.kind for event in ended] == ["run", "call", "call"]
+    run.cancel()
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.status == "cancelled"
+    assert [call.status for call in result.calls] == ["done", "skipped", "skipped", "failed"]
+    assert [call.reason for call in result.calls] == [None, "the run was cancelled", "the run was cancelled", None]
+    assert run.status() == {"run": run.id, "status": "cancelled", "calls": {"done": 1, "failed": 1, "skipped": 2}}
+    assert "a" not in result.data()["state"]
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_coroutines_of_a_cancelled_run_are_cancelled(alone: Backend, meeting: Meeting, gate: str, pool: str) -> None:
+    call = {"_tool": "waitForCancellation", "name": gate, "_outputPath": "†state.a"}
+    with alone.worker("-P", pool, "-c", "2"):
+        run = alone.client.submit(solution={"calls": [call]})
+        meeting.take(f"waiting:{gate}")
+        run.cancel()
+        meeting.take(f"cancelled:{gate}")
+
+
+def test_remote_calls_of_a_cancelled_run_are_cancelled_and_those_in_the_queue_dropped(
+    alone: Backend, meeting: Meeting, gate: str
+) -> None:
+    calls = [
+        {"_tool": "x", "_delegate": "neverAnswers", "name": f"{gate}{n}", "_outputPath": f"†state.s{n}"}
+        for n in range(2)
+    ]
+    last = {"_tool": "x", "_delegate": "showContext", "_outputPath": "†state.s"}
+    with alone.worker("-Q", alone.settings.queue_instances), alone.worker("-Q", alone.settings.queue_delegates, "-c1"):
+        run = alone.client.submit(solution={"calls": calls})
+        at_work = next(n for n in range(2) if meeting.redis.blpop([f"record:waiting:{gate}{n}"], 5))
+        run.cancel()
+        meeting.take(f"cancelled:{gate}{at_work}")
+        assert alone.run([last]).status == "completed"
+        assert meeting.count(f"waiting:{gate}{1 - at_work}") == 0
+    assert alone.wait(run.id).status == "cancelled"
+
+
+def test_what_was_sent_and_forgotten_has_left_a_run_that_is_cancelled(alone: Backend, meeting: Meeting) -> None:
+    name = f"note{next(_names)}"
+    with alone.worker("-Q", alone.settings.queue_instances):
+        run = alone.client.submit(
+            solution={"calls": [{"_tool": "note", "name": name}, wait_at(name, _instance="①")]},
+            context=[{"type": "state", "_instance": "①"}],
+        )
+        meeting.take(f"at:{name}")
+        assert first_ended_call(run) == 0
+        with alone.worker("-Q", alone.settings.queue_background):
+            run.cancel()
+            assert meeting.take(name)["call"]["name"] == name
+        meeting.open_gate(name)
+    assert status_of(run.result(), 0) == "sent"
+
+
+def test_orders_may_be_repeated(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = backend.client.submit(solution={"calls": [wait_at(gate)]})
+    for order in (run.pause, run.pause, run.resume, run.resume, run.pause, run.cancel, run.cancel):
+        order()
+    meeting.open_gate(gate)
+    assert [event.status for event in run.follow() if event.kind == "run"] == [
+        "running",
+        "paused",
+        "running",
+        "paused",
+        "cancelled",
+    ]
+
+
+def test_an_ended_run_takes_no_orders_and_says_why(backend: Backend) -> None:
+    run = backend.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    backend.wait(run.id)
+    for order, done in ((run.pause, "paused"), (run.resume, "resumed"), (run.cancel, "cancelled")):
+        with pytest.raises(RunOver, match=f"run {run.id} is completed: it cannot be {done} any more"):
+            order()
+
+
+def test_a_run_that_is_not_there_takes_no_orders(backend: Backend) -> None:
+    with pytest.raises(RunNotFound):
+        backend.client.run_of("nowhere").pause()

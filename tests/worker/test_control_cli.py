@@ -1,0 +1,79 @@
+"""The commands that look into runs and change them, as a user types them (INTERFACE "Command line")."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.acceptance.command import Finished, acts, finish, send, start
+from worker.keys import active_runs
+
+from .backend import Backend, Meeting
+
+_names = count()
+
+
+@pytest.fixture
+def gate() -> str:
+    return f"cli{next(_names)}"
+
+
+def command(backend: Backend, *arguments: str, stdin: Any = None) -> Finished:
+    """`acts …` with the backend's settings in its environment."""
+    env = backend.settings.to_environment() | {"MEETING_URL": backend.meeting.url}
+    return acts(*arguments, stdin=stdin, env=env)
+
+
+def submitted(backend: Backend, *calls: dict[str, Any]) -> str:
+    """The id of a run."""
+    return str(command(backend, "submit", "-", "--json", stdin={"solution": {"calls": list(calls)}}).json["run"])
+
+
+def newest_run(backend: Backend) -> str:
+    """The run that was submitted last."""
+    runs: Any = backend.redis.zrevrange(active_runs(backend.settings.key_prefix), 0, 0)
+    return str(runs[0].decode())
+
+
+def wait_at(gate: str, path: str = "†state.a") -> dict[str, Any]:
+    return {"_tool": "waitAtGate", "gate": gate, "value": 1, "_outputPath": path}
+
+
+def test_a_run_is_paused_resumed_and_cancelled(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = submitted(backend, wait_at(gate), {"_tool": "echo", "value": "†state.a", "_outputPath": "†state.b"})
+    meeting.take(f"at:{gate}")
+    paused = command(backend, "pause", run, "--json")
+    assert (paused.code, paused.json["run"], paused.json["status"]) == (0, run, "paused")
+    resumed = command(backend, "resume", run)
+    assert (resumed.code, resumed.stdout) == (0, f"running  run {run}, 2 calls: 1 waiting, 1 running\n")
+    cancelled = command(backend, "cancel", run, "--json")
+    assert (cancelled.code, cancelled.json) == (0, {"run": run, "status": "cancelled", "calls": {"skipped": 2}})
+    meeting.open_gate(gate)
+    shown = command(backend, "show", run)
+    assert shown.code == 0
+    assert "the run was cancelled" in shown.stdout
+
+
+def test_a_run_that_is_over_or_not_there_takes_no_orders(backend: Backend) -> None:
+    run = submitted(backend, {"_tool": "echo", "value": 1, "_outputPath": "†state.a"})
+    backend.wait(run)
+    refused = command(backend, "pause", run, "--json")
+    assert (refused.code, refused.stdout) == (3, "")
+    assert refused.error_lines == [f"acts: run {run} is completed: it cannot be paused any more"]
+    assert command(backend, "resume", "nowhere").code == 3
+
+
+def test_acts_run_ends_with_1_when_its_run_is_cancelled_by_somebody_else(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    env = backend.settings.to_environment() | {"MEETING_URL": meeting.url}
+    waiting = start("run", "-", "--json", env=env)
+    send(waiting, {"solution": {"calls": [wait_at(gate)]}})
+    meeting.take(f"at:{gate}")
+    run = newest_run(backend)
+    assert command(backend, "cancel", run).code == 0
+    finished = finish(waiting)
+    assert (finished.code, finished.json["status"]) == (1, "cancelled")
+    meeting.open_gate(gate)

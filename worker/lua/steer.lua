@@ -1,0 +1,38 @@
+-- Change the status of a run on somebody's order: pause it, resume it, cancel it (SPEC R11.1). Costs the same at any size.
+--
+-- KEYS 1 state (hash)    2 events (stream)    3 leases (zset, see advance.lua)
+-- ARGV 1 the status wanted: paused, running, cancelled
+--      2 how many lanes may be published at most    3 how long in ms a published task may lie before it counts as lost
+-- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change.
+--          `lanes` are to be published; those of a resumed run that nobody has published since, so ask until none come.
+
+local state, events, leases = unpack(KEYS)
+local wanted = ARGV[1]
+local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
+local status = run[1]
+if not status or (status ~= wanted and status ~= 'running' and status ~= 'paused') then
+    return { status, status, {} }
+end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+if status ~= wanted then
+    local ms, seq = tonumber(run[2]), tonumber(run[3])
+    if now > ms then
+        ms, seq = now, 0
+    else
+        seq = seq + 1
+    end
+    redis.call('XADD', events, string.format('%.0f-%.0f', ms, seq), 's', wanted)
+    redis.call('HSET', state, 'status', wanted, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
+    if wanted == 'cancelled' then
+        redis.call('HSET', state, 'finished', now)
+    end
+end
+local lanes = {}
+if wanted == 'running' then
+    for _, mark in ipairs(redis.call('ZRANGEBYSCORE', leases, 0, 0, 'LIMIT', 0, tonumber(ARGV[2]))) do
+        redis.call('ZADD', leases, now + tonumber(ARGV[3]), mark)
+        lanes[#lanes + 1] = string.match(mark, '^(.*)\31')
+    end
+end
+return { status, wanted, lanes }
