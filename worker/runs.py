@@ -64,8 +64,11 @@ class Run:
         self._keys = Keys(settings.key_prefix, run)
         self._control = Control(run, redis, settings, publisher)
 
-    def status(self) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs: the shape of `acts status --json`."""
+    def status(self, at: str | None = None) -> dict[str, Any]:
+        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`."""
+        if at is not None:
+            past = self.result(at)
+            return {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
         state = self._state()
         counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
         left = int(state["total"]) - counts.total()
@@ -117,7 +120,11 @@ class Run:
                 return
 
     def result(self, at: str | None = None) -> Result:
-        """What the run has come to, now or as of a past message id (SPEC R11.2)."""
+        """What the run has come to, now or as of a past id (SPEC R11.2).
+
+        Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
+        what was under way at a past moment is not in the log, and counts as waiting.
+        """
         state = self._state()
         with translated(self._settings):
             definition: Any = self._redis.get(self._keys.definition)

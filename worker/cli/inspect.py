@@ -23,17 +23,21 @@ _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
 _PROVENANCE: Final = frozenset({"_call", "_date", "_instance"})
 
+at_option = click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
 
-@click.command(short_help="Print the calls of a run counted by status.")
+
+@click.command(short_help="Print the calls of a run counted by status, now or as of a past message.")
 @click.argument("run", metavar="RUN")
+@at_option
 @common_options
-def status(run: str, *, common: Common) -> int:
+def status(run: str, at: str | None, *, common: Common) -> int:
     """Print the status of RUN, and its calls counted by theirs.
 
     Exit codes: 0 found, 3 not found, or no server.
     """
+    moment = message_id(at)
     with found_run(run, common) as found:
-        document = found.status()
+        document = found.status(moment)
     print_status(document, common)
     return COMPLETED
 
@@ -41,7 +45,7 @@ def status(run: str, *, common: Common) -> int:
 @click.command(short_help="Print the data of a run, now or as of a past message.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
-@click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
+@at_option
 @common_options
 def show(run: str, instance: str | None, at: str | None, *, common: Common) -> int:
     """Print the folded data and the calls of RUN, now or as of a past message.
@@ -50,7 +54,7 @@ def show(run: str, instance: str | None, at: str | None, *, common: Common) -> i
     """
     from worker.cli.run import print_result
 
-    moment = _message_id(at)
+    moment = message_id(at)
     with found_run(run, common) as found:
         document = found.result(at=moment).to_dict()
     if instance is not None:
@@ -98,7 +102,7 @@ def found_run(run: str, common: Common) -> Iterator[Run]:
         yield client.run(run)
 
 
-def _message_id(text: str | None) -> str | None:
+def message_id(text: str | None) -> str | None:
     """A message's id in full; one without a sequence number stands for its whole millisecond."""
     if text is None:
         return None
