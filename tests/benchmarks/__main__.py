@@ -1,7 +1,8 @@
-"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [core|backend]`.
+"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [core|backend|scale]`.
 
 `backend`, the default: beside Celery alone, on one server, in turns. Prints medians in units per second and the ratio
-of each pair of runs. `core`: how the cost of the pure core grows, see `tests.benchmarks.core`. Absolute figures are
+of each pair of runs. `core`: how the cost of the pure core grows, see `tests.benchmarks.core`. `scale`: what one run of
+very many instances costs, and how long a small one behind it takes, see `tests.benchmarks.scale`. Absolute figures are
 this machine's; compare the ratios. Nothing here is asserted.
 """
 
@@ -10,21 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
-from redis import Redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
-
-from tests.benchmarks import core
+from tests.benchmarks import core, scale
 from tests.benchmarks.jobs import JOBS, Job
+from tests.benchmarks.surroundings import server, worker
 from worker import Client
 from worker.loading import load
 
@@ -33,14 +27,20 @@ _ACTIVITIES = "tests.benchmarks.activities"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("core", "backend"), default="backend", help="what to measure")
+    parser.add_argument(
+        "part", nargs="?", choices=("core", "backend", "scale"), default="backend", help="what to measure"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="timed runs of each job on each side (default 3)")
     parser.add_argument("--workers", type=int, default=2, help="worker processes on each side (default 2)")
+    parser.add_argument("--instances", type=int, default=100_000, help="scale: of the large run (default 100,000)")
     parser.add_argument("--json", action="store_true", help="machine output")
     parser.add_argument("--only", default="", help="core: only what has this text in its name")
     arguments = parser.parse_args()
     if arguments.part == "core":
         _core(arguments)
+    elif arguments.part == "scale":
+        figures = scale.measure(arguments.instances, arguments.workers)
+        print(json.dumps(figures, indent=1) if arguments.json else "\n".join(scale.table(figures)))
     else:
         _backend(arguments)
 
@@ -57,7 +57,7 @@ def _core(arguments: argparse.Namespace) -> None:
 def _backend(arguments: argparse.Namespace) -> None:
     load(_ACTIVITIES)
     with ExitStack() as stack:
-        address = stack.enter_context(_server())
+        address = stack.enter_context(server())
         from tests.benchmarks.bare_celery import app
 
         app.conf.update(broker_url=address, result_backend=address)
@@ -73,42 +73,11 @@ def _backend(arguments: argparse.Namespace) -> None:
             ours = ["-m", "celery", "-A", "worker", "worker", "-n", f"ours{number}@%h"]
             theirs = ["-m", "celery", "-A", "tests.benchmarks.bare_celery", "worker", "-Q", "bare", "-P", "threads"]
             theirs += ["-c", "128", "-n", f"theirs{number}@%h"]
-            stack.enter_context(_worker(ours, environment))
-            stack.enter_context(_worker(theirs, environment))
+            stack.enter_context(worker(ours, environment))
+            stack.enter_context(worker(theirs, environment))
         client = stack.enter_context(Client(broker=address, redis=address))
         rows = [_measure(job, client, arguments.rounds) for job in JOBS]
     print(json.dumps(rows, indent=1) if arguments.json else _table(rows))
-
-
-@contextmanager
-def _server() -> Iterator[str]:
-    """A server on a free port: Celery's result backend does not do with a unix socket. Yields its URL."""
-    with socket.socket() as free, tempfile.TemporaryDirectory() as directory:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        command = [sys.executable, "-m", "broker_config.server", "--directory", directory, "--port", str(port)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            url = f"redis://127.0.0.1:{port}/0"
-            Redis.from_url(url, retry=Retry(ConstantBackoff(0.05), 100)).ping()
-            yield url
-        finally:
-            process.terminate()
-            process.wait()
-
-
-@contextmanager
-def _worker(command: list[str], environment: dict[str, str]) -> Iterator[None]:
-    quiet = ["--loglevel", "ERROR", "--without-mingle", "--without-gossip"]
-    process = subprocess.Popen(
-        [sys.executable, *command, *quiet], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _measure(job: Job, client: Client, rounds: int) -> dict[str, object]:
