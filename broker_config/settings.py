@@ -109,6 +109,10 @@ class Settings(BaseSettings):
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
     queue_background: QueueName = Field("background", description="Queue of the fire-and-forget calls (SPEC R5).")
 
+    publish_window: Count = Field(
+        500,
+        description="Tasks of one run that lie in the queue at a time; its other instances follow as they begin.",
+    )
     concurrency: Count = Field(256, description="Threads, so tasks at a time, in one worker process.")
     lease_seconds: float = Field(
         30, gt=0, description="How long a call may go without a sign of life before it is published again."

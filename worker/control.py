@@ -36,7 +36,7 @@ class Control:
         self._keys = Keys(settings.key_prefix, run)
         self._settings = settings
         self._publisher = publisher
-        self._script = redis.register_script(read_script("steer"))
+        self._script = redis.register_script(read_script("window", "steer"))
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
@@ -69,9 +69,10 @@ class Control:
 
     def _steer(self, wanted: str) -> tuple[str | None, str | None, list[str]]:
         """The script: the status before and after, and lanes."""
+        keys = self._keys
         with translated(self._settings):
             before, now, lanes = self._script(
-                keys=[self._keys.state, self._keys.events, self._keys.leases],
-                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000)],
+                keys=[keys.state, keys.events, keys.published, keys.backlog, keys.parked],
+                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window],
             )
         return before and before.decode(), now and now.decode(), [lane.decode() for lane in lanes]

@@ -1,14 +1,14 @@
 """The dispatcher: a checked plan becomes a run - its keys in Redis, and one Celery task per lane (DESIGN "Submit").
 
 The run is listed first, then its keys are written, and it is started by one last command, so that nobody ever takes
-half of it for a run; then the tasks are published. A task that gets lost on the way is published again by the sweep,
-which also removes what a client that died here has left.
+half of it for a run; then the first tasks are published, a window of them (see lua/window.lua). A task that gets lost
+on the way is published again by the sweep, which also removes what a client that died here has left.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from .publisher import Publisher
 from .sweep import forget
 
 _COMMANDS: Final = 1_000
+"""How many commands in one pipeline, and how many values in one command."""
 
 Command = Callable[[Pipeline], Any]
 
@@ -46,11 +47,8 @@ class Dispatcher:
         keys = Keys(self._settings.key_prefix, run)
         try:
             self._execute(self._writing(plan, keys, milliseconds))
-            self._publisher.publish(
-                lane_task(run, instance, self._settings.queue_instances)
-                for instance, lane in plan.lanes.items()
-                if lane.calls
-            )
+            queue = self._settings.queue_instances
+            self._publisher.publish(lane_task(run, lane or None, queue) for lane in self._lanes(plan)[0])
         except BaseException:
             forget(self._redis, keys, instances=plan.context.instances)
             raise
@@ -61,8 +59,8 @@ class Dispatcher:
         instances = plan.context.instances
         yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
         yield lambda p: p.set(keys.definition, pack_definition(plan))
-        if instances:
-            yield lambda p: p.rpush(keys.instances, *instances)
+        for batch in _batches(instances):
+            yield _pushing(keys.instances, batch)
         sequence = 0
         for instance, lane in plan.lanes.items():
             record = pack_lane(lane, is_template=plan.submission.is_template)
@@ -72,10 +70,12 @@ class Dispatcher:
             journal = keys.journal(lane_token(message.get("_instance")))
             yield _adding(journal, milliseconds, sequence, {"m": pack(message)})
             sequence += 1
+        published, backlog = self._lanes(plan)
         due = milliseconds + int(PUBLISHED_SECONDS * 1000)
-        for instance, lane in plan.lanes.items():
-            if lane.calls:
-                yield _leasing(keys.leases, lane_token(instance) + "\x1f", due)
+        for lanes in _batches(published):
+            yield _marking(keys.published, lanes, due)
+        for lanes in _batches(backlog):
+            yield _pushing(keys.backlog, lanes)
         state: dict[Any, Any] = {
             "status": "running" if plan.size else "completed",
             "total": plan.size,
@@ -86,6 +86,13 @@ class Dispatcher:
         }
         yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
         yield lambda p: p.hset(keys.state, mapping=state)
+
+    def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
+        """The lanes with something to do, the global one first: those published at once, and those that follow."""
+        lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if lane.calls]
+        lanes.sort(key=bool)
+        window = self._settings.publish_window
+        return lanes[:window], lanes[window:]
 
     def _execute(self, commands: Iterator[Command]) -> None:
         """Send the commands in pipelines of bounded size, in order."""
@@ -100,5 +107,14 @@ def _adding(stream: str, milliseconds: int, sequence: int, fields: dict[str, byt
     return lambda p: p.xadd(stream, fields, id=f"{milliseconds}-{sequence}")  # type: ignore[arg-type]  # redis wants an invariant dict
 
 
-def _leasing(leases: str, member: str, due: int) -> Command:
-    return lambda p: p.zadd(leases, {member: due})
+def _marking(published: str, lanes: Sequence[str], due: int) -> Command:
+    return lambda p: p.zadd(published, dict.fromkeys(lanes, due))
+
+
+def _pushing(list_: str, values: Sequence[str]) -> Command:
+    return lambda p: p.rpush(list_, *values)
+
+
+def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(values), _COMMANDS):
+        yield values[start : start + _COMMANDS]

@@ -254,8 +254,8 @@ class Drive:
                 receipt.set_result(committed)
 
     async def _stays(self) -> bool:
-        """Take the driver's lease back before leaving; where something new is in the lane, there is reason to stay."""
-        if not self._is_marked:
+        """Take back the driver's lease and the task's mark before leaving; news in the lane are a reason to stay."""
+        if not (self._is_marked or self._takes_up):
             return False
         await self._advance(leaves=True)
         if self._is_marked:

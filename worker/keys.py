@@ -47,8 +47,18 @@ class Keys:
 
     @property
     def parked(self) -> str:
-        """Set: lanes that wait for a global call."""
+        """Sorted set: lanes that wait for a global call (see window.lua)."""
         return self._key("parked")
+
+    @property
+    def published(self) -> str:
+        """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
+        return self._key("published")
+
+    @property
+    def backlog(self) -> str:
+        """List: lanes whose turn to be published has not come yet (see window.lua)."""
+        return self._key("backlog")
 
     def journal(self, lane: str) -> str:
         """Stream: everything that happened in a lane - the message log and the outcomes of calls."""

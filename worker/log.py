@@ -60,7 +60,7 @@ class Advance:
     attempts: tuple[int, ...] = ()
     """For each claim the number of the attempt, 0 where somebody else is at work."""
     woken: tuple[str, ...] = ()
-    """Lanes whose global call has come: they are to be published."""
+    """Lanes whose turn to be published has come."""
 
 
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
@@ -82,20 +82,24 @@ def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
     return frozenset(int(call) for call, status in ledger.items() if status.startswith(b"running:"))
 
 
-def read_script(name: str) -> str:
-    """The text of one of our Lua scripts."""
-    return files("worker").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+def read_script(*names: str) -> str:
+    """The text of one of our Lua scripts; those before the last hold functions that it uses."""
+    folder = files("worker").joinpath("lua")
+    return "\n".join(folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
 
 
 class MessageLog:
     """The journals of all runs, through one asynchronous connection pool."""
 
-    def __init__(self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float) -> None:
+    def __init__(
+        self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float, window: int
+    ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._published = int(published_seconds * 1000)
         self._silent = int(lease_seconds * 1000)
-        self._advance: AsyncScript = redis.register_script(read_script("advance"))
+        self._window = window
+        self._advance: AsyncScript = redis.register_script(read_script("window", "advance"))
 
     async def definition(self, run: str) -> bytes | None:
         """The run's definition; None where there is no such run (any more)."""
@@ -144,6 +148,7 @@ class MessageLog:
             "park": park,
             "leaves": leaves,
             "takes_up": takes_up,
+            "window": self._window,
             "outcomes": [_outcome(outcome, wakes=outcome.index in wakes) for outcome in outcomes],
             "claims": [{"call": claim.index, "lease_ms": int(claim.lease_seconds * 1000)} for claim in claims],
         }
@@ -156,6 +161,8 @@ class MessageLog:
                 keys.leases,
                 keys.events,
                 keys.parked,
+                keys.published,
+                keys.backlog,
             ],
             args=[msgpack.packb(request, use_bin_type=False)],  # Redis' own msgpack knows no bin type
         )

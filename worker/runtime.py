@@ -69,6 +69,7 @@ class Runtime:
             prefix=settings.key_prefix,
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
+            window=settings.publish_window,
         )
         leases = Leases(
             connect(settings),

@@ -41,7 +41,7 @@ class Sweeper:
         self._redis = redis
         self._publisher = publisher
         self._settings = settings
-        self._script = redis.register_script(read_script("sweep"))
+        self._script = redis.register_script(read_script("window", "sweep"))
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acts-sweep", daemon=True)
 
@@ -75,14 +75,15 @@ class Sweeper:
 
     def _sweep_run(self, run: str, submitted_seconds: float, *, is_queue_busy: bool) -> None:
         keys = Keys(self._settings.key_prefix, run)
-        status, lanes = self._script(
-            keys=[keys.state, keys.leases],
-            args=[_AT_ONCE, int(PUBLISHED_SECONDS * 1000), int(is_queue_busy), keys.ledger("")],
+        window = self._settings.publish_window
+        status, lost, let_out = self._script(
+            keys=[keys.state, keys.leases, keys.published, keys.backlog, keys.parked],
+            args=[_AT_ONCE, int(PUBLISHED_SECONDS * 1000), int(is_queue_busy), keys.ledger(""), window],
         )
-        if lanes:
-            logger.warning("run %s: %d lanes had no sign of life and are published again", run, len(lanes))
-            queue = self._settings.queue_instances
-            self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in lanes)
+        if lost:
+            logger.warning("run %s: %d lanes had no sign of life and are published again", run, len(lost))
+        queue = self._settings.queue_instances
+        self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lost, *let_out))
         if status is None:
             self._remove_unfinished(keys, submitted_seconds)
         elif status.decode() in ENDED:
@@ -140,7 +141,7 @@ def forget(redis: Redis, keys: Keys, *, instances: Iterable[str] = ()) -> None:
 
 def _names(redis: Redis, keys: Keys) -> Iterator[str]:
     """Every key that a run may have; the list of its instances comes last, as it is needed to find the others."""
-    yield from (keys.definition, keys.state, keys.events, keys.leases, keys.parked)
+    yield from (keys.definition, keys.state, keys.events, keys.leases, keys.parked, keys.published, keys.backlog)
     instances: Any = redis.lrange(keys.instances, 0, -1)
     yield from _lane_names(keys, ["", *(instance.decode() for instance in instances)])
     yield keys.instances

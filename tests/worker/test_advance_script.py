@@ -21,6 +21,7 @@ from .backend import settings_for
 
 T = TypeVar("T")
 RUN = "r"
+WINDOW = 20
 
 
 class Log:
@@ -40,7 +41,9 @@ class Log:
     def _do(self, act: Callable[[MessageLog], Awaitable[T]]) -> T:
         async def doing() -> T:
             async with connect_async(self.settings) as redis:
-                return await act(MessageLog(redis, prefix=self.prefix, published_seconds=60, lease_seconds=30))
+                return await act(
+                    MessageLog(redis, prefix=self.prefix, published_seconds=60, lease_seconds=30, window=WINDOW)
+                )
 
         return asyncio.run(doing())
 
@@ -137,7 +140,11 @@ def test_an_outcome_without_messages_leaves_an_entry_with_its_reason(log: Log) -
 
 async def _read(log: Log) -> list[Any]:
     async with connect_async(log.settings) as redis:
-        return list(await MessageLog(redis, prefix=log.prefix, published_seconds=60, lease_seconds=30).read(RUN, None))
+        return list(
+            await MessageLog(redis, prefix=log.prefix, published_seconds=60, lease_seconds=30, window=WINDOW).read(
+                RUN, None
+            )
+        )
 
 
 def test_a_claim_is_denied_while_its_lease_is_alive(log: Log) -> None:
@@ -195,9 +202,9 @@ def test_claims_are_denied_when_the_run_is_not_running(log: Log, status: str) ->
 
 def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_that_nobody_has_published(log: Log) -> None:
     log.begin(1, status="paused")
-    log.redis.zadd(log.keys.leases, {"\x1f": 5})
+    log.redis.zadd(log.keys.published, {"": 5})
     assert log.claim(0) == (0,)
-    assert log.redis.zscore(log.keys.leases, "\x1f") == 0
+    assert log.redis.zscore(log.keys.published, "") == 0
 
 
 def test_outcomes_come_in_while_the_run_is_paused_and_the_last_of_them_ends_it(log: Log) -> None:
@@ -255,7 +262,7 @@ def test_only_an_awaited_global_call_wakes_parked_lanes(log: Log) -> None:
     log.begin(9)
     log.advance("①", park=True)
     log.advance("②", park=True)
-    assert log.redis.smembers(log.keys.parked) == {"①", "②"}
+    assert log.redis.zrange(log.keys.parked, 0, -1) == ["①", "②"]
     assert log.commit(done(0), waking=[5]).woken == ()
     assert set(log.commit(done(5), waking=[5]).woken) == {"①", "②"}
     assert not log.redis.exists(log.keys.parked)
@@ -267,7 +274,7 @@ def test_a_woken_lane_counts_as_published(log: Log) -> None:
     log.advance("①", park=True)
     log.commit(done(0), waking=[0])
     seconds, _ = log.redis.time()
-    due: Any = log.redis.zscore(log.keys.leases, "①\x1f")
+    due: Any = log.redis.zscore(log.keys.published, "①")
     assert seconds * 1000 < due <= (seconds + 61) * 1000
 
 
@@ -296,9 +303,48 @@ def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
 
 def test_whoever_drives_a_lane_takes_the_mark_of_its_task_away(log: Log) -> None:
     log.begin(1)
-    log.redis.zadd(log.keys.leases, {"①\x1f": 1, "②\x1f": 1})
+    log.redis.zadd(log.keys.published, {"①": 1, "②": 1})
     log.advance("①")
-    assert log.redis.zrange(log.keys.leases, 0, -1) == ["②\x1f"]
+    assert log.redis.zrange(log.keys.published, 0, -1) == ["②"]
+
+
+def test_whoever_takes_up_a_lane_lets_others_out_once_a_tenth_of_the_window_is_free(log: Log) -> None:
+    lanes = [f"i{number}" for number in range(WINDOW + 5)]
+    log.begin(len(lanes))
+    log.redis.zadd(log.keys.published, dict.fromkeys(lanes[:WINDOW], 10**15))
+    log.redis.rpush(log.keys.backlog, *lanes[WINDOW:])
+    let_out = [log.advance(lane).woken for lane in lanes[:6]]
+    assert let_out == [(), ("i20", "i21"), (), ("i22", "i23"), (), ("i24",)]
+    assert log.advance("i20").woken == log.advance("i21").woken == ()
+    assert set(log.redis.zrange(log.keys.published, 0, -1)) == {*lanes[6:20], "i22", "i23", "i24"}
+
+
+def test_a_task_that_is_not_marked_lets_nobody_out(log: Log) -> None:
+    log.begin(2)
+    log.redis.rpush(log.keys.backlog, "①")
+    assert log.advance("②").woken == ()
+
+
+def test_a_paused_run_lets_nobody_out(log: Log) -> None:
+    log.begin(2, status="paused")
+    log.redis.rpush(log.keys.backlog, "①")
+    log.redis.zadd(log.keys.published, {"②": 1})
+    assert log.advance("②").woken == ()
+    assert log.redis.lrange(log.keys.backlog, 0, -1) == ["①"]
+
+
+def test_woken_lanes_leave_through_the_window_and_each_wake_lets_them_out_once(log: Log) -> None:
+    lanes = [f"i{number}" for number in range(WINDOW + 5)]
+    log.begin(99)
+    for lane in lanes:
+        log.advance(lane, park=True)
+    woken = log.commit(done(0), waking=[0]).woken
+    assert len(woken) == WINDOW
+    assert log.commit(done(1), waking=[1]).woken == (), "the window is full"
+    later = [lane for woken_lane in woken for lane in log.advance(woken_lane, park=True).woken]
+    assert sorted([*woken, *later]) == sorted(lanes)
+    assert log.redis.zcard(log.keys.parked) == len(woken)
+    assert set(log.commit(done(2), waking=[2]).woken) <= set(woken)
 
 
 def test_a_driver_that_has_not_left_holds_a_lease_of_its_own(log: Log) -> None:

@@ -16,7 +16,7 @@ def test_as_many_lanes_as_a_worker_has_threads_can_read_at_once(server: Embedded
 
     async def read() -> list[object]:
         async with connect_async(settings) as redis:
-            log = MessageLog(redis, prefix="crowd", published_seconds=60, lease_seconds=30)
+            log = MessageLog(redis, prefix="crowd", published_seconds=60, window=500, lease_seconds=30)
             reads = (log.read("none", f"i{n}") for n in range(settings.concurrency))
             return list(await asyncio.gather(*reads, return_exceptions=True))
 

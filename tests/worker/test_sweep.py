@@ -65,7 +65,7 @@ def test_a_task_that_was_lost_is_published_again(swept: Backend, sweeper: Sweepe
     swept.redis.delete("swept-instances")
     sweeper.sweep()
     assert queue_length(swept) == 0, "not before its time"
-    swept.redis.zadd(Keys("swept", run.id).leases, {"\x1f": 1})
+    swept.redis.zadd(Keys("swept", run.id).published, {"": 1})
     with swept.worker():
         assert swept.wait(run.id).data() == {"state": {"a": 1}}
 
@@ -121,7 +121,8 @@ def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper:
     keys = Keys("swept", run.id)
     swept.redis.hset(keys.ledger(""), "0", f"running:{swept.settings.limit_attempts}:somebody")
     swept.redis.hset(keys.state, "running", 1)
-    swept.redis.zadd(keys.leases, {"\x1f": 1, "\x1f0": 1})
+    swept.redis.zadd(keys.leases, {"\x1f0": 1})
+    swept.redis.zadd(keys.published, {"": 1})
     with swept.worker():
         result = swept.wait(run.id)
     error = result.calls[0].error

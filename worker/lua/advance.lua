@@ -7,22 +7,24 @@
 --      3 ledger    hash    of the lane: call -> final status, "running:<attempt>:<owner>", or "lost:<attempt>:"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
 --      5 leases    zset    what somebody is at work on -> the time in ms at which he counts as dead:
---                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver, "<lane>\31" a published task;
---                          a task at 0 is not published: its lane was left since the run is paused
+--                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver
 --      6 events    stream
---      7 parked    set     lanes that wait for a global call
+--      7 parked    zset    lanes that wait for a global call
+--      8 published zset    lanes whose tasks lie in the queue -> the time in ms at which they count as lost;
+--                          one at 0 is not in the queue: its lane was left since the run is paused
+--      9 backlog   list    lanes whose turn to be published has not come yet
 -- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (who drives; what
 --        he has claimed already he gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
 --        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
---        arrived), takes_up (this takes up the lane's published task),
+--        arrived), takes_up (this takes up the lane's published task), window (see window.lua),
 --        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack)},
 --        claims: {call, lease_ms}
 -- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
 --          caller had seen everything that lay in the journal before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), woken (lanes to be published).
 
-local state, journal, ledger, global, leases, events, parked = unpack(KEYS)
+local state, journal, ledger, global, leases, events, parked, published, backlog = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -75,16 +77,7 @@ local function append(outcome)
     redis.call('XADD', events, id, 'l', lane, 'c', outcome.call, 's', outcome.status, 'n', #outcome.messages)
 end
 
-local function wake()
-    local sleepers = redis.call('SMEMBERS', parked)
-    for _, sleeper in ipairs(sleepers) do
-        redis.call('ZADD', leases, now + request.published_ms, sleeper .. '\31')
-    end
-    redis.call('DEL', parked)
-    return sleepers
-end
-
-local accepted, woken, ended = {}, {}, 0
+local accepted, ended, lets_out = {}, 0, false
 for _, outcome in ipairs(request.outcomes) do
     local before = redis.call('HGET', ledger, outcome.call)
     local is_news = not is_over(status) and not is_final(before)
@@ -98,8 +91,9 @@ for _, outcome in ipairs(request.outcomes) do
         if before and string.find(before, '^running:') then
             redis.call('HINCRBY', state, 'running', -1)
         end
-        if outcome.wakes and #woken == 0 then
-            woken = wake()
+        if outcome.wakes then
+            redis.call('HINCRBY', state, 'wakes', 1)
+            lets_out = true
         end
     end
 end
@@ -135,12 +129,17 @@ end
 local global_id = last_id(global)
 local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
 if request.park and nothing_new and not is_over(status) then
-    redis.call('SADD', parked, lane)
+    redis.call('ZADD', parked, redis.call('HGET', state, 'wakes') or '0', lane)
 end
 if status == 'paused' then
-    redis.call('ZADD', leases, 0, lane .. '\31')
-elseif request.takes_up then
-    redis.call('ZREM', leases, lane .. '\31')
+    redis.call('ZADD', published, 0, lane)
+elseif request.takes_up and redis.call('ZREM', published, lane) == 1 then
+    lets_out = true
+end
+local woken = {}
+if lets_out and status == 'running' then
+    local keys = { state = state, published = published, backlog = backlog, parked = parked }
+    woken = refill(keys, request.window, now + request.published_ms)
 end
 if request.leaves and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)

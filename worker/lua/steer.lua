@@ -1,12 +1,13 @@
 -- Change the status of a run on somebody's order: pause it, resume it, cancel it (SPEC R11.1). Costs the same at any size.
 --
--- KEYS 1 state (hash)    2 events (stream)    3 leases (zset, see advance.lua)
+-- KEYS 1 state (hash)    2 events (stream)    3 published (zset)    4 backlog (list)    5 parked (zset); see advance.lua
 -- ARGV 1 the status wanted: paused, running, cancelled
 --      2 how many lanes may be published at most    3 how long in ms a published task may lie before it counts as lost
+--      4 the window (see window.lua)
 -- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change.
 --          `lanes` are to be published; those of a resumed run that nobody has published since, so ask until none come.
 
-local state, events, leases = unpack(KEYS)
+local state, events, published, backlog, parked = unpack(KEYS)
 local wanted = ARGV[1]
 local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
 local status = run[1]
@@ -30,9 +31,14 @@ if status ~= wanted then
 end
 local lanes = {}
 if wanted == 'running' then
-    for _, mark in ipairs(redis.call('ZRANGEBYSCORE', leases, 0, 0, 'LIMIT', 0, tonumber(ARGV[2]))) do
-        redis.call('ZADD', leases, now + tonumber(ARGV[3]), mark)
-        lanes[#lanes + 1] = string.match(mark, '^(.*)\31')
+    local due = now + tonumber(ARGV[3])
+    lanes = redis.call('ZRANGEBYSCORE', published, 0, 0, 'LIMIT', 0, tonumber(ARGV[2]))
+    for _, lane in ipairs(lanes) do
+        redis.call('ZADD', published, due, lane)
+    end
+    if #lanes == 0 then
+        local keys = { state = state, published = published, backlog = backlog, parked = parked }
+        lanes = refill(keys, tonumber(ARGV[4]), due)
     end
 end
 return { status, wanted, lanes }
