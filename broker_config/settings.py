@@ -131,6 +131,9 @@ class Settings(BaseSettings):
     limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")
     limit_messages: Count = Field(1_000_000, description="Messages in one submission's context.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
+    limit_run_concurrency: Count | None = Field(
+        None, description="Calls of one run at work at a time, where its config says nothing. Unset: no limit."
+    )
     limit_attempts: Count = Field(
         5, description="Times a call is started before it counts as failed, also when its workers keep dying."
     )

@@ -43,11 +43,22 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     else:
         for index, message in enumerate(context):
             yield from message_problems(message, *at, "context", index)
-    config, schema = definition.get("config"), definition.get("schema")
-    if config is not None and not isinstance(config, dict):
-        yield Problem(pointer(*at, "config"), "must be an object")
+    yield from config_problems(definition.get("config"), *at, "config")
+    schema = definition.get("schema")
     if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
         yield problem
+
+
+def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the `config` of a submission or a request definition."""
+    if config is None:
+        return
+    if not isinstance(config, dict):
+        yield Problem(pointer(*at), "must be an object")
+        return
+    limit = config.get("max_concurrency")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        yield Problem(pointer(*at, "max_concurrency"), "must be a whole number, at least 1")
 
 
 def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:

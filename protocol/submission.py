@@ -18,7 +18,7 @@ from .errors import Problem, Rejected, pointer
 from .limits import Limits, size_of, value_problems
 from .messages import Message
 from .schemas import schema_problem
-from .shapes import definition_problems, message_problems
+from .shapes import config_problems, definition_problems, message_problems
 from .tools import Tool, read_tools
 
 __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
@@ -197,11 +197,10 @@ def _delegate_problems(delegates: Any) -> Iterator[Problem]:
 
 
 def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
-    schema, config = value.get("schema"), value.get("config")
+    schema = value.get("schema")
     if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
         yield problem
-    if config is not None and not isinstance(config, dict):
-        yield Problem("/config", "must be an object")
+    yield from config_problems(value.get("config"), "config")
 
 
 def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:

@@ -31,12 +31,20 @@ _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
 
 @dataclass(frozen=True)
 class Policy:
-    """How often and how long a call is tried. Waits between attempts double from `backoff_seconds`, with jitter."""
+    """How often and how long a call is tried, and how many are at work at a time, over all workers.
+
+    Waits between attempts double from `backoff_seconds`, with jitter. Raises `ActivitiesError`.
+    """
 
     retries: int = 0
     timeout_seconds: float | None = None
     backoff_seconds: float = 0.5
     backoff_max_seconds: float = 30.0
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise ActivitiesError(f"max_concurrency is {self.max_concurrency}: at least 1, or nothing for no limit")
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,7 @@ def activity(
     timeout_seconds: float | None = None,
     backoff_seconds: float = 0.5,
     backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
 ) -> Callable[[F], F]: ...
 def activity(
     name: Any = None,
@@ -144,13 +153,15 @@ def activity(
     timeout_seconds: float | None = None,
     backoff_seconds: float = 0.5,
     backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
-    `retries` are attempts after the first, `timeout_seconds` bounds one attempt.
+    `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
+    at work at a time, over all workers.
     """
-    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds)
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
 
     def register(function: Any) -> Any:
         registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, policy))
@@ -167,9 +178,10 @@ def delegate(
     timeout_seconds: float | None = None,
     backoff_seconds: float = 0.5,
     backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
 ) -> Callable[[F], F]:
     """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result."""
-    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds)
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
 
     def register(function: F) -> F:
         registry.add_delegate(Delegate(name, function, policy))

@@ -25,12 +25,14 @@ from protocol.errors import Conflict
 from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
 
 from .activities import Registry
+from .admission import Admission
 from .invocation import invoke
 from .lane import LaneView, RunGone
 from .leases import Leases, call_lease, driver_lease
 from .log import Advance, Claim, MessageLog
 from .messages import CallId, Delivery, TaskMessage, lane_task
 from .remote import Remote
+from .slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Workshop:
     threads: Threads
     leases: Leases
     remote: Remote
+    slots: Slots
 
 
 class Drive:
@@ -60,6 +63,7 @@ class Drive:
         self._shop = shop
         self._lane = lane
         """The lane as the log has it, plus outcomes about to be committed."""
+        self._admission = Admission(shop.slots, lane, shop.registry, shop.settings, shop.publish)
         self._owner = secrets.token_hex(6)
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
@@ -118,8 +122,11 @@ class Drive:
         await self._take_news()
         outcomes = self._take_results()
         starts = self._decide(outcomes) if self._run_status == "running" else []
+        starts = await self._admission.admit(starts)
         if outcomes or starts:
             await self._commit(outcomes, starts)
+            for index in await self._admission.release(outcomes):
+                self._execution.reconsider(index)
             return True
         if not self._deliveries:
             self._give_receipts(committed=True)

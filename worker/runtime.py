@@ -30,6 +30,7 @@ from .messages import TaskMessage
 from .models import configured_model
 from .publisher import Publisher
 from .remote import Remote, RemoteExecutor
+from .slots import Slots
 
 T = TypeVar("T")
 
@@ -64,8 +65,9 @@ class Runtime:
 
     def _make_driver(self, registry: Registry) -> Driver:
         settings = self.settings
+        redis = connect_async(settings)
         log = MessageLog(
-            connect_async(settings),
+            redis,
             prefix=settings.key_prefix,
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
@@ -78,8 +80,9 @@ class Runtime:
             on_cancelled=self.cancel,
         )
         remote = Remote(settings, registry)
+        slots = Slots(redis, prefix=settings.key_prefix)
         limits = limits_of(settings)
-        return Driver(Workshop(log, settings, registry, limits, self._publish, self._threads, leases, remote))
+        return Driver(Workshop(log, settings, registry, limits, self._publish, self._threads, leases, remote, slots))
 
     def carry_out(self, run: str, coroutine: Coroutine[Any, Any, T]) -> T | None:
         """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""

@@ -26,6 +26,7 @@ from .log import read_script
 from .messages import lane_task
 from .publisher import Publisher
 from .runs import ENDED
+from .slots import SlotKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Sweeper:
         self._publisher = publisher
         self._settings = settings
         self._script = redis.register_script(read_script("window", "sweep"))
+        self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acts-sweep", daemon=True)
 
@@ -60,6 +62,7 @@ class Sweeper:
         is_queue_busy = None
         for run, submitted in runs:
             if is_queue_busy is None:
+                self._slots.mend()
                 is_queue_busy = self._publisher.waiting(self._settings.queue_instances) > 0
             self._sweep_run(run.decode(), submitted / 1000, is_queue_busy=is_queue_busy)
 
