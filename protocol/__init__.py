@@ -2,7 +2,7 @@
 
 Each module is one part of the rules in SPEC.md: `messages` (R1), `references` (R2), `operations` and `resolution`
 (R3), `tools`, `calls` and `outputs` (R4, R5), `graph`, `plan`, `drawing` and `execution` (R6), `errors`, `submission`,
-`limits` and `checking` (R7), `scopes` (R8), `delegates` (R9).
+`limits` and `checking` (R7), `scopes` (R8), `delegates` (R9), `origins` (R11).
 """
 
 from .checking import check, check_submission

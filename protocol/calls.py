@@ -204,6 +204,14 @@ def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], 
     )
 
 
+def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
+    """What a call's text reads: its parameters' expressions, and the scopes narrower than a kind (SPEC R8.3a)."""
+    yield from (expression for _, expression in _reads(raw))
+    for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
+        if scope.path:
+            yield Expression(((scope,),))
+
+
 def _expressions(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every string in a call's parameters that is an expression, with its place."""
     for key, value in raw.items():
