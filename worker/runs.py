@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.origins import Explanation, Logged, explain
+from protocol.scopes import read_scope
 
 from .connections import translated
 from .control import Control
@@ -135,6 +137,24 @@ class Run:
             status = state["status"] if at is None else self._status_at(at)
             return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
 
+    def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
+        """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
+
+        Raises `protocol.ExpressionError` where the path is not one reference, `KeyError` for an unknown instance.
+        """
+        reference = read_scope(path)
+        self._state()
+        if instance is not None and instance not in self._instances():
+            raise KeyError(instance)
+        with translated(self._settings):
+            logged = [
+                Logged(entry.id, entry.message, entry.call)
+                for lane in dict.fromkeys((None, instance))
+                for entry in _entries(self._journal(lane, until=at))
+                if entry.message is not None
+            ]
+        return explain(reference, sorted(logged, key=lambda one: id_key(one.id)), instance=instance)
+
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends."""
         self._state()
@@ -164,6 +184,9 @@ class Run:
         """Events up to an id, the newest first."""
         found: Any = self._redis.xrevrange(self._keys.events, max=until, count=_AT_ONCE)
         return [_read_event(id_, fields) for id_, fields in found]
+
+    def _journal(self, instance: str | None, until: str | None) -> Any:
+        return self._redis.xrange(self._keys.journal(lane_token(instance)), max=until or "+")
 
     def _messages(self, instance: str | None) -> list[LogEntry]:
         """The messages that are there now."""

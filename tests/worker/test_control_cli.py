@@ -77,3 +77,52 @@ def test_acts_run_ends_with_1_when_its_run_is_cancelled_by_somebody_else(
     finished = finish(waiting)
     assert (finished.code, finished.json["status"]) == (1, "cancelled")
     meeting.open_gate(gate)
+
+
+def test_a_value_is_explained_by_the_messages_it_came_from(backend: Backend) -> None:
+    context: list[dict[str, Any]] = [
+        {"type": "state", "items": ["a"]},
+        {"type": "state", "_instance": "①", "mark": "x"},
+    ]
+    pushing = {"_tool": "echo", "value": "†state.b", "_instance": "①", "_outputPath": "†state.items"}
+    calls = [
+        {"_tool": "echo", "value": "†state.mark", "_instance": "①", "_outputPath": "†state.b"},
+        {
+            "_tool": "echo",
+            "value": "†state.b",
+            "_instance": "①",
+            "_outputPath": "†state.items",
+            "_outputMethod": "push",
+        },
+    ]
+    run = backend.client.submit(context, {"calls": calls}).id
+    backend.wait(run)
+    found = command(backend, "explain", run, "†state.items", "--instance", "①", "--json")
+    assert found.code == 0
+    document = found.json
+    assert {key: document[key] for key in ("run", "path", "instance", "value", "conflict")} == {
+        "run": run,
+        "path": "†state.items",
+        "instance": "①",
+        "value": ["a", "x"],
+        "conflict": None,
+    }
+    given, pushed = document["messages"]
+    assert (given["effect"], given["index"], given["call"], given["reads"]) == ("contributes", None, None, [])
+    assert (pushed["method"], pushed["index"], pushed["call"]) == ("push", 1, calls[1])
+    assert pushed["reads"] == [{"path": "†state.b", "value": "x"}]
+    ids = [entry["id"] for entry in command(backend, "log", run, "--json").json_lines]
+    before = command(backend, "explain", run, "†state.items", "--instance", "①", "--at", ids[1], "--json").json
+    assert (before["value"], len(before["messages"])) == (["a"], 1)
+    lines = command(backend, "explain", run, "†state.items", "--instance", "①").stdout.splitlines()
+    assert lines[0] == '†state.items in ① = ["a", "x"]'
+    assert lines[2].endswith("contributes  call 1 echo: push †state.items = x")
+    assert lines[3] == "    had read †state.b = x"
+
+
+def test_what_cannot_be_explained_says_why(backend: Backend) -> None:
+    run = submitted(backend, {"_tool": "echo", "value": 1, "_outputPath": "†state.a"})
+    backend.wait(run)
+    assert command(backend, "explain", run, "†state.nothing").stdout.startswith("†state.nothing is not there\n")
+    assert command(backend, "explain", run, "†state.a || †state.b").code == 2
+    assert command(backend, "explain", run, "†state.a", "--instance", "②").code == 3

@@ -9,6 +9,7 @@ import click
 from worker.cli.check import check
 from worker.cli.control import cancel, pause, resume
 from worker.cli.doctor import doctor
+from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
@@ -61,5 +62,5 @@ def acts(ctx: click.Context) -> None:
         ctx.exit(REJECTED)
 
 
-for command in (run, check, submit, status, show, log, pause, resume, cancel, worker, doctor):
+for command in (run, check, submit, status, show, log, explain, pause, resume, cancel, worker, doctor):
     acts.add_command(command)

@@ -1,0 +1,112 @@
+"""`acts explain`: which messages of the log a value came from (SPEC R11.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from worker.cli.failures import COMPLETED, Failed
+from worker.cli.inspect import at_option, found_run, message_id
+from worker.cli.options import Common, common_options
+from worker.cli.output import escaped, print_json, print_text
+from worker.cli.rendering import call_name, heading, inline
+
+if TYPE_CHECKING:
+    from protocol.origins import Explanation, Origin
+
+_LONGEST: Final = 100
+"""Characters of a value on one line; --json prints all of it."""
+_COLOURS: Final = {"contributes": "green", "overwritten": "yellow", "removes": "yellow", "conflict": "red"}
+
+
+@click.command(short_help="Print which messages a value came from.")
+@click.argument("run", metavar="RUN")
+@click.argument("path", metavar="'†KIND.PATH'")
+@click.option("--instance", metavar="I", help="As this instance sees it.")
+@at_option
+@common_options
+def explain(run: str, path: str, instance: str | None, at: str | None, *, common: Common) -> int:
+    """Print which messages the value at a path of RUN came from, what is left of each, and what their calls had read.
+
+    Exit codes: 0 found, also where there is no value, 2 not a path, 3 no such run or instance, or no server.
+    """
+    from protocol import ExpressionError
+
+    moment = message_id(at)
+    with found_run(run, common) as found:
+        try:
+            explanation = found.explain(path, instance=instance, at=moment)
+        except ExpressionError as error:
+            raise click.BadParameter(str(error), param_hint="PATH") from error
+        except KeyError as error:
+            raise Failed(f"run {run} has no instance {instance!r}") from error
+    document = _document(explanation) | {"run": run, "instance": instance}
+    if common.json:
+        print_json(document)
+    else:
+        for line in _lines(document):
+            print_text(line)
+    return COMPLETED
+
+
+def _document(explanation: Explanation) -> dict[str, Any]:
+    """As JSON; `value` is there only where there is one."""
+    return {
+        "path": str(explanation.reference),
+        **_valued(explanation.value),
+        "conflict": explanation.conflict,
+        "messages": [_origin(origin) for origin in explanation.origins],
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    message = origin.logged.message
+    return {
+        "id": origin.logged.id,
+        "instance": origin.logged.instance,
+        "path": str(origin.operation.place),
+        "method": origin.operation.method.value,
+        "value": origin.operation.value,
+        "effect": origin.effect.value,
+        "index": origin.logged.call,
+        "call": message.get("_call"),
+        "date": message.get("_date"),
+        "reads": [{"path": read.reference, **_valued(read.value)} for read in origin.reads],
+    }
+
+
+def _valued(value: Any) -> dict[str, Any]:
+    from protocol.paths import MISSING
+
+    return {} if value is MISSING else {"value": value}
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    where = "" if document["instance"] is None else f" in {escaped(document['instance'])}"
+    yield f"{heading(document['path'])}{where} {_value(document, document['conflict'])}"
+    for message in document["messages"]:
+        effect = click.style(message["effect"], fg=_COLOURS[message["effect"]])
+        what = f"{message['method']} {escaped(message['path'])} {_value(message)}"
+        yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}"
+        for read in message["reads"]:
+            yield f"    had read {escaped(read['path'])} {_value(read)}"
+    if not document["messages"]:
+        yield "no message says anything of it" + ("" if where else "; --instance I looks into an instance")
+
+
+def _value(holder: Mapping[str, Any], conflict: str | None = None) -> str:
+    if conflict is not None:
+        return f"cannot be read: {escaped(conflict)}"
+    if "value" not in holder:
+        return "is not there"
+    text = inline(holder["value"])
+    return "= " + (text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+
+
+def _writer(message: Mapping[str, Any]) -> str:
+    if message["index"] is None:
+        return "given" if message["instance"] is None else f"given to {escaped(message['instance'])}"
+    tool = message["call"]["_tool"] if message["call"] is not None else "failed"
+    return f"call {call_name(message['index'], tool)}"
