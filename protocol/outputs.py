@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from .calls import Call
 from .errors import ExpressionError, OutputError, Problem
+from .growth import after
 from .messages import DATA_TYPES, kind_of, read_data, written_message
-from .operations import Method, Operation
+from .operations import Operation
 from .paths import MISSING, lookup, nest, type_name
 from .references import Expression, Reference, parse_output_path
 from .resolution import Fold
@@ -87,18 +87,17 @@ def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
 
     Raises `OutputError`, `Conflict`.
     """
-    overlap = any(one.place.overlaps(other.place) for one, other in combinations(writes, 2))
-    after = Fold(fold) if overlap else fold
+    here = Fold(fold) if len(writes) > 1 else fold  # of our own: each write finds what those before it leave
     for write in writes:
         operation = Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}")
-        after.verify(operation)
-        if overlap:
-            after.apply(operation)  # to a fold of our own: the next write finds what this one leaves
-        problems = schema_problems(fold.schema(write.place.kind), write.place, call.method, write.value)
+        here.verify(operation)
+        problems = _schema_problems(here, operation)
         if problems:
             raise OutputError(
                 f"the schema of {write.place.kind} forbids the value at {write.place}: {_joined(problems)}"
             )
+        if here is not fold:
+            here.apply(operation)
 
 
 def verify_result(tool: Tool | None, writes: list[Write]) -> None:
@@ -112,19 +111,11 @@ def verify_result(tool: Tool | None, writes: list[Write]) -> None:
             raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
 
 
-def schema_problems(schema: Any, place: Reference, method: Method, value: Any) -> list[Problem]:
-    """What a kind's schema says against a value written at a place (SPEC R4.6).
-
-    What is pushed is held against the schema of an item. Of a part that joins what is there (merge, assign, concat),
-    nothing is required that may be there already, and of a text only that one is allowed.
-    """
-    if schema is MISSING:
-        return []
-    if method is Method.CONCAT and isinstance(value, str):
-        value = ""
-    path = (*place.path, 0) if method is Method.PUSH else place.path
-    partial = method in (Method.MERGE, Method.ASSIGN, Method.CONCAT) or not place.path
-    return compiled(schema).problems_at(path, value, partial=partial)
+def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
+    """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
+    kind = operation.place.kind
+    schema = fold.schema(kind)
+    return [] if schema is MISSING else compiled(schema).problems(after(fold.root(kind), operation), partial=True)
 
 
 def _is_data_message(result: Any) -> bool:

@@ -55,6 +55,11 @@ class Fold:
         kind = self._kind(reference.kind)
         return kind.value(reference) if kind is not None else MISSING
 
+    def root(self, kind: str) -> Any:
+        """A kind's whole value without regard to conflicts, or `MISSING`. To be read, not changed."""
+        found = self._kind(kind)
+        return found.root() if found is not None else MISSING
+
     def exists(self, reference: Reference) -> bool:
         """Whether the reference exists (SPEC R2.3). A path in conflict does: reading it tells what is wrong."""
         try:

@@ -1,8 +1,7 @@
 """JSON Schema (draft 2020-12): compiled once, never fetching anything (SPEC R4.1, R4.6).
 
-One schema is applied in three ways. *Strictly*. *Leniently*, at submission, when a value still holds expressions: each
-stands in for any value, and the keywords whose outcome could hinge on one inside (`not`, `if`, `const`, `enum`, …) give
-the benefit of the doubt. *In part*, while a value is still being built: what is not there yet is no error.
+One schema is applied in three ways: *strictly*; *leniently*, at submission, when a value still holds expressions; and
+*in part*, while a value still grows. What the keywords mean then stands in `keywords`.
 
 A schema is foreign: whatever goes wrong while it is applied is a problem of the schema, never an exception.
 """
@@ -11,25 +10,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from .errors import Problem, pointer, segments, shortened
-from .references import Expression, Path
+from .growth import growing
+from .keywords import GrowingValidator, LenientValidator, without_undecided
+from .references import Path
 
 Schema = dict[str, Any] | bool
-_Keyword = Callable[[Validator, Any, Any, Any], Iterator[ValidationError] | None]
 
 _NO_REMOTE: Final[Registry[Any]] = Registry()
-_KEYWORDS: Final = Draft202012Validator.VALIDATORS
 
 
 class CompiledSchema:
@@ -40,26 +37,26 @@ class CompiledSchema:
         self.schema = schema
         self._plain = _plain(schema)
         self._strict = Draft202012Validator(self._plain, registry=_NO_REMOTE)
-        self._lenient = _LenientValidator(self._plain, registry=_NO_REMOTE)
-        self._partial = _PartialValidator(self._plain, registry=_NO_REMOTE)
+        self._lenient = LenientValidator(self._plain, registry=_NO_REMOTE)
+        self._growing = GrowingValidator(without_undecided(self._plain), registry=_NO_REMOTE)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
 
-        With `lenient`, expressions inside the value stand for any value. With `partial`, what is not there yet is no
-        error.
+        With `lenient`, expressions inside the value stand for any value. With `partial`, the value can still grow, in
+        the places that `growth` has marked or, where it has not, anywhere.
         """
-        validator = self._lenient if lenient else self._partial if partial else self._strict
-        return _problems([validator], value, at)
+        if partial:
+            return _problems([self._growing], growing(value), at)
+        return _problems([self._lenient if lenient else self._strict], value, at)
 
-    def problems_at(self, path: Path, value: Any, *, partial: bool = False) -> list[Problem]:
-        """What the parts of the schema that speak of a path say against a value standing there (SPEC R4.6)."""
+    def problems_at(self, path: Path, value: Any) -> list[Problem]:
+        """What the parts of the schema that speak of a path say against a value standing there."""
         for length in range(len(path)):
             container = "array" if isinstance(path[length], int) else "object"
             if not all(_admits_type(part, container) for part in self.parts(path[:length])):
                 return [Problem(pointer(*path[:length]), f"the schema does not admit an {container} here")]
-        validator = self._partial if partial else self._strict
-        return _problems((validator.evolve(schema=part) for part in _parts(self._plain, path)), value, ())
+        return _problems((self._strict.evolve(schema=part) for part in _parts(self._plain, path)), value, ())
 
     def parts(self, path: Path) -> tuple[Schema, ...]:
         """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
@@ -191,74 +188,3 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"
 """Keywords that hold schemas by name."""
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
-
-
-# The keywords of the lenient and the partial validator.
-
-
-def _holds_expression(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_expression, value.values()))
-    if isinstance(value, list):
-        return any(map(_holds_expression, value))
-    return isinstance(value, Expression)
-
-
-def _accepting(keyword: _Keyword) -> _Keyword:
-    """A keyword that has nothing against an expression."""
-
-    def accepting(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not isinstance(instance, Expression):
-            yield from keyword(validator, limit, instance, schema) or ()
-
-    return accepting
-
-
-def _doubting(keyword: _Keyword, otherwise: _Keyword | None = None) -> _Keyword:
-    """A keyword that holds a milder one, or none, against a value in which an expression could make the difference."""
-
-    def doubting(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        applied = otherwise if _holds_expression(instance) else keyword
-        if applied is not None:
-            yield from applied(validator, limit, instance, schema) or ()
-
-    return doubting
-
-
-def _on_the_finished(keyword: _Keyword) -> _Keyword:
-    """A keyword that waits for what can still grow: objects, lists, and a text that has not begun."""
-
-    def on_the_finished(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if not isinstance(instance, (dict, list)) and instance != "":
-            yield from keyword(validator, limit, instance, schema) or ()
-
-    return on_the_finished
-
-
-def _silent(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """A keyword that has nothing against anything."""
-    return iter(())
-
-
-_IN_PLACE: Final = frozenset({"allOf", "anyOf", "$ref", "$dynamicRef"})
-"""Keywords that only pass a value on to other schemas."""
-_DOUBTFUL: Final = frozenset(
-    {"not", "if", "const", "enum", "contains", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"}
-)
-_PRESENCE: Final = frozenset({"required", "minItems", "minProperties", "minLength", "dependentRequired", "contains"})
-"""Keywords that a part of a value may miss while the whole is still being built."""
-_INCOMPLETE: Final = frozenset({"not", "if", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that what is missing can turn against what is there."""
-
-_LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
-    Draft202012Validator,
-    {name: _accepting(keyword) for name, keyword in _KEYWORDS.items() if name not in _IN_PLACE}
-    | {name: _doubting(_KEYWORDS[name]) for name in _DOUBTFUL}
-    | {"oneOf": _doubting(_KEYWORDS["oneOf"], _KEYWORDS["anyOf"])},
-)
-_PartialValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
-    Draft202012Validator,
-    dict.fromkeys(_PRESENCE | _INCOMPLETE, _silent)
-    | {name: _on_the_finished(_KEYWORDS[name]) for name in ("const", "enum", "pattern")}
-    | {"oneOf": _KEYWORDS["anyOf"]},
-)
