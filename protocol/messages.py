@@ -62,11 +62,27 @@ def _payload(message: Message, kind: str) -> Any:
     `{"type": "data", "kind": "state"}` and `{"type": "state"}` are the same thing (R1.2), so the type that counts is
     the kind where it is a type of its own.
     """
-    if "data" in message:
-        return message["data"]
-    if kind in DATA_TYPES and kind in message:
-        return message[kind]
+    key = _payload_key(message, kind)
+    if key is not None:
+        return message[key]
     return {key: value for key, value in message.items() if not is_reserved(key)}
+
+
+def _payload_key(message: Message, kind: str) -> str | None:
+    """The property that holds the payload, or None where all that are not reserved do."""
+    if "data" in message:
+        return "data"
+    return kind if kind in DATA_TYPES and kind in message else None
+
+
+def riders(message: Message) -> dict[str, Any]:
+    """What a data message carries beside its payload, identity, routing and provenance: `schema`, `description`, …"""
+    key = _payload_key(message, kind_of(message))
+    return {
+        name: value
+        for name, value in message.items()
+        if name not in (key, "type", "kind", "_instance", *PROVENANCE) and (key is not None or is_reserved(name))
+    }
 
 
 def is_reserved(key: str) -> bool:

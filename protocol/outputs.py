@@ -6,18 +6,18 @@ The result of a call is written to one of its alternatives (`||`), at every path
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .calls import Call
 from .errors import ExpressionError, OutputError, Problem
 from .growth import after
-from .messages import DATA_TYPES, kind_of, read_data, written_message
+from .messages import DATA_TYPES, kind_of, read_data, riders, written_message
 from .operations import Operation
 from .paths import MISSING, lookup, nest, type_name
 from .references import Expression, Reference, parse_output_path
 from .resolution import Fold
-from .schemas import compiled
+from .schemas import compiled, schema_problem
 from .tools import Tool
 
 Group = tuple[Reference, ...]
@@ -33,10 +33,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One value at one place, and what rides along in its message."""
+    """One value at one place, and what else a message that the activity returned carries (SPEC R4.5)."""
 
     place: Reference
     value: Any
+    riders: Mapping[str, Any] = field(default_factory=dict)
 
 
 def chosen_writes(output: Expression, result: Any, *, may_be_message: bool = True) -> list[Write]:
@@ -78,7 +79,7 @@ def written_messages(call: Call, writes: list[Write], *, date: str, instance: st
         declared = call.output.references if call.output else ()
         if len(declared) > 1 or call.raw.get("_outputPath") != call.properties.get("_outputPath"):
             message["_path"] = str(write.place)
-        messages.append(message)
+        messages.append({**message, **write.riders})
     return tuple(messages)
 
 
@@ -139,13 +140,19 @@ def _alternative(output: Expression, path: str) -> Group:
 
 
 def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
-    """The declared paths that a returned message carries values for; it may carry nothing else."""
+    """The declared paths that a returned message carries values for; it may carry no others.
+
+    Whatever else it says rides along, in the message of each path. Its `schema` describes that message and does not
+    become its kind's: what a kind has to be is for the context to say.
+    """
     data = read_data(message) if isinstance(kind_of(message), str) else None
     if data is None:
         raise OutputError(f"the result is a message whose kind is no string; declared: {output}")
+    if "schema" in message and (problem := schema_problem(message["schema"], "schema")) is not None:
+        raise OutputError(f"the result is a message that is malformed: {problem}")
     for group in output.alternatives:
         writes = [
-            Write(place, value)
+            Write(place, value, riders(message))
             for place in group
             if place.kind == data.kind and (value := lookup(data.payload, place.path)) is not MISSING
         ]

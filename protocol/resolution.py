@@ -68,11 +68,13 @@ class Fold:
             return True
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
+        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`.
+
+        A place in conflict is there: it is an error (SPEC R3.4), and no reason to take the next alternative.
+        """
         for group in expression.alternatives:
-            values = [self.value(reference) for reference in group]
-            if not any(value is MISSING for value in values):
-                return copied(values[-1])
+            if all(map(self.exists, group)):
+                return copied([self.value(reference) for reference in group][-1])
         raise Unresolved(f"{expression} is not there")
 
     def kinds(self) -> tuple[str, ...]:

@@ -1,0 +1,56 @@
+"""What an activity's message says beside its data is kept (SPEC R1.1, R4.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import Context
+
+from .building import DATE, call, run, statuses
+
+RIDERS: dict[str, Any] = {"schema": {"type": "object"}, "description": "what it is", "title": "A", "_note": [1]}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"type": "state", "a": 1},
+        {"type": "state", "data": {"a": 1}, "comment": "beside the data"},
+        {"type": "state", "state": {"a": 1}, "comment": "beside the data"},
+        {"type": "data", "kind": "state", "data": {"a": 1}, "comment": "beside the data"},
+    ],
+)
+def test_r4_5_no_field_of_a_returned_message_is_dropped(shape: dict[str, Any]) -> None:
+    raw = call("whole", to="†state.a || †state.b")
+    result = run(raw, functions={"whole": lambda *_: {**shape, **RIDERS}})
+    comment = {"comment": shape["comment"]} if "comment" in shape else {}
+    assert result.messages == [
+        {"type": "data", "kind": "state", "data": {"a": 1}, "_path": "†state.a", "_call": raw, "_date": DATE}
+        | RIDERS
+        | comment
+    ]
+    assert Context(result.messages).data() == {"state": {"a": 1}}
+
+
+def test_r4_5_a_message_for_several_paths_rides_along_with_each() -> None:
+    message = {"type": "state", "a": 1, "b": 2, **RIDERS}
+    result = run(call("whole", to="†state.a && †state.b"), functions={"whole": lambda *_: message})
+    assert [{key: kept[key] for key in RIDERS} for kept in result.messages] == [RIDERS, RIDERS]
+
+
+def test_r4_5_provenance_and_routing_are_the_calls_own() -> None:
+    lies = {"_call": {"_tool": "lie"}, "_date": "lie", "_path": "†x", "_outputMethod": "push", "_instance": "②"}
+    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: {"type": "state", "a": 1, **lies}})
+    (message,) = result.messages
+    assert message.keys() == {"type", "kind", "data", "_call", "_date"}
+    assert message["_date"] == DATE
+
+
+@pytest.mark.parametrize("schema", [5, None, {"type": 5}])
+def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any) -> None:
+    message = {"type": "state", "a": 1, "schema": schema}
+    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: message})
+    assert statuses(result) == ["failed"]
+    assert result.data[None].keys() == {"error"}
