@@ -18,7 +18,7 @@ from protocol.resolution import Fold
 from protocol.schemas import CompiledSchema
 
 from .building import call, run, statuses
-from .strategies import schema_values, schemas
+from .schema_strategies import schema_values, schemas
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}

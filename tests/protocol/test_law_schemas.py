@@ -11,56 +11,7 @@ from hypothesis import strategies as st
 from protocol import parse
 from protocol.schemas import CompiledSchema
 
-schema_values: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from(["", "x", "xy"])),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
-    max_leaves=6,
-)
-
-
-def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    several = st.lists(below, min_size=1, max_size=2)
-    named = st.dictionaries(st.sampled_from("abc"), below, max_size=2)
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "type": st.sampled_from(["object", "array", "string", "integer", "null", "boolean"]),
-            "properties": named,
-            "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
-            "additionalProperties": below,
-            "unevaluatedProperties": below,
-            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), below, max_size=1),
-            "dependentSchemas": named,
-            "items": below,
-            "prefixItems": several,
-            "contains": below,
-            "minItems": st.integers(0, 2),
-            "maxItems": st.integers(0, 2),
-            "uniqueItems": st.booleans(),
-            "minProperties": st.integers(0, 2),
-            "const": schema_values,
-            "enum": st.lists(schema_values, min_size=1, max_size=3),
-            "minimum": st.integers(-1, 1),
-            "minLength": st.integers(0, 2),
-            "pattern": st.sampled_from(["x", "^$"]),
-            "anyOf": several,
-            "oneOf": several,
-            "allOf": several,
-            "not": below,
-            "if": below,
-            "then": below,
-            "else": below,
-            "$ref": st.just("#/$defs/d"),
-        },
-    )
-
-
-@st.composite
-def schemas(draw: st.DrawFn) -> Any:
-    """A JSON Schema over `schema_values`; its references lead to a definition that has none."""
-    schema = draw(st.recursive(st.booleans(), _schemas, max_leaves=6))
-    definition = draw(st.sampled_from([True, {"type": "integer"}, {"required": ["a"]}, {"properties": {"a": False}}]))
-    return {**schema, "$defs": {"d": definition}} if isinstance(schema, dict) else schema
+from .schema_strategies import schema_values, schemas
 
 
 @given(schemas(), schema_values)

@@ -84,7 +84,6 @@ def test_a_value_is_explained_by_the_messages_it_came_from(backend: Backend) -> 
         {"type": "state", "items": ["a"]},
         {"type": "state", "_instance": "①", "mark": "x"},
     ]
-    pushing = {"_tool": "echo", "value": "†state.b", "_instance": "①", "_outputPath": "†state.items"}
     calls = [
         {"_tool": "echo", "value": "†state.mark", "_instance": "①", "_outputPath": "†state.b"},
         {
