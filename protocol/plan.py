@@ -32,6 +32,8 @@ class Plan:
     lanes: Mapping[str | None, Lane]
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Every tool that a call names, declared or derived from an activity."""
+    queued: frozenset[str] = frozenset()
+    """The activities with a queue of their own, as far as a backend has said so."""
 
     @property
     def size(self) -> int:
@@ -52,7 +54,7 @@ class Plan:
     @cached_property
     def cost(self) -> Cost:
         """How much the run will take."""
-        return cost_of(self.lanes.values())
+        return cost_of(self.lanes.values(), self.queued)
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -93,7 +94,8 @@ class Client:
             limits=limits_of(self.settings),
         )
         self._hold_against_settings(plan)
-        return known.with_definitions(plan)
+        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
+        return replace(known.with_definitions(plan), queued=queued)
 
     def _hold_against_settings(self, plan: Plan) -> None:
         """What a plan asks of this backend that it does not have. Raises `Rejected`."""

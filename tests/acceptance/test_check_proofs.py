@@ -40,6 +40,8 @@ def test_the_machine_output_has_cost_findings_and_what_was_asked_for() -> None:
         "executions": 4,
         "lanes": 1,
         "tasks": 1,
+        "wake_ups": 0,
+        "queued_activities": 0,
         "delegate_requests": 0,
         "model_requests": 0,
         "background_sends": 0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from protocol import check_submission
 
 from .building import call, checked, plan_submission
@@ -21,6 +23,8 @@ def test_tasks_are_lanes_sends_and_two_for_each_request() -> None:
         "calls": 5,
         "lanes": 1,
         "tasks": 1 + 1 + 2 * (1 + 1),
+        "wake_ups": 0,
+        "queued_activities": 0,
         "delegate_requests": 1,
         "model_requests": 1,
         "background_sends": 1,
@@ -42,6 +46,22 @@ def test_depth_runs_through_global_calls_and_width_over_all_lanes() -> None:
     calls = [call(to="†data.a"), *(call(value="†data.a", _instance=name) for name in "①②")]
     cost = checked(*calls, context=context).cost
     assert (cost.lanes, cost.depth, cost.width) == (3, 2, 2)
+
+
+def test_an_activity_with_a_queue_of_its_own_takes_a_task_there_and_one_back() -> None:
+    plan = checked(call(to="†data.a"), call("count", to="†data.b"), call("count"))
+    assert plan.cost.tasks == 1 + 1
+    cost = replace(plan, queued=frozenset({"count"})).cost
+    assert (cost.tasks, cost.queued_activities, cost.background_sends) == (1 + 1 + 2, 1, 1)
+
+
+def test_each_awaited_global_call_can_wake_each_lane_that_waits() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②③"]
+    shared = call(to="†data.a"), call(to="†data.b"), call(to="†data.c")
+    readers = call(value="†data.a", _instance="①"), call(value="†data.b", _instance="②"), call(_instance="③")
+    cost = checked(*shared, *readers, context=context).cost
+    assert (cost.wake_ups, cost.tasks) == (2 * 2, 4 + 3)
+    assert checked(*shared, *readers[2:], context=context).cost.wake_ups == 0
 
 
 def test_nothing_costs_nothing() -> None:

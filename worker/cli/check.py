@@ -155,8 +155,10 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
 
 def _cost(plan: Plan) -> str:
     cost = plan.cost
-    parts = [counted(cost.tasks, "Celery task"), counted(cost.lanes, "lane")]
+    wake_ups = f" (and up to {counted(cost.wake_ups, 'wake-up')})" if cost.wake_ups else ""
+    parts = [counted(cost.tasks, "Celery task") + wake_ups, counted(cost.lanes, "lane")]
     for number, noun in (
+        (cost.queued_activities, "queued call"),
         (cost.delegate_requests, "delegate request"),
         (cost.model_requests, "model request"),
         (cost.background_sends, "background send"),
