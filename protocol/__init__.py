@@ -1,8 +1,24 @@
 """The pure core: what a submission means, without Redis, Celery, clock or files.
 
-Each module is one part of the rules in SPEC.md: `messages` (R1), `references` (R2), `operations` and `resolution`
-(R3), `tools`, `calls` and `outputs` (R4, R5), `graph`, `plan`, `drawing` and `execution` (R6), `errors`, `submission`,
-`limits` and `checking` (R7), `scopes` (R8), `delegates` (R9), `origins` (R11).
+Each module is one part of the rules (`SPEC Rx`); a rule's module is the first one named.
+
+    R1  messages      `messages` what a message carries; `shapes` what is wrong with one
+    R2  references    `references` the grammar; `paths` walking values
+    R3  resolution    `resolution` the fold of a log; `operations` its steps; `kinds` the value of one kind;
+                      `conflicts` steps that do not fit; `context` messages and what their readers see
+    R4  calls         `calls` one use of a tool; `tools` what may be called, and by whom; `outputs` where results go;
+                      `schemas` JSON Schema; `keywords`, `growth` the same for values that are not whole yet
+    R5  no output     `calls` (`Call.is_fire_and_forget`, `Call.is_thought`)
+    R6  the graph     `graph` who waits for whom; `lanes` by where calls run; `plan` all that is known before running;
+                      `execution` the state machine; `readiness` its countdown; `statuses` its transitions
+    R6.7 beforehand   `drawing`; `cost`; `simulation`, with `samples`; `visibility` who can see what; `proofs` all
+                      `findings`: `slips`, `timing`, `promises` (by `fitting`), `races`, `branches`; `readers`
+    R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
+                      `explanations`, `spelling` hints for people
+    R8  scopes        `scopes`; `timing` what depends on it
+    R9  delegates     `delegates`
+    R10 instances     `lanes`; `resolution` (R3.6)
+    R11 runs          `origins` which messages a value came from; all else about runs is for a backend
 """
 
 from .checking import check, check_submission
