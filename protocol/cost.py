@@ -1,7 +1,8 @@
 """Cost: how much a run will take, known before it starts (SPEC R6.7).
 
-Counted is a run without failures in which every call runs: retries and what the sweep publishes again come on top,
-skipped calls off. What instances that wait for global calls are woken with depends on timing: it is bounded apart.
+Counted is a run without failures in which every call runs: what the sweep publishes again and what a limit of
+concurrency or a pause publishes later come on top, skipped calls off. What instances that wait for global calls are
+woken with depends on timing: it is bounded apart.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import segments, shortened
+from .errors import shortened
 from .references import Path
-from .schemas import Schema, compiled
+from .schemas import Schema, compiled, joined
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """The types a value can have; a number is an `integer` or a `fraction`, so that sets of types can be compared."""
@@ -115,32 +115,9 @@ def _object_misfit(given: Shape, wanted: Shape, depth: int) -> str | None:
 
 
 def _together(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
-    """The schemas, and those that they join at the same place by `allOf` and by `$ref` into the same document."""
-    found: list[Schema] = []
-    stack, seen = list(schemas), set[int]()
-    while stack:
-        part = stack.pop()
-        if id(part) in seen or not isinstance(part, (dict, bool)):
-            continue
-        seen.add(id(part))
-        found.append(part)
-        if isinstance(part, dict):
-            stack.extend(part.get("allOf", ()))
-            stack.extend(_referred(part.get("$ref"), root))
-    return tuple(found)
-
-
-def _referred(reference: Any, root: Any) -> Iterator[Any]:
-    """What a `$ref` to an object inside the same schema points at; any other reference says nothing here."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return
-    if isinstance(root, dict) and "$id" in root:
-        return
-    for key in segments(reference):
-        if not isinstance(root, dict) or key not in root or "%" in key:
-            return
-        root = root[key]
-    yield root
+    """The schemas and those that they join; of a document with a name of its own, references are left alone."""
+    is_named = isinstance(root, dict) and "$id" in root
+    return joined(schemas, {} if is_named else root)
 
 
 def _below(schema: Schema, segment: str | int, types: frozenset[str]) -> list[Any]:

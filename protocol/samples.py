@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .errors import segments
 from .paths import copied
+from .schemas import referred
 
 PLACEHOLDER: Final = "…"
 """Stands for a text that nobody described."""
@@ -74,16 +74,8 @@ def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
                 merged.setdefault(key, value)
         stack += part.get("allOf", [])
         stack += [part[key][0] for key in ("anyOf", "oneOf") if part.get(key)]
-        stack += [_referred(part["$ref"], root)] if isinstance(part.get("$ref"), str) else []
+        stack.append(referred(part.get("$ref"), root))
     return merged
-
-
-def _referred(reference: str, root: Any) -> Any:
-    if not reference.startswith("#"):
-        return None
-    for key in segments(reference):
-        root = root.get(key) if isinstance(root, Mapping) else None
-    return root
 
 
 def _type(schema: Mapping[str, Any]) -> str:

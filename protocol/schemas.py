@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ class CompiledSchema:
 
     def parts(self, path: Path) -> tuple[Schema, ...]:
         """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
-        return tuple(same for part in _parts(self._plain, path) for same in _joined(part, self._plain))
+        return joined(_parts(self._plain, path), self._plain)
 
 
 def compiled(schema: Schema) -> CompiledSchema:
@@ -101,6 +101,36 @@ def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, 
     return sorted(Problem(pointer(*at, *error.absolute_path), shortened(error.message)) for error in errors)
 
 
+def joined(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
+    """Schemas of one place, with those that they join there by `allOf` and by `$ref` into the same document."""
+    found: list[Schema] = []
+    stack, seen = list(schemas), set[int]()
+    while stack:
+        part = stack.pop()
+        if id(part) in seen or not isinstance(part, (dict, bool)):
+            continue
+        seen.add(id(part))
+        found.append(part)
+        if isinstance(part, dict):
+            stack.extend(part.get("allOf", ()))
+            stack.append(referred(part.get("$ref"), root))
+    return tuple(found)
+
+
+def referred(reference: Any, root: Any) -> Any:
+    """What a `$ref` into the same document points at; None where it leads elsewhere or nowhere."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or "%" in reference:
+        return None
+    for key in segments(reference):
+        if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
+            root = root[int(key)]
+        elif isinstance(root, dict) and key in root:
+            root = root[key]
+        else:
+            return None
+    return root
+
+
 # The parts of a schema that speak of a path.
 
 
@@ -108,7 +138,7 @@ def _parts(root: Schema, path: Path) -> list[Schema]:
     """Every subschema that the value at a path has to satisfy; none where the schema does not speak of it."""
     parts = [root]
     for segment in path:
-        parts = [below for part in parts for same in _joined(part, root) for below in _below(same, segment)]
+        parts = [below for part in joined(parts, root) for below in _below(part, segment)]
     return parts
 
 
@@ -117,34 +147,6 @@ def _admits_type(schema: Schema, type_: str) -> bool:
     declared = schema.get("type") if isinstance(schema, dict) else None
     admitted = [declared] if isinstance(declared, str) else declared
     return not isinstance(admitted, list) or type_ in admitted or (type_ == "array" and "object" in admitted)
-
-
-def _joined(schema: Schema, root: Schema) -> Iterator[Schema]:
-    """A schema and those that it joins at the same place, by `$ref` into itself and by `allOf`."""
-    stack, seen = [schema], set[int]()
-    while stack:
-        part = stack.pop()
-        if id(part) in seen or not isinstance(part, (dict, bool)):
-            continue
-        seen.add(id(part))
-        yield part
-        if isinstance(part, dict):
-            stack.extend(part.get("allOf", ()))
-            stack.extend(_referred(part.get("$ref"), root))
-
-
-def _referred(reference: Any, root: Any) -> Iterator[Any]:
-    """What a `$ref` into the same schema points at."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return
-    for key in segments(reference):
-        if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
-            root = root[int(key)]
-        elif isinstance(root, dict) and key in root:
-            root = root[key]
-        else:
-            return
-    yield root
 
 
 def _below(schema: Schema, segment: str | int) -> list[Schema]:
