@@ -165,16 +165,17 @@ class _Reader:
         tool = self.toolbox.tool(raw["_tool"])
         constants = tool.constants if tool is not None else {}
         properties = completed(raw, constants)
-        unreadable = [*expression_problems(raw, *at), *alias_problems(raw, *at)]
+        unreadable = list(expression_problems(raw, *at))
+        contradicting = alias_problems(raw, *at)
         broken = list(meta_problems(properties))
         if broken:
-            return None, [*unreadable, *_placed(broken, raw, at)]
+            return None, [*unreadable, *contradicting, *_placed(broken, raw, at)]
         runner, problems = self._runner(raw["_tool"], tool, properties)
         call = make_call(index, raw, constants, runner)
         if tool is not None and not unreadable:
             problems += tool.problems(call.standing_in(), lenient=True, strict_meta=self.toolbox.strict_meta)
         problems += [*self._instance_problems(call), *self._latent_problems(call)]
-        return call, [*_placed(problems, raw, at), *unreadable]
+        return call, [*_placed(problems, raw, at), *unreadable, *contradicting]
 
     def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
         """Who runs a call (SPEC R4.2); where nobody does, a stand-in and the problem."""

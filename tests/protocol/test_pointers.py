@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol import Limits, Rejected, check_submission
 from protocol.errors import pointer, segments
 
-from .building import ANY, call, plan_submission, pointers, problems, problems_of, submission
+from .building import ANY, call, checked, plan_submission, pointers, problems, problems_of, submission
 
 PINNED: dict[str, Any] = {
     "properties": {
@@ -143,7 +143,10 @@ def test_both_names_of_one_property_must_say_the_same() -> None:
     (problem,) = problems_of(call(_scopes=["state"], _imports=["input"]))
     assert problem.pointer == "/solution/calls/0/_imports"
     assert problem.message == "says something else than _scopes, whose older name it is: leave it out"
-    assert problems_of(call("who", _scopes=["state"], _imports=["state"]), tools={"who": {"not": {}}})
+    both = call(_scopes=["state"], _imports=["input"], n="x")
+    found = problems_of(both, tools={"give": {"properties": {"n": {"type": "integer"}}}})
+    assert pointers(found) == ["/solution/calls/0/_imports", "/solution/calls/0/n"], "and hides no other"
+    assert checked(call(_scopes=["state"], _imports=["state"])).calls
 
 
 @pytest.mark.parametrize(
