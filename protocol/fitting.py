@@ -7,11 +7,11 @@ property that one side requires and the other forbids. Whatever depends on more 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .bounds import matches
 from .errors import shortened
 from .references import Path
 from .schemas import Schema, compiled, joined
@@ -134,10 +134,7 @@ def _below(schema: Schema, segment: str | int, types: frozenset[str]) -> list[An
         return [schema["items"]] if "items" in schema else []
     named = [schema["properties"][segment]] if segment in schema.get("properties", ()) else []
     patterns = schema.get("patternProperties", {})
-    try:
-        named += [below for pattern, below in patterns.items() if re.search(pattern, segment)]
-    except re.error:
-        return []
+    named += [below for pattern, below in patterns.items() if matches(pattern, segment)]
     return named or ([schema["additionalProperties"]] if "additionalProperties" in schema else [])
 
 

@@ -17,21 +17,15 @@ an `if` or `dependentSchemas`, where what is yet to come can make the difference
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from .bounds import KEYWORDS, BoundedValidator, Keyword, Validator
 from .growth import Grown, GrownList, GrownObject
 from .references import Expression
-
-Validator = Any
-"""One of jsonschema; its protocol leaves out what keywords need."""
-_Keyword = Callable[[Validator, Any, Any, Any], Iterator[ValidationError] | None]
-
-_KEYWORDS: Final = Draft202012Validator.VALIDATORS
 
 
 def without_undecided(schema: Any) -> Any:
@@ -51,23 +45,23 @@ def _holds_expression(value: Any) -> bool:
     return isinstance(value, Expression)
 
 
-def _accepting(keyword: _Keyword) -> _Keyword:
+def _accepting(keyword: Keyword) -> Keyword:
     """A keyword that has nothing against an expression."""
 
     def accepting(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if not isinstance(instance, Expression):
-            yield from keyword(validator, limit, instance, schema) or ()
+            yield from keyword(validator, limit, instance, schema)
 
     return accepting
 
 
-def _doubting(keyword: _Keyword, otherwise: _Keyword | None = None) -> _Keyword:
+def _doubting(keyword: Keyword, otherwise: Keyword | None = None) -> Keyword:
     """A keyword that holds a milder one, or none, against a value in which an expression could make the difference."""
 
     def doubting(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         applied = otherwise if _holds_expression(instance) else keyword
         if applied is not None:
-            yield from applied(validator, limit, instance, schema) or ()
+            yield from applied(validator, limit, instance, schema)
 
     return doubting
 
@@ -79,24 +73,24 @@ _DOUBTFUL: Final = frozenset(
 )
 
 LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
-    Draft202012Validator,
-    {name: _accepting(keyword) for name, keyword in _KEYWORDS.items() if name not in _IN_PLACE}
-    | {name: _doubting(_KEYWORDS[name]) for name in _DOUBTFUL}
-    | {"oneOf": _doubting(_KEYWORDS["oneOf"], _KEYWORDS["anyOf"])},
+    BoundedValidator,
+    {name: _accepting(keyword) for name, keyword in KEYWORDS.items() if name not in _IN_PLACE}
+    | {name: _doubting(KEYWORDS[name]) for name in _DOUBTFUL}
+    | {"oneOf": _doubting(KEYWORDS["oneOf"], KEYWORDS["anyOf"])},
 )
 
 
 # While it grows.
 
 
-def _on_the_grown(name: str, keyword: _Keyword, possible: _Keyword) -> _Keyword:
+def _on_the_grown(name: str, keyword: Keyword, possible: Keyword) -> Keyword:
     """A keyword that says of a grown value whether it can be valid yet, or is sure to be."""
 
     def on_the_grown(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         applied = keyword
         if isinstance(instance, Grown):
             applied = _SURE.get(name, _unsure) if instance.is_sure else possible
-        yield from applied(validator, limit, instance, schema) or ()
+        yield from applied(validator, limit, instance, schema)
 
     return on_the_grown
 
@@ -111,12 +105,12 @@ def _unsure(validator: Validator, limit: Any, instance: Any, schema: Any) -> Ite
     yield ValidationError("can still change")
 
 
-def _of_the_new(keyword: _Keyword) -> _Keyword:
+def _of_the_new(keyword: Keyword) -> Keyword:
     """A keyword that looks at entries of an object: only the new ones."""
 
     def of_the_new(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         if isinstance(instance, GrownObject):
-            yield from keyword(validator, limit, instance.news(), schema) or ()
+            yield from keyword(validator, limit, instance.news(), schema)
 
     return of_the_new
 
@@ -135,16 +129,16 @@ def _new_prefix_items(validator: Validator, prefix: Any, instance: Any, schema: 
 
 
 def _not_too_many(validator: Validator, contains: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    errors = _KEYWORDS["contains"](validator, contains, instance, schema)
+    errors = KEYWORDS["contains"](validator, contains, instance, schema)
     yield from (error for error in errors if error.validator == "maxContains")
 
 
 def _one_is_possible(validator: Validator, schemas: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    yield from _KEYWORDS["anyOf"](validator, schemas, instance.whole(), schema)
+    yield from KEYWORDS["anyOf"](validator, schemas, instance.whole(), schema)
 
 
 def _is_not_sure(validator: Validator, refused: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    yield from _KEYWORDS["not"](validator, refused, instance.whole(is_sure=True), schema)
+    yield from KEYWORDS["not"](validator, refused, instance.whole(is_sure=True), schema)
 
 
 def _as_decided(validator: Validator, condition: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -156,23 +150,23 @@ def _as_decided(validator: Validator, condition: Any, instance: Any, schema: Any
     elif not decided.is_valid(instance.whole()):
         yield from validator.descend(instance, otherwise, schema_path="else")
     else:
-        yield from _KEYWORDS["anyOf"](validator, [then, otherwise], instance, schema)
+        yield from KEYWORDS["anyOf"](validator, [then, otherwise], instance, schema)
 
 
 def _present(validator: Validator, properties: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """A property that is not there can still come, and be another."""
-    yield from _KEYWORDS["required"](validator, list(properties), instance, schema) or ()
-    yield from _KEYWORDS["properties"](validator, properties, instance, schema) or ()
+    yield from KEYWORDS["required"](validator, list(properties), instance, schema)
+    yield from KEYWORDS["properties"](validator, properties, instance, schema)
 
 
-_SURE: Final[Mapping[str, _Keyword]] = {
-    name: _KEYWORDS[name] for name in (*_IN_PLACE, "type", "required", "minProperties")
+_SURE: Final[Mapping[str, Keyword]] = {
+    name: KEYWORDS[name] for name in (*_IN_PLACE, "type", "required", "minProperties")
 } | {"properties": _present}
-_POSSIBLE: Final[Mapping[str, _Keyword]] = (
+_POSSIBLE: Final[Mapping[str, Keyword]] = (
     dict.fromkeys(("required", "dependentRequired", "minItems", "minProperties", "minLength"), _silent)
     | dict.fromkeys(("const", "enum", "pattern"), _silent)
     | {
-        name: _of_the_new(_KEYWORDS[name])
+        name: _of_the_new(KEYWORDS[name])
         for name in (
             "properties",
             "patternProperties",
@@ -186,8 +180,8 @@ _POSSIBLE: Final[Mapping[str, _Keyword]] = (
 )
 
 GrowingValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
-    Draft202012Validator,
-    {name: _on_the_grown(name, keyword, _POSSIBLE.get(name, keyword)) for name, keyword in _KEYWORDS.items()},
+    BoundedValidator,
+    {name: _on_the_grown(name, keyword, _POSSIBLE.get(name, keyword)) for name, keyword in KEYWORDS.items()},
 )
 
 

@@ -9,8 +9,7 @@ A schema is foreign: whatever goes wrong while it is applied is a problem of the
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from .bounds import FORMATS, MOST_STEPS, BoundedValidator, TooCostly, bounded, matches
 from .errors import Problem, pointer, segments, shortened
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator, without_undecided
@@ -36,7 +36,7 @@ class CompiledSchema:
         check_schema(schema)
         self.schema = schema
         self._plain = _plain(schema)
-        self._strict = Draft202012Validator(self._plain, registry=_NO_REMOTE)
+        self._strict = BoundedValidator(self._plain, registry=_NO_REMOTE)
         self._lenient = LenientValidator(self._plain, registry=_NO_REMOTE)
         self._growing = GrowingValidator(without_undecided(self._plain), registry=_NO_REMOTE)
 
@@ -74,8 +74,30 @@ def _compiled(text: str) -> CompiledSchema:
 
 
 def check_schema(schema: Any) -> None:
-    """Raise `SchemaError` where this is not a JSON Schema."""
-    Draft202012Validator.check_schema(schema)
+    """Raise `SchemaError` where this is not a JSON Schema, or one that cannot be applied in bounded time."""
+    try:
+        Draft202012Validator.check_schema(schema, format_checker=FORMATS)
+    except SchemaError as error:
+        if error.validator == "format":
+            reason = str(error.cause).strip().rpartition("error: ")[2].rpartition("SchemaError: ")[2]
+            error.message = f"{shortened(repr(error.instance))} is no pattern that can be matched: {reason}"
+        raise
+    if set(_keys(schema)) >= _UNSUPPORTED:
+        raise SchemaError(" and ".join(sorted(_UNSUPPORTED)) + " in one schema are not supported")
+
+
+_UNSUPPORTED: Final = frozenset({"patternProperties", "unevaluatedProperties"})
+"""Together jsonschema matches patterns in a way of its own."""
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The keys of all objects."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield from item
+        stack.extend(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
 
 
 def schema_problem(schema: Any, *at: str | int) -> Problem | None:
@@ -91,7 +113,10 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
 
 def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, ...]) -> list[Problem]:
     try:
-        errors = [error for validator in validators for error in validator.iter_errors(value)]
+        with bounded():
+            errors = [error for validator in validators for error in validator.iter_errors(value)]
+    except TooCostly:
+        return [Problem(pointer(*at), f"the schema takes more than {MOST_STEPS} steps to apply")]
     except Unresolvable as unresolvable:
         return [Problem(pointer(*at), f"the schema refers to {unresolvable.ref!r}, which is not in it")]
     except RecursionError:
@@ -155,7 +180,7 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
         return [] if schema else [False]
     key = str(segment)
     named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
-    named += [below for pattern, below in schema.get("patternProperties", {}).items() if re.search(pattern, key)]
+    named += [below for pattern, below in schema.get("patternProperties", {}).items() if matches(pattern, key)]
     if named:
         return named
     prefix = schema.get("prefixItems", [])

@@ -6,7 +6,6 @@ those of the call. Meta-properties may also stand beside `properties`, as the or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from jsonschema import SchemaError
 
+from .bounds import matches
 from .errors import Problem, pointer, shortened
 from .schemas import CompiledSchema, Schema, compiled
 from .spelling import Speller
@@ -123,7 +123,7 @@ class Tool:
     def mentions(self, key: str) -> bool:
         """Whether the schema speaks of a meta-property."""
         names, patterns = self._mentioned
-        return key in names or any(re.search(pattern, key) for pattern in patterns)
+        return key in names or any(matches(pattern, key) for pattern in patterns)
 
     @cached_property
     def _mentioned(self) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -30,6 +30,7 @@ PURE_STANDARD_LIBRARY = {
         "bisect",
         "collections",
         "contextlib",
+        "contextvars",
         "copy",
         "dataclasses",
     ),
@@ -60,7 +61,7 @@ PURE_STANDARD_LIBRARY = {
     ),
     *("unicodedata", "weakref"),
 }
-PURE_LIBRARIES = {"jsonschema", "msgpack", "referencing"}
+PURE_LIBRARIES = {"jsonschema", "msgpack", "pydantic_core", "referencing"}
 IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 
 

@@ -1,0 +1,123 @@
+"""No schema, applied to whatever it likes, takes for ever: it is accepted or rejected within seconds (SPEC R7.1)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from protocol import Rejected, check_submission
+from protocol.bounds import matches
+from protocol.schemas import compiled, schema_problem
+
+SECONDS = 60
+"""More than any of them takes here, and nothing beside what they would take: hours at least."""
+
+
+def doubling(*, steps: int, keyword: str) -> dict[str, Any]:
+    """A schema in which each of many definitions applies the next one twice."""
+    following: list[dict[str, Any]] = [{"$ref": f"#/$defs/d{step + 1}"} for step in range(steps)]
+    definitions: dict[str, Any] = {}
+    for number, below in enumerate(following):
+        twice = {"a": below, "b": below} if keyword == "dependentSchemas" else [below, below]
+        definitions[f"d{number}"] = {keyword: twice}
+    return {"unevaluatedProperties": False, "$defs": {**definitions, f"d{steps}": {}}, "$ref": "#/$defs/d0"}
+
+
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "a pattern with nested repetition": ({"pattern": "^(a+)+$"}, "a" * 50_000 + "!"),
+    "one with overlapping alternatives": ({"pattern": "^(a|a|b?)*$"}, "a" * 50_000 + "!"),
+    "one for names of properties": ({"patternProperties": {"^(a+)+$": {}}}, {"a" * 5_000 + "!": 1}),
+    "one that lets properties through": (
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"a" * 5_000 + "!": 1},
+    ),
+    "one for all names": ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 5_000 + "!": 1}),
+    "many patterns on a long text": ({"allOf": [{"pattern": f"x{n}$"} for n in range(3_000)]}, "x" * 900_000),
+    "references that double": (doubling(steps=60, keyword="allOf"), {"a": 1, "b": 2}),
+    "references that double, any of them": (doubling(steps=60, keyword="anyOf"), {"a": 1, "b": 2}),
+    "references that double, one of them": (doubling(steps=60, keyword="oneOf"), {"a": 1, "b": 2}),
+    "references that double by presence": (doubling(steps=60, keyword="dependentSchemas"), {"a": 1, "b": 2}),
+    "elements that cannot be sorted": ({"uniqueItems": True}, [{"n": n} for n in range(100_000)]),
+    "elements of many types": ({"uniqueItems": True}, [*range(50_000), *map(str, range(50_000))]),
+    "a long enumeration for each element": ({"items": {"enum": list(range(100_000))}}, ["x"] * 100_000),
+    "many required properties of each element": (
+        {"items": {"required": [f"p{n}" for n in range(50_000)]}},
+        [{}] * 100_000,
+    ),
+    "many properties left over": (
+        {"additionalProperties": True, "unevaluatedProperties": False},
+        {f"p{n}": n for n in range(100_000)},
+    ),
+    "many elements left over": ({"contains": True, "unevaluatedItems": False}, list(range(100_000))),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_is_given_up_in_time(name: str) -> None:
+    schema, value = HOSTILE[name]
+    begun = time.monotonic()
+    problems = compiled(schema).problems(value)
+    assert time.monotonic() - begun < SECONDS
+    assert len(problems) <= 1
+
+
+@pytest.mark.parametrize("name", ["a pattern with nested repetition", "references that double"])
+def test_a_submission_with_a_hostile_schema_is_answered_in_time(name: str) -> None:
+    schema, value = HOSTILE[name]
+    begun = time.monotonic()
+    call = {"_tool": "t", "a": value, "_outputPath": "†state.x"}
+    with pytest.raises(Rejected):
+        check_submission({"tools": {"t": {"properties": {"a": schema}}}, "solution": {"calls": [call]}})
+    assert time.monotonic() - begun < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?=a)b", "look-around"),
+        ("^(?!a)b", "look-around"),
+        (r"(a)\1", "backreferences"),
+        ("(a{1000}){1000}", "size limit"),
+        ("[", "unclosed"),
+    ],
+)
+def test_a_pattern_that_cannot_be_matched_in_linear_time_is_rejected(pattern: str, reason: str) -> None:
+    for schema, place in (({"pattern": pattern}, "/pattern"), ({"patternProperties": {pattern: {}}}, "")):
+        problem = schema_problem({"properties": {"a": schema}}, "schema")
+        assert problem is not None
+        assert problem.pointer.startswith(f"/schema/properties/a{place}")
+        assert reason in problem.message
+
+
+def test_what_would_match_patterns_in_another_way_is_rejected() -> None:
+    problem = schema_problem({"patternProperties": {"a": {}}, "allOf": [{"unevaluatedProperties": False}]})
+    assert problem is not None
+    assert "not supported" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("a", "bab", True),
+        ("^a", "ba", False),
+        ("^†(state|input)[.\\[]", "†state.x", True),
+        ("^\\d{2}-\\d{2}$", "12-34", True),
+        ("a$", "a\n", False),
+        ("^[\\w.+-]+@[\\w-]+$", "á@b", True),
+        ("[", "[", False),
+        ("a", "\ud800a", False),
+    ],
+)
+def test_patterns_occur_anywhere_unless_they_are_anchored(pattern: str, text: str, expected: bool) -> None:
+    assert matches(pattern, text) is expected
+
+
+def test_properties_that_match_a_pattern_are_no_additional_ones() -> None:
+    schema = {"properties": {"a": {}}, "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False}
+    assert compiled(schema).problems({"a": 1, "x1": 2}) == []
+    assert [str(problem) for problem in compiled(schema).problems({"b": 1, "x1": "no"})] == [
+        "/: Additional properties are not allowed ('b' was unexpected)",
+        "/x1: 'no' is not of type 'integer'",
+    ]
