@@ -95,7 +95,7 @@ class Settings(BaseSettings):
         pattern=r"^[A-Za-z0-9_-]+:.+$",
         description="The model that solves requests: provider:name, or scripted:FILE.json.",
     )
-    model_base_url: str | None = Field(None, description="An OpenAI-compatible endpoint to ask instead.")
+    model_base_url: SecretUrl | None = Field(None, description="An OpenAI-compatible endpoint to ask instead.")
     model_api_key: SecretStr | None = Field(None, description="The key for the model's endpoint.")
     strict_meta: bool = Field(
         False, description="additionalProperties: false speaks of meta-properties too (SPEC R4.1)."
@@ -231,11 +231,7 @@ class Settings(BaseSettings):
             elif isinstance(value, ByteSize):
                 value = int(value)
             shown[name] = value
-        for name, url in (
-            ("broker_url", self.effective_broker_url),
-            ("redis_url", self.effective_redis_url),
-            ("model_base_url", self.model_base_url),
-        ):
+        for name, url in (("broker_url", self.effective_broker_url), ("redis_url", self.effective_redis_url)):
             shown[name] = None if url is None else mask_url(url)
         return shown
 
