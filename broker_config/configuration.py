@@ -7,6 +7,7 @@ before; a broker that goes away is waited for; nothing of ours needs a result ba
 from __future__ import annotations
 
 import ssl
+from urllib.parse import parse_qsl, urlsplit
 
 from broker_config.queues import queues, routes
 from broker_config.settings import Settings
@@ -21,6 +22,8 @@ CONTENT = "msgpack"
 _SOCKET_TIMEOUT_SECONDS = 15
 _SOCKET_CONNECT_TIMEOUT_SECONDS = 5
 
+_CERTIFICATE_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+
 
 def celery_configuration(settings: Settings) -> dict[str, object]:
     """Return the mapping for `Celery.config_from_object` or `app.conf.update`.
@@ -29,13 +32,12 @@ def celery_configuration(settings: Settings) -> dict[str, object]:
     """
     broker_url = settings.require_broker()
     return {
-        "broker_url": broker_url,
+        **_broker(broker_url),
         "broker_transport_options": transport_options(settings),
         # A worker outlives its broker: it waits for it at the start, and never gives up later (default: 100
         # tries).
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        **_encryption("broker_use_ssl", broker_url),
         **_contents(),
         **_delivery(settings),
         **_results(settings),
@@ -72,6 +74,17 @@ def transport_options(settings: Settings) -> dict[str, object]:
         if settings.sentinel_password is not None:
             options["sentinel_kwargs"] = {"password": settings.sentinel_password.get_secret_value()}
     return options
+
+
+def _broker(url: str) -> dict[str, object]:
+    """The broker's address, and what its certificate is held against."""
+    if scheme_of(url) != "amqps":
+        return {"broker_url": url, **_encryption("broker_use_ssl", url)}
+    # kombu hands none of these on to py-amqp, which looks at the name in a certificate only when it is given one.
+    parts = urlsplit(url)
+    files = {name[4:]: value for name, value in parse_qsl(parts.query) if name in _CERTIFICATE_FILES}
+    encryption = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": parts.hostname, **files}
+    return {"broker_url": url.partition("?")[0], "broker_use_ssl": encryption}
 
 
 def _contents() -> dict[str, object]:

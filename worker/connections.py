@@ -63,6 +63,11 @@ def translated(settings: Settings) -> Iterator[None]:
         ) from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         where = mask_url(settings.require_redis())
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise InfrastructureError(
+                f"the certificate of the log at {where} is not to be trusted ({error}): name the authority that has "
+                "signed it with ?ssl_ca_certs=FILE in the URL"
+            ) from error
         raise InfrastructureError(
             f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
         ) from error

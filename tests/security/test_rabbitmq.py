@@ -1,0 +1,123 @@
+"""RabbitMQ for a broker, the log in Redis: the same runs, and whoever carries out remote calls has no Redis at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kombu.pools
+import pytest
+
+from broker_config import EmbeddedServer, load
+from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
+from worker import InfrastructureError
+from worker.application import make_client_application
+from worker.publisher import Publisher
+
+from .broker_messages import packed, task_body
+from .certificates import OPENSSL, Authority, authority, certificate
+from .rabbitmq import BINARY, rabbitmq_server
+from .servers import free_port
+
+pytestmark = pytest.mark.skipif(BINARY is None or OPENSSL is None, reason="there is no rabbitmq-server here")
+
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+
+
+@dataclass(frozen=True)
+class Rabbit:
+    port: int
+    tls_port: int
+    signer: Authority
+    stranger: Authority
+    redis_url: str
+    meeting: Meeting
+    folder: Path
+
+    def backend(self, name: str, *, url: str | None = None, redis_url: str | None = None) -> Backend:
+        settings = load(
+            env_file=None,
+            broker_url=url or f"amqp://guest:guest@127.0.0.1:{self.port}//",
+            redis_url=redis_url,
+            activities=(str(ACTIVITIES),),
+            model=MODEL,
+        )
+        backend = Backend(settings, self.meeting, self.folder)
+        backend.log = self.folder / f"{name}.log"
+        return backend
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbit]:
+    folder = tmp_path_factory.mktemp("rabbit")
+    signer, stranger = authority(folder / "ours"), authority(folder / "theirs")
+    signed, key = certificate(signer, folder)
+    tls_port = free_port()
+    lines = (
+        f"listeners.ssl.1 = 127.0.0.1:{tls_port}",
+        f"ssl_options.cacertfile = {signer.certificate}",
+        f"ssl_options.certfile = {signed}",
+        f"ssl_options.keyfile = {key}",
+        "ssl_options.verify = verify_none",
+    )
+    with ExitStack() as stack:
+        port = stack.enter_context(rabbitmq_server(folder, *lines))
+        server = stack.enter_context(EmbeddedServer())
+        meeting = Meeting(meeting_url(server))
+        yield Rabbit(port, tls_port, signer, stranger, server.redis_url, meeting, folder)
+
+
+def test_a_run_with_every_kind_of_call_completes(rabbit: Rabbit) -> None:
+    instances = rabbit.backend("instances", redis_url=rabbit.redis_url)
+    remote = rabbit.backend("remote")
+    calls: list[dict[str, Any]] = [
+        {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†data.seen"},
+        {"_tool": "note", "name": "told"},
+        {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†data.sum"},
+        {"_tool": "echo", "value": "†data.sum.sum", "_outputPath": "†state.b"},
+    ]
+    with instances.worker("-Q", "instances"), remote.worker("-Q", "delegates,background,lathe"):
+        result = instances.run(calls, [{"type": "state", "a": 1}])
+        assert result.data() == {
+            "state": {"a": 1, "b": 3},
+            "data": {"seen": {"context": [{"type": "state", "a": 1}]}, "sum": {"sum": 3}},
+        }
+        assert instances.meeting.take("told")["call"]["name"] == "told"
+        assert Publisher(make_client_application(instances.settings)).waiting("instances") == 0
+
+
+def test_what_is_no_task_of_ours_is_refused_here_too(rabbit: Rabbit) -> None:
+    backend = rabbit.backend("refusing", redis_url=rabbit.redis_url)
+    app = make_client_application(backend.settings)
+    odd = [
+        (task_body(b"x"), "application/x-msgpack", {"task": ["x"], "id": "1"}),
+        (b"\x80\x04N.", "application/x-python-serialize", {"task": "acts.deliver", "id": "1"}),
+        (packed(5), "application/x-msgpack", {"task": "acts.deliver", "id": "1"}),
+    ]
+    with backend.worker() as process:
+        with app.connection_for_write() as connection, connection.channel() as channel:
+            for body, content_type, headers in odd:
+                message = channel.prepare_message(body, content_type=content_type, headers=headers)
+                channel.basic_publish(message, exchange="instances", routing_key="instances")
+        assert backend.run([ECHO]).status == "completed"
+        assert process.poll() is None
+    assert backend.log.read_text().count("is refused") == len(odd)
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "is_taken"),
+    [("localhost", "signer", True), ("localhost", "stranger", False), ("127.0.0.1", "signer", False)],
+)
+def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str, trusted: str, is_taken: bool) -> None:
+    kombu.pools.reset()  # it keeps connections by address, whatever they trust
+    trust = getattr(rabbit, trusted).certificate
+    url = f"amqps://guest:guest@{host}:{rabbit.tls_port}//?ssl_ca_certs={trust}"
+    publisher = Publisher(make_client_application(rabbit.backend("secure", url=url).settings))
+    if is_taken:
+        assert publisher.waiting("never used") == 0
+    else:
+        with pytest.raises(InfrastructureError, match="certificate verify failed"):
+            publisher.waiting("never used")

@@ -1,0 +1,84 @@
+"""TLS to the broker and to the log: used where the address says so, and no certificate is taken on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kombu.pools
+import pytest
+
+from broker_config import EmbeddedServer, load
+from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
+from worker import Client, InfrastructureError
+from worker.application import make_client_application
+from worker.publisher import Publisher
+
+from .certificates import OPENSSL, Authority, authority, certificate
+from .servers import free_port, redis_server
+from .tls import tls_in_front_of
+
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl to make certificates with")
+
+PASSWORD = "pw-canary-c2"
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+
+
+@dataclass(frozen=True)
+class Encrypted:
+    """A server with a password behind TLS, whose certificate is for `localhost`."""
+
+    port: int
+    plain: str
+    signer: Authority
+    stranger: Authority
+    folder: Path
+    meeting: Meeting
+
+    def url(self, host: str = "localhost", *, trusting: Authority | None) -> str:
+        trust = "" if trusting is None else f"?ssl_ca_certs={trusting.certificate}"
+        return f"rediss://:{PASSWORD}@{host}:{self.port}/0{trust}"
+
+    def backend(self, broker: str, redis: str) -> Backend:
+        given: dict[str, Any] = {"activities": (str(ACTIVITIES),), "model": MODEL}
+        return Backend(load(env_file=None, broker_url=broker, redis_url=redis, **given), self.meeting, self.folder)
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
+    folder = tmp_path_factory.mktemp("tls")
+    signer, stranger = authority(folder / "ours"), authority(folder / "theirs")
+    port = free_port()
+    with ExitStack() as stack:
+        stack.enter_context(redis_server(folder, f"port {port}", f"requirepass {PASSWORD}"))
+        secured = stack.enter_context(tls_in_front_of(port, *certificate(signer, folder)))
+        elsewhere = stack.enter_context(EmbeddedServer())
+        plain = f"redis://:{PASSWORD}@localhost:{port}/0"
+        yield Encrypted(secured, plain, signer, stranger, folder, Meeting(elsewhere.redis_url))
+
+
+def test_broker_log_worker_and_client_talk_over_tls(encrypted: Encrypted) -> None:
+    url = encrypted.url(trusting=encrypted.signer)
+    backend = encrypted.backend(url, url)
+    ask = {"_tool": "ask", "_delegate": "showContext", "_outputPath": "†state.b"}
+    with backend.worker():
+        assert backend.run([ECHO, ask]).data() == {"state": {"a": 1, "b": {"context": []}}}
+
+
+@pytest.mark.parametrize(("host", "trusted"), [("localhost", "stranger"), ("localhost", None), ("127.0.0.1", "signer")])
+def test_a_certificate_of_somebody_elses_is_refused(encrypted: Encrypted, host: str, trusted: str | None) -> None:
+    url = encrypted.url(host, trusting=None if trusted is None else getattr(encrypted, trusted))
+    refused = r"certificate of the log at rediss.* is not to be trusted"
+    with (
+        Client(encrypted.backend(encrypted.plain, url).settings) as client,
+        pytest.raises(InfrastructureError, match=refused) as log,
+    ):
+        client.submit(solution={"calls": [ECHO]})
+    kombu.pools.reset()  # it keeps connections by address, whatever they trust
+    publisher = Publisher(make_client_application(encrypted.backend(url, encrypted.plain).settings))
+    with pytest.raises(InfrastructureError, match="certificate verify failed") as broker:
+        publisher.waiting("instances")
+    assert PASSWORD not in f"{log.value} {broker.value}"
