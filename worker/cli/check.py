@@ -150,7 +150,8 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield heading("findings")
     for finding in plan.findings:
         colour = "yellow" if finding.severity == "warning" else None
-        yield f"  {click.style(finding.severity, fg=colour)}: {escaped(finding.message)}"
+        where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
+        yield f"  {click.style(finding.severity, fg=colour)}: {where}{escaped(finding.message)}"
 
 
 def _cost(plan: Plan) -> str:
