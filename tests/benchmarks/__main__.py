@@ -40,7 +40,11 @@ def main() -> None:
         _core(arguments)
     elif arguments.part == "scale":
         figures = scale.measure(arguments.instances, arguments.workers)
-        print(json.dumps(figures, indent=1) if arguments.json else "\n".join(scale.table(figures)))
+        if arguments.json:
+            print(json.dumps(dict(figures), indent=1))
+        else:
+            for line in scale.table(figures):
+                print(line, flush=True)
     else:
         _backend(arguments)
 

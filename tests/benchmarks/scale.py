@@ -27,12 +27,13 @@ _ACTIVITIES: Final = "tests.benchmarks.activities"
 _MIB: Final = 1024 * 1024
 _DEADLINE_SECONDS: Final = 1_800.0
 _FEW: Final = 10
+_MANY: Final = 500
 
-Figures = dict[str, float]
+Figure = tuple[str, float]
 
 
-def measure(instances: int, workers: int) -> Figures:
-    """Everything, on a server and workers of its own."""
+def measure(instances: int, workers: int) -> Iterator[Figure]:
+    """Everything, on a server and workers of its own, figure by figure as they are known."""
     load(_ACTIVITIES)
     with ExitStack() as stack:
         url = stack.enter_context(server())
@@ -41,36 +42,38 @@ def measure(instances: int, workers: int) -> Figures:
         client = stack.enter_context(Client(broker=url, redis=url))
         before = _used(redis)
         submitter = stack.enter_context(_submitter(instances, environment))
-        figures = _read(submitter)  # the large run lies there now, and nobody works on it yet
-        figures["server: MiB of the large run, submitted"] = _used(redis) - before
-        figures["server: tasks published at once"] = float(redis.llen("instances"))
+        told = _read(submitter)  # the large run lies there now, and nobody works on it yet
+        large = client.run(told.pop("run"))
+        yield from told.items()
+        yield "server: MiB of the large run, submitted", _used(redis) - before
+        yield "server: tasks published at once", float(redis.llen("instances"))
         processes = [
             stack.enter_context(worker(["-m", "celery", "-A", "worker", "worker", "-n", f"w{n}@%h"], environment))
             for n in range(workers)
         ]
-        figures["seconds: ten instances behind the large run"] = _seconds(lambda: _finish(_few(client)))
-        figures |= _read(submitter)
+        next(event for event in large.follow() if event.kind == "call")
+        yield "seconds: ten instances behind the large run", _seconds(lambda: _finish(_submit(client, _FEW)))
+        yield from _read(submitter).items()
         submitter.wait()
-        figures["server: MiB of the large run, ended"] = _used(redis) - before
+        yield "server: MiB of the large run, ended", _used(redis) - before
         for number, process in enumerate(processes):
-            figures[f"worker {number}: MiB at most"] = _memory(process.pid, "VmHWM")
-            figures[f"worker {number}: MiB after it"] = _memory(process.pid, "VmRSS")
-        figures["seconds: ten instances alone"] = min(_seconds(lambda: _finish(_few(client))) for _ in range(5))
-        return {name: round(value, 3) for name, value in figures.items()}
+            yield f"worker {number}: MiB at most", _memory(process.pid, "VmHWM")
+            yield f"worker {number}: MiB after it", _memory(process.pid, "VmRSS")
+        yield "seconds: ten instances alone", min(_seconds(lambda: _finish(_submit(client, _FEW))) for _ in range(5))
+        for limit in (None, _MANY, 4):
+            name = f"seconds: {_MANY} instances, {'no limit' if limit is None else f'at most {limit} calls at work'}"
+            yield name, _seconds(lambda: _finish(_submit(client, _MANY, limit)))  # noqa: B023  # called at once
 
 
-def table(figures: Mapping[str, float]) -> Iterator[str]:
-    """For people."""
-    for name, value in figures.items():
-        yield f"{name:55}{value:>12,.2f}"
+def table(figures: Iterable[Figure]) -> Iterator[str]:
+    """For people, line by line as it is measured."""
+    for name, value in figures:
+        yield f"{name:65}{value:>12,.2f}"
 
 
-def _few(client: Client) -> Run:
-    return _submit(client, _FEW)
-
-
-def _submit(client: Client, instances: int) -> Run:
-    return client.submit(context=_context(instances))
+def _submit(client: Client, instances: int, limit: int | None = None) -> Run:
+    config = {} if limit is None else {"max_concurrency": limit}
+    return client.submit_document({"context": list(_context(instances)), "config": config})
 
 
 def _context(instances: int) -> Iterable[dict[str, Any]]:
@@ -105,13 +108,9 @@ def _submitter(instances: int, environment: Mapping[str, str]) -> subprocess.Pop
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
 
 
-def _read(process: subprocess.Popen[bytes]) -> Figures:
+def _read(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
     return dict(json.loads(process.stdout.readline()))
-
-
-def _tell(figures: Figures) -> None:
-    print(json.dumps(figures), flush=True)
 
 
 def submit_and_wait(instances: int) -> None:
@@ -119,36 +118,23 @@ def submit_and_wait(instances: int) -> None:
     load(_ACTIVITIES)
     with Client() as client:
         document = {"context": list(_context(instances))}
-        figures = {"client: MiB with the submission made": _memory("self", "VmRSS")}
-        plan = None
-
-        def check() -> None:
-            nonlocal plan
-            plan = client.check(document)
-
-        figures["seconds: check"] = _seconds(check)
-        figures["client: MiB checked"] = _memory("self", "VmRSS")
-        run = None
-
-        def submit() -> None:
-            nonlocal run
-            assert plan is not None
-            run = client.run_of(client._dispatcher.submit(plan))
-
-        figures["seconds: submit, checked"] = _seconds(submit)
-        figures["client: MiB submitted"] = _memory("self", "VmHWM")
-        _tell(figures)
-        assert run is not None
-        submitted: Run = run
+        figures: dict[str, Any] = {"client: MiB with the submission made": _memory("self", "VmRSS")}
         start = time.perf_counter()
-        events = sum(1 for _ in submitted.follow(timeout_seconds=_DEADLINE_SECONDS))
-        figures = {"seconds: work, followed": time.perf_counter() - start, "events": events}
-        figures["seconds: status"] = _seconds(submitted.status)
-        figures["seconds: follow, all there"] = _seconds(lambda: sum(1 for _ in submitted.follow()))
-        figures["client: MiB followed"] = _memory("self", "VmRSS")
-        figures["seconds: result"] = _seconds(submitted.result)
+        run = client.submit_document(document)
+        figures["run"] = run.id
+        figures["seconds: check and submit"] = time.perf_counter() - start
+        figures["client: MiB at most, submitting"] = _memory("self", "VmHWM")
+        print(json.dumps(figures), flush=True)
+        start, busy = time.perf_counter(), time.process_time()
+        status = run.wait(timeout_seconds=_DEADLINE_SECONDS).status
+        figures = {"seconds: waited for the result": time.perf_counter() - start}
+        assert status == "completed", status
+        figures["client: processor seconds, waiting for it"] = time.process_time() - busy
+        figures["seconds: status"] = _seconds(run.status)
+        figures["seconds: follow, all there"] = _seconds(lambda: sum(1 for _ in run.follow()))
+        figures["seconds: result"] = _seconds(run.result)
         figures["client: MiB at most"] = _memory("self", "VmHWM")
-        _tell(figures)
+        print(json.dumps(figures), flush=True)
 
 
 if __name__ == "__main__":
