@@ -40,11 +40,11 @@ class RunView:
     @classmethod
     async def open(cls, log: MessageLog, run: str) -> RunView:
         """Read the shared part of a run. Raises `RunGone`."""
-        definition = await log.definition(run)
+        definition, entries = await log.shared(run)
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition))
-        view.feed(await log.read(run, None))
+        view.feed(entries)
         return view
 
     @property

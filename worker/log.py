@@ -101,10 +101,14 @@ class MessageLog:
         self._window = window
         self._advance: AsyncScript = redis.register_script(read_script("window", "advance"))
 
-    async def definition(self, run: str) -> bytes | None:
-        """The run's definition; None where there is no such run (any more)."""
-        found: Any = await self._redis.get(self._keys(run).definition)
-        return found if isinstance(found, bytes) else None
+    async def shared(self, run: str) -> tuple[bytes | None, list[Entry]]:
+        """The run's definition - None where there is no such run (any more) - and its global journal."""
+        keys = self._keys(run)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.get(keys.definition)
+            pipeline.xrange(keys.journal(""))
+            definition, entries = await pipeline.execute()
+        return definition, [read_entry(id_, fields) for id_, fields in entries]
 
     async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
         """The entries of a lane's journal behind an id, oldest first."""

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
+from redis.client import Pipeline
 
 from broker_config import Settings
 from protocol.origins import Explanation, Logged, explain
@@ -45,6 +46,11 @@ class Event:
     instance: str | None = None
     index: int | None = None
     messages: int = 0
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the run has ended with it; nothing comes behind."""
+        return self.kind == "run" and self.status in ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +106,18 @@ class Run:
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
-        for event in self.follow(timeout_seconds=timeout_seconds):
-            if event.kind == "run" and event.status in ENDED:
-                break
+        deadline = _deadline(timeout_seconds)
+        newest = self._newest_event()
+        if not newest.is_end:
+            for _ in self._events_after(newest.id, deadline):
+                pass
         return self.result()
 
     def follow(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
-        deadline = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+        deadline = _deadline(timeout_seconds)
         self._state()
-        seen = "0-0"
-        while True:
-            events = self._read_events(seen, deadline)
-            for event in events:
-                yield event
-                if event.kind == "run" and event.status in ENDED:
-                    return
-            if events:
-                seen = events[-1].id
-            elif self._state()["status"] in ENDED:
-                return
+        yield from self._events_after("0-0", deadline)
 
     def result(self, at: str | None = None) -> Result:
         """What the run has come to, now or as of a past id (SPEC R11.2).
@@ -127,14 +125,19 @@ class Run:
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
         what was under way at a past moment is not in the log, and counts as waiting.
         """
-        state = self._state()
+        keys = self._keys
         with translated(self._settings):
-            definition: Any = self._redis.get(self._keys.definition)
-            if definition is None:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.hget(keys.state, "status")
+                pipeline.get(keys.definition)
+                pipeline.lrange(keys.instances, 0, -1)
+                _read_lane(pipeline, keys, None)
+                status, definition, instances, entries, ledger = pipeline.execute()
+            if status is None or definition is None:
                 raise self._not_found()
-            shared = next(self._histories([None]))
-            lanes = self._histories(self._instances())
-            status = state["status"] if at is None else self._status_at(at)
+            shared = LaneHistory(None, _entries(entries), read_running(ledger))
+            lanes = self._histories([instance.decode() for instance in instances])
+            status = status.decode() if at is None else self._status_at(at)
             return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
@@ -210,6 +213,26 @@ class Run:
             if entry.message is not None and id_key(entry.id) > seen:
                 yield LogEntry(entry.id, event.instance, entry.message)
 
+    def _newest_event(self) -> Event:
+        with translated(self._settings):
+            found: Any = self._redis.xrevrange(self._keys.events, count=1)
+        if not found:
+            raise self._not_found()
+        return _read_event(*found[0])
+
+    def _events_after(self, seen: str, deadline: float | None) -> Iterator[Event]:
+        """Events behind an id, as they happen, until the run has ended."""
+        while True:
+            events = self._read_events(seen, deadline)
+            for event in events:
+                yield event
+                if event.is_end:
+                    return
+            if events:
+                seen = events[-1].id
+            elif self._state()["status"] in ENDED:
+                return
+
     def _read_events(self, seen: str, deadline: float | None) -> list[Event]:
         block = _BLOCK_MS
         if deadline is not None:
@@ -245,11 +268,20 @@ class Run:
         while batch := list(islice(remaining, _AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for instance in batch:
-                    pipeline.xrange(self._keys.journal(lane_token(instance)))
-                    pipeline.hgetall(self._keys.ledger(lane_token(instance)))
+                    _read_lane(pipeline, self._keys, instance)
                 found = pipeline.execute()
             for instance, entries, ledger in zip(batch, found[::2], found[1::2], strict=True):
                 yield LaneHistory(instance, _entries(entries), read_running(ledger))
+
+
+def _deadline(timeout_seconds: float | None) -> float | None:
+    return time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+
+
+def _read_lane(pipeline: Pipeline, keys: Keys, instance: str | None) -> None:
+    """Ask for a lane's journal and its ledger."""
+    pipeline.xrange(keys.journal(lane_token(instance)))
+    pipeline.hgetall(keys.ledger(lane_token(instance)))
 
 
 def _flat(entries: Any) -> Any:
