@@ -17,6 +17,7 @@ from broker_config.queues import (
     queue,
     queue_names,
     queues,
+    reports_queue,
     routes,
 )
 from broker_config.server_binary import find_server
@@ -48,6 +49,7 @@ __all__ = [
     "queue_names",
     "queues",
     "redis_url_of",
+    "reports_queue",
     "routes",
     "transport_options",
     "unknown_variables",

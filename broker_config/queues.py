@@ -20,6 +20,7 @@ __all__ = [
     "queue",
     "queue_names",
     "queues",
+    "reports_queue",
     "routes",
 ]
 
@@ -39,6 +40,10 @@ EXECUTE_BACKGROUND = "acts.execute_background"
 """Runs one fire-and-forget call (SPEC R5)."""
 
 
+# Where the broker can drop messages by age; a sign of life is of no use to anybody when it is that old.
+_REPORTS_LIFE_SECONDS = 600
+
+
 def queue_names(settings: Settings) -> tuple[str, ...]:
     """Return the queues a worker serves unless told otherwise, each once."""
     return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
@@ -52,6 +57,12 @@ def queue(name: str) -> Queue:
 def queues(settings: Settings) -> tuple[Queue, ...]:
     """Return the queues of `queue_names` for kombu."""
     return tuple(queue(name) for name in queue_names(settings))
+
+
+def reports_queue(settings: Settings) -> Queue:
+    """Return the queue of the signs of life. No worker consumes it: the sweep reads it."""
+    name = settings.queue_reports
+    return Queue(name, Exchange(""), routing_key=name, message_ttl=_REPORTS_LIFE_SECONDS)
 
 
 def routes(settings: Settings) -> dict[str, dict[str, str]]:

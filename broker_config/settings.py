@@ -108,6 +108,9 @@ class Settings(BaseSettings):
     queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
     queue_background: QueueName = Field("background", description="Queue of the fire-and-forget calls (SPEC R5).")
+    queue_reports: QueueName = Field(
+        "reports", description="Queue of the signs of life of calls outside of the log's workers; the sweep reads it."
+    )
 
     publish_window: Count = Field(
         500,
@@ -115,9 +118,9 @@ class Settings(BaseSettings):
     )
     concurrency: Count = Field(256, description="Threads, so tasks at a time, in one worker process.")
     lease_seconds: float = Field(
-        30, gt=0, description="How long a call may go without a sign of life before it is published again."
+        6, gt=0, description="How long a call may go without a sign of life before it is published again."
     )
-    sweep_interval_seconds: float = Field(2, gt=0, description="How often a worker looks for calls gone missing.")
+    sweep_interval_seconds: float = Field(1, gt=0, description="How often a worker looks for calls gone missing.")
     visibility_timeout_seconds: Count = Field(
         3600,
         description="How long the Redis broker waits before it delivers an unacknowledged message again.",

@@ -8,6 +8,7 @@
 from protocol import Output
 
 from .activities import activity, delegate
+from .attempts import CurrentCall, current_call
 from .client import Client
 from .errors import ActivitiesError, CallFailed, InfrastructureError, RunNotFound, RunOver, WorkerError
 from .results import CallResult, Result
@@ -18,6 +19,7 @@ __all__ = [
     "CallFailed",
     "CallResult",
     "Client",
+    "CurrentCall",
     "Event",
     "InfrastructureError",
     "LogEntry",
@@ -28,5 +30,6 @@ __all__ = [
     "RunOver",
     "WorkerError",
     "activity",
+    "current_call",
     "delegate",
 ]

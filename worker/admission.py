@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 
 from broker_config import Settings
 from protocol.calls import Call
-from protocol.execution import Outcome, Start
+from protocol.execution import Start
 from protocol.tools import Executor
 
 from .activities import Activity, Delegate, Registry
@@ -56,13 +56,9 @@ class Admission:
         await self._wake({(call.run, call.instance) for call in slotted.handed})
         return [start for start in starts if start.call.index in granted or start.call.index not in self._limits]
 
-    async def release(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
-        """Give back the slots of calls that have ended. Returns calls of this lane that waited and have one now."""
-        held = [
-            (self._slot_call(outcome.index), self._limits[outcome.index])
-            for outcome in outcomes
-            if outcome.index in self._limits
-        ]
+    async def release(self, indexes: Iterable[int]) -> frozenset[int]:
+        """Give back the slots of calls that have ended or rest. Returns calls of this lane that waited and have one."""
+        held = [(self._slot_call(index), self._limits[index]) for index in indexes if index in self._limits]
         if not held:
             return frozenset()
         own, lanes = set(), set()

@@ -3,6 +3,9 @@
 Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
 round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
 
+A call whose attempt failed rests until it is due again. That stands in its ledger and holds nobody up: a driver stays
+for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
+
 A driver may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
 what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
 with something left to do is never without one.
@@ -26,17 +29,20 @@ from protocol.execution import Execution, Failure, Outcome, Start, Status, Succe
 
 from .activities import Registry
 from .admission import Admission
+from .attempts import Attempt, CallId, Result, Retry
 from .invocation import invoke
 from .lane import LaneView, RunGone
 from .leases import Leases, call_lease, driver_lease
-from .log import Advance, Claim, MessageLog
-from .messages import CallId, Delivery, TaskMessage, lane_task
+from .log import Advance, Claim, MessageLog, Rest
+from .messages import Delivery, TaskMessage, lane_task
 from .remote import Remote
 from .slots import Slots
 
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
+_CLOCKS_DIFFER_SECONDS: Final = 0.005
+"""A call that is due by our clock should be so by the server's."""
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 
@@ -67,9 +73,12 @@ class Drive:
         self._owner = secrets.token_hex(6)
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
-        self._running: dict[asyncio.Task[Success | Failure], int] = {}
-        self._results: list[tuple[int, Success | Failure]] = []
+        self._running: dict[asyncio.Task[Result], Attempt] = {}
+        self._results: list[tuple[Attempt, Result]] = []
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        self._resting: dict[int, asyncio.TimerHandle] = {}
+        """Calls to be tried again so soon that we stay."""
+        self._due: list[int] = []
         self._takes_up = True
         self._deliveries: list[Delivery] = []
         self._receipts: list[asyncio.Future[bool]] = []
@@ -105,8 +114,10 @@ class Drive:
         finally:
             for task in self._running:
                 task.cancel()
+            for timer in self._resting.values():
+                timer.cancel()
             self._give_receipts(committed=False)
-            held = [call_lease(self._lane.instance, index) for index in self._running.values()]
+            held = [self._lease(attempt) for attempt in self._running.values()]
             self._shop.leases.drop(self._lane.run.run, [self._mark, *held])
         return self._lane
 
@@ -120,12 +131,13 @@ class Drive:
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
-        outcomes = self._take_results()
+        outcomes, rests = self._take_results()
         starts = self._decide(outcomes) if self._run_status == "running" else []
         starts = await self._admission.admit(starts)
-        if outcomes or starts:
-            await self._commit(outcomes, starts)
-            for index in await self._admission.release(outcomes):
+        if outcomes or rests or starts:
+            await self._commit(outcomes, rests, starts)
+            ended = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
+            for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
         if not self._deliveries:
@@ -134,7 +146,7 @@ class Drive:
             return False
         if self._lane.waits_for_global and await self._park():
             return True
-        if self._running:
+        if self._running or (self._resting and self._run_status == "running"):
             await self._wait()
             return True
         return False
@@ -151,23 +163,41 @@ class Drive:
                     outcomes.append(decision)
         return starts
 
-    def _take_results(self) -> list[Outcome]:
+    def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
         results, self._results = self._results, []
-        outcomes = []
-        for index, result in results:
-            if self._status(index) in (Status.WAITING, Status.RUNNING):
+        outcomes, rests = [], []
+        for attempt, result in results:
+            index = attempt.id.index
+            if self._status(index) not in (Status.WAITING, Status.RUNNING):
+                continue
+            if isinstance(result, Retry):
+                rests.append(Rest(index, attempt.number, result.delay_seconds))
+                self._rest(index, result.delay_seconds)
+            else:
                 outcome = self._outcome(index, result)
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
-        return outcomes
+        return outcomes, rests
 
-    async def _commit(self, outcomes: Sequence[Outcome], starts: Sequence[Start]) -> None:
-        claims = [Claim(start.call.index, self._lease_seconds(start)) for start in starts]
+    def _rest(self, index: int, delay_seconds: float) -> None:
+        """Let a call rest; one that is soon due is tried again here."""
+        self._execution.record(index, Status.RUNNING)
+        if delay_seconds <= self._shop.settings.sweep_interval_seconds:
+            loop = asyncio.get_running_loop()
+            self._resting[index] = loop.call_later(delay_seconds + _CLOCKS_DIFFER_SECONDS, self._awaken, index)
+
+    def _awaken(self, index: int) -> None:
+        self._resting.pop(index, None)
+        self._due.append(index)
+        self._news.set()
+
+    async def _commit(self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start]) -> None:
         advance = await self._advance(
             outcomes=outcomes,
-            claims=claims,
-            leaves=not self._running and not starts and not self._lane.waits_for_global,
+            rests=rests,
+            claims=[self._claim(start) for start in starts],
+            leaves=not self._running and not self._resting and not starts and not self._lane.waits_for_global,
         )
         if advance.status not in _UNDER_WAY:
             return
@@ -194,42 +224,52 @@ class Drive:
     def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
         """Carry out the claimed calls: in line, or as messages to be published."""
         messages: list[TaskMessage] = []
-        for start, attempt in zip(starts, advance.attempts or [0] * len(starts), strict=True):
-            index = start.call.index
+        for start, attempt in zip(starts, self._attempts(starts, advance), strict=True):
             if advance.status == "paused":
-                self._execution.reconsider(index)
+                self._execution.reconsider(start.call.index)
                 continue
-            self._execution.record(index, Status.RUNNING)
-            if attempt == 0:
+            self._execution.record(start.call.index, Status.RUNNING)
+            if attempt is None:
                 continue
-            if attempt > self._shop.settings.limit_attempts:
-                self._give_up(index, attempt)
+            if attempt.losses >= self._shop.settings.limit_attempts:
+                lost = f"its workers were lost {attempt.losses} times; it is not tried again"
+                self._results.append((attempt, Failure("WorkerLost", lost)))
                 continue
             try:
-                message = self._carry_out(start)
+                message = self._carry_out(start, attempt)
             except Conflict as conflict:
-                self._results.append((index, Failure("Conflict", str(conflict))))
+                self._results.append((attempt, Failure("Conflict", str(conflict))))
             else:
                 messages += [message] if message is not None else []
         return messages
 
-    def _carry_out(self, start: Start) -> TaskMessage | None:
+    def _attempts(self, starts: Sequence[Start], advance: Advance) -> list[Attempt | None]:
+        """The attempts that were granted; None where a call is in other hands, or rests."""
+        granted = zip(starts, advance.attempts, advance.failures, advance.repeated, strict=True)
+        return [
+            Attempt(CallId(self._lane.run.run, self._lane.instance, start.call.index), number, failures, is_repeated)
+            if number
+            else None
+            for start, number, failures, is_repeated in granted
+        ]
+
+    def _carry_out(self, start: Start, attempt: Attempt) -> TaskMessage | None:
         """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
         call = start.call
         if self._shop.remote.leaves(call):
             if call.is_fire_and_forget:
-                self._results.append((call.index, Success(None)))
-            id_ = CallId(self._lane.run.run, self._lane.instance, call.index)
-            return self._shop.remote.message(start, id_, self._execution, self._lane.run.definition)
+                self._results.append((attempt, Success(None)))
+            return self._shop.remote.message(start, attempt, self._execution, self._lane.run.definition)
         activity = self._shop.registry.activities.get(call.runner.name)
         if activity is None:
             missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
-            self._results.append((call.index, Failure("UnknownActivity", missing)))
+            self._results.append((attempt, Failure("UnknownActivity", missing)))
             return None
         function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
         task = asyncio.ensure_future(
             invoke(
                 function,
+                attempt,
                 name=activity.name,
                 is_async=activity.is_async,
                 policy=activity.policy,
@@ -237,8 +277,8 @@ class Drive:
                 threads=self._shop.threads,
             )
         )
-        self._running[task] = call.index
-        self._shop.leases.hold(self._lane.run.run, call_lease(self._lane.instance, call.index))
+        self._running[task] = attempt
+        self._shop.leases.hold(self._lane.run.run, self._lease(attempt))
         return None
 
     async def _take_news(self) -> None:
@@ -249,9 +289,12 @@ class Drive:
             self._run_status = "running"
             self._takes_up = True
             await self._reload()
+        due, self._due = self._due, []
+        for index in due:
+            self._execution.record(index, Status.WAITING)
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
-            self._results.append((delivery.id.index, delivery.result))
+            self._results.append((delivery.attempt, delivery.result))
 
     def _give_receipts(self, *, committed: bool) -> None:
         """Tell those who handed something in what became of it."""
@@ -270,14 +313,13 @@ class Drive:
         return True
 
     async def _wait(self) -> None:
-        """Wait for a call in line to end, or for news."""
+        """Wait for a call in line to end or to be due, or for news."""
         news = asyncio.ensure_future(self._news.wait())
         done, _ = await asyncio.wait([*self._running, news], return_when=asyncio.FIRST_COMPLETED)
         news.cancel()
         ended = [(self._running.pop(task), task.result()) for task in self._running.keys() & done]
-        self._shop.leases.drop(self._lane.run.run, [call_lease(self._lane.instance, index) for index, _ in ended])
-        for index, result in sorted(ended, key=lambda pair: pair[0]):
-            self._results.append((index, result))
+        self._shop.leases.drop(self._lane.run.run, [self._lease(attempt) for attempt, _ in ended])
+        self._results += sorted(ended, key=lambda pair: pair[0].id.index)
 
     async def _park(self) -> bool:
         """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
@@ -291,6 +333,7 @@ class Drive:
         self,
         *,
         outcomes: Sequence[Outcome] = (),
+        rests: Sequence[Rest] = (),
         claims: Sequence[Claim] = (),
         park: bool = False,
         leaves: bool = False,
@@ -305,6 +348,7 @@ class Drive:
             owner=self._owner,
             outcomes=outcomes,
             waking=self._waking(outcomes),
+            rests=rests,
             claims=claims,
             park=park,
             leaves=leaves,
@@ -342,9 +386,8 @@ class Drive:
         view = self._lane.run
         view.feed(await self._shop.log.read(view.run, None, after=view.seen))
         self._lane = await LaneView.open(self._shop.log, view, self._lane.instance)
-        for index in self._running.values():
-            self._execution.record(index, Status.RUNNING)
-        for index, _ in self._results:
+        ours = (*self._running.values(), *(attempt for attempt, _ in self._results))
+        for index in (*(attempt.id.index for attempt in ours), *self._resting):
             self._execution.record(index, Status.RUNNING)
 
     def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
@@ -352,15 +395,14 @@ class Drive:
             return frozenset()
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
 
-    def _give_up(self, index: int, attempt: int) -> None:
-        lost = Failure("WorkerLost", f"its workers were lost {attempt - 1} times; it is not tried again")
-        self._results.append((index, lost))
+    def _claim(self, start: Start) -> Claim:
+        call, remote = start.call, self._shop.remote
+        if remote.leaves(call) and not call.is_fire_and_forget:
+            return Claim(call.index, self._shop.settings.sweep_interval_seconds, remote.queue(call))
+        return Claim(call.index, self._shop.settings.lease_seconds)
 
-    def _lease_seconds(self, start: Start) -> float:
-        remote = self._shop.remote
-        if remote.leaves(start.call) and not start.call.is_fire_and_forget:
-            return remote.lease_seconds(start.call)
-        return self._shop.settings.lease_seconds
+    def _lease(self, attempt: Attempt) -> str:
+        return call_lease(self._lane.instance, attempt.id.index)
 
     def _lane_task(self, instance: str | None) -> TaskMessage:
         return lane_task(self._lane.run.run, instance, self._shop.settings.queue_instances)

@@ -42,7 +42,7 @@ class Driver:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on."""
-        lane = delivery.id.run, delivery.id.instance
+        lane = delivery.attempt.id.run, delivery.attempt.id.instance
         while (drive := self._drives.get(lane)) is not None:
             if await drive.deliver(delivery):
                 return

@@ -1,4 +1,7 @@
-"""Invocation: calling an activity or a delegate, with its timeout and its retries (SPEC R7.2).
+"""Invocation: calling an activity or a delegate once, with its timeout (SPEC R7.2).
+
+Whether and when there is another attempt is said here, and seen to by whoever keeps the call's ledger: a wait holds no
+worker, and survives it.
 
 Coroutines run on the event loop of the process; plain functions in threads of their own, so that neither stops the
 other. A thread cannot be killed: a plain function that outlives its timeout goes on, and what it returns is dropped.
@@ -20,37 +23,43 @@ from protocol import Limits
 from protocol.execution import Failure, Success
 
 from .activities import Policy
+from .attempts import Attempt, Result, Retry, enter
 from .errors import CallFailed
 from .values import travelling
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_TEXT: Final = 10_000
+_MOST_DOUBLINGS: Final = 64
 
 
 async def invoke(
-    function: Callable[[], Any], *, name: str, is_async: bool, policy: Policy, limits: Limits, threads: Executor
-) -> Success | Failure:
-    """Call a function until it returns or its policy is spent. Never raises, but for its own cancellation."""
-    attempt = 0
-    while True:
-        try:
-            value = await _attempt(function, is_async, policy.timeout_seconds, threads)
-            return Success(travelling(value, limits))
-        except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
-            if _is_cancelled():
-                raise
-            attempt += 1
-            if attempt > policy.retries or not _may_retry(error):
-                return _failure(name, error, policy)
-            logger.info("attempt %d of %s failed, trying again: %s", attempt, name, type(error).__name__)
-        await asyncio.sleep(_backoff_seconds(policy, attempt))
+    function: Callable[[], Any],
+    attempt: Attempt,
+    *,
+    name: str,
+    is_async: bool,
+    policy: Policy,
+    limits: Limits,
+    threads: Executor,
+) -> Result:
+    """Call a function, once. Never raises, but for its own cancellation."""
+    enter(attempt)
+    try:
+        value = await _called(function, is_async, policy.timeout_seconds, threads)
+        return Success(travelling(value, limits))
+    except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
+        if _is_cancelled():
+            raise
+        failure = _failure(name, error, policy)
+        failures = attempt.failures + 1
+        if failures > policy.retries or not _may_retry(error):
+            return failure
+        return Retry(failure, _backoff_seconds(policy, failures))
 
 
-async def _attempt(
-    function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Executor
-) -> Any:
-    """One attempt; its time begins when the function does, not while it waits for a thread."""
+async def _called(function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Executor) -> Any:
+    """What the function returns; its time begins when the function does, not while it waits for a thread."""
     if is_async:
         async with asyncio.timeout(timeout_seconds):
             return await function()
@@ -95,8 +104,8 @@ def _may_retry(error: BaseException) -> bool:
     return error.retry if isinstance(error, CallFailed) else not isinstance(error, ValidationError)
 
 
-def _backoff_seconds(policy: Policy, attempt: int) -> float:
-    longest: float = min(policy.backoff_seconds * 2 ** (attempt - 1), policy.backoff_max_seconds)
+def _backoff_seconds(policy: Policy, failures: int) -> float:
+    longest: float = min(policy.backoff_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), policy.backoff_max_seconds)
     return longest * random.uniform(0.5, 1.0)
 
 

@@ -40,10 +40,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A call to be claimed, and how long its owner may be silent."""
+    """A call to be claimed, and how long its owner may be silent; `queue` where its message goes to one."""
 
     index: int
     lease_seconds: float
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """An attempt failed; the call is to be claimed again after a delay."""
+
+    index: int
+    attempt: int
+    delay_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,11 @@ class Advance:
     """Whether the caller had seen everything in the journal before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where somebody else is at work."""
+    """For each claim the number of the attempt, 0 where somebody else is at work or it is not due."""
+    failures: tuple[int, ...] = ()
+    """For each claim how many attempts before failed."""
+    repeated: tuple[bool, ...] = ()
+    """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
 
@@ -78,8 +92,14 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
 
 
 def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
-    """The calls of a ledger that somebody is at work on."""
-    return frozenset(int(call) for call, status in ledger.items() if status.startswith(b"running:"))
+    """The calls of a ledger that somebody is at work on, here or elsewhere."""
+    return frozenset(int(call) for call, status in ledger.items() if status.startswith((b"running:", b"sent:")))
+
+
+def _resting(ledger: Mapping[bytes, bytes], now_ms: int) -> frozenset[int]:
+    """The calls of a ledger that are to be tried again, but not yet (see advance.lua)."""
+    retries = ((call, int(entry.rpartition(b":")[2])) for call, entry in ledger.items() if entry.startswith(b"retry:"))
+    return frozenset(int(call) for call, due_ms in retries if due_ms > now_ms)
 
 
 def read_script(*names: str) -> str:
@@ -96,8 +116,8 @@ class MessageLog:
     ) -> None:
         self._redis = redis
         self._prefix = prefix
-        self._published = int(published_seconds * 1000)
-        self._silent = int(lease_seconds * 1000)
+        self._published = _milliseconds(published_seconds)
+        self._silent = _milliseconds(lease_seconds)
         self._window = window
         self._advance: AsyncScript = redis.register_script(read_script("window", "advance"))
 
@@ -117,13 +137,15 @@ class MessageLog:
         return [read_entry(id_, fields) for id_, fields in found]
 
     async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int]]:
-        """A lane's whole journal, and the calls that somebody is at work on."""
+        """A lane's whole journal, and the calls that somebody is at work on or that rest."""
         keys, lane = self._keys(run), lane_token(instance)
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.xrange(keys.journal(lane))
             pipeline.hgetall(keys.ledger(lane))
-            entries, ledger = await pipeline.execute()
-        return [read_entry(id_, fields) for id_, fields in entries], read_running(ledger)
+            pipeline.time()
+            entries, ledger, (seconds, microseconds) = await pipeline.execute()
+        now_ms = seconds * 1000 + microseconds // 1000
+        return [read_entry(id_, fields) for id_, fields in entries], read_running(ledger) | _resting(ledger, now_ms)
 
     async def advance(
         self,
@@ -135,6 +157,7 @@ class MessageLog:
         owner: str,
         outcomes: Sequence[Outcome] = (),
         waking: Iterable[int] = (),
+        rests: Sequence[Rest] = (),
         claims: Sequence[Claim] = (),
         park: bool = False,
         leaves: bool = False,
@@ -154,7 +177,14 @@ class MessageLog:
             "takes_up": takes_up,
             "window": self._window,
             "outcomes": [_outcome(outcome, wakes=outcome.index in wakes) for outcome in outcomes],
-            "claims": [{"call": claim.index, "lease_ms": int(claim.lease_seconds * 1000)} for claim in claims],
+            "retries": [
+                {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
+                for rest in rests
+            ],
+            "claims": [
+                {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
+                for claim in claims
+            ],
         }
         reply = await self._advance(
             keys=[
@@ -174,6 +204,10 @@ class MessageLog:
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)
 
 
 def _outcome(outcome: Outcome, *, wakes: bool) -> dict[str, Any]:
@@ -206,5 +240,7 @@ def _read_advance(reply: bytes) -> Advance:
         is_fresh=found["fresh"],
         accepted=tuple(found["accepted"]),
         attempts=tuple(found["claims"]),
+        failures=tuple(found["failures"]),
+        repeated=tuple(found["repeated"]),
         woken=tuple(found["woken"]),
     )

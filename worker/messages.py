@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 from pydantic import TypeAdapter, ValidationError
@@ -22,8 +22,10 @@ from protocol.errors import pointer
 from protocol.execution import Failure, Success
 from protocol.limits import value_problems
 
+from .attempts import Attempt, Result, Retry
 from .definition import pack, unpack
 from .errors import MalformedMessage
+from .keys import lane_token
 
 T = TypeVar("T")
 
@@ -44,22 +46,10 @@ class TaskMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class CallId:
-    """Which call of which run; also the idempotency key that an activity can pass on."""
-
-    run: str
-    instance: str | None
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.run} {self.instance or '-'} {self.index}"
-
-
-@dataclass(frozen=True, slots=True)
 class ActivityCall:
     """An activity's call on its way to a queue of its own, or to the background."""
 
-    id: CallId
+    attempt: Attempt
     activity: str
     call: Mapping[str, Any]
     parameters: Mapping[str, Any]
@@ -70,7 +60,7 @@ class ActivityCall:
 class DelegateCall:
     """A delegate's call: its whole context, and how it is to be solved (SPEC R9.2)."""
 
-    id: CallId
+    attempt: Attempt
     delegate: str
     context: Sequence[Mapping[str, Any]]
     schema: Any
@@ -82,8 +72,25 @@ class DelegateCall:
 class Delivery:
     """The result of a remote call on its way back."""
 
-    id: CallId
-    result: Success | Failure
+    attempt: Attempt
+    result: Result
+
+
+class Sign(NamedTuple):
+    """Which attempt at which call a report speaks of."""
+
+    run: str
+    lane: str
+    call: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one process says of its remote calls: those at work, and those told of before whose results are sent."""
+
+    begun: tuple[Sign, ...] = ()
+    ended: tuple[Sign, ...] = ()
 
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
@@ -111,12 +118,14 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result = {"value": value}
         case Failure() as failure:
             result = {"type": failure.type, "message": failure.message}
-    return pack({"id": asdict(delivery.id), "result": result})
+        case Retry(failure, delay_seconds):
+            result = {"type": failure.type, "message": failure.message, "delay_seconds": delay_seconds}
+    return pack({"attempt": asdict(delivery.attempt), "result": result})
 
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
     """The task that brings a result back to its lane."""
-    return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(delivery.id))
+    return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(delivery.attempt.id))
 
 
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
@@ -128,12 +137,30 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         raise MalformedMessage(str(problem))
     match fields.result:
         case {"path": str(path), "value": value}:
-            return Delivery(fields.id, Success(Output(path, value)))
+            return Delivery(fields.attempt, Success(Output(path, value)))
         case {"value": value}:
-            return Delivery(fields.id, Success(value))
+            return Delivery(fields.attempt, Success(value))
+        case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
+            return Delivery(fields.attempt, Retry(Failure(type_, message), delay_seconds))
         case {"type": str(type_), "message": str(message)}:
-            return Delivery(fields.id, Failure(type_, message))
+            return Delivery(fields.attempt, Failure(type_, message))
     raise MalformedMessage("/result: neither a value nor an error")
+
+
+def sign_of(attempt: Attempt) -> Sign:
+    """The sign of life of an attempt."""
+    id_ = attempt.id
+    return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number)
+
+
+def pack_report(report: Report) -> bytes:
+    """The bytes of a report."""
+    return pack({"begun": report.begun, "ended": report.ended})
+
+
+def unpack_report(data: object, limits: Limits) -> Report:
+    """The inverse of `pack_report`. Raises `MalformedMessage`."""
+    return _read(_REPORT, data, limits.submission_bytes)
 
 
 def pack_lane_id(run: str, instance: str | None) -> bytes:
@@ -155,13 +182,14 @@ def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
 class _PackedDelivery:
     """A delivery as it travels."""
 
-    id: CallId
+    attempt: Attempt
     result: Mapping[str, Any]
 
 
 _ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
 _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
+_REPORT: Final = TypeAdapter(Report)
 _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
 
 

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor as Threads
-from typing import Any, Final
+from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from protocol import Limits
 from protocol.calls import Call
 from protocol.delegates import delegate_context
-from protocol.execution import Execution, Failure, Start, Success
+from protocol.execution import Execution, Failure, Start
 from protocol.tools import ANONYMOUS, Executor, Tool
 
 from .activities import Policy, Registry
+from .attempts import Attempt, Result
 from .definition import Definition
 from .invocation import invoke
 from .messages import (
     ActivityCall,
-    CallId,
     DelegateCall,
     TaskMessage,
     pack_message,
 )
 from .models import Model, ModelRequest, solve
-
-UNBOUNDED_LEASE_SECONDS: Final = 3600.0
-"""How long a remote call without a timeout may stay away before it is sent again."""
 
 
 class Remote:
@@ -47,54 +44,46 @@ class Remote:
         activity = self._registry.activities.get(call.runner.name)
         return activity is not None and activity.queue is not None
 
-    def lease_seconds(self, call: Call) -> float:
-        """How long the call may stay away before it counts as lost."""
-        policy = self._policy(call)
-        if policy.timeout_seconds is None:
-            return UNBOUNDED_LEASE_SECONDS
-        return (policy.retries + 1) * (policy.timeout_seconds + policy.backoff_max_seconds) + 60
+    def queue(self, call: Call) -> str:
+        """The queue of a call that leaves."""
+        if call.runner.executor is Executor.ACTIVITY:
+            activity = self._registry.activities.get(call.runner.name)
+            if activity is not None and activity.queue is not None:
+                return activity.queue
+        return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
 
-    def message(self, start: Start, id_: CallId, execution: Execution, definition: Definition) -> TaskMessage:
+    def message(self, start: Start, attempt: Attempt, execution: Execution, definition: Definition) -> TaskMessage:
         """The task that carries the call out. Raises `Conflict` where a scope cannot be read."""
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
-            return self._activity_task(start, id_, execution.scoped(call))
+            return self._activity_task(start, attempt, execution.scoped(call))
         is_delegate = call.runner.executor is Executor.DELEGATE
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         tool = definition.tools.get(call.tool)
         body = DelegateCall(
-            id=id_,
+            attempt=attempt,
             delegate=self._delegate_name(call, definition),
             context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
             schema=own.get("schema", tool.output_schema if tool is not None else None),
             config={**definition.config, **own.get("config", {}), **_tool_hint(call, tool)},
             awaited=not call.is_fire_and_forget,
         )
-        queue = self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
-        return TaskMessage(
-            EXECUTE_DELEGATE, queue, pack_message(body), f"{id_} {call.runner.name}", call.is_fire_and_forget
-        )
+        return self._task(EXECUTE_DELEGATE, body, call)
 
-    def _activity_task(self, start: Start, id_: CallId, context: Mapping[str, Any]) -> TaskMessage:
+    def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
         call = start.call
-        activity = self._registry.activities.get(call.runner.name)
-        queue = activity.queue if activity is not None and activity.queue is not None else None
         task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
-        body = ActivityCall(id_, call.runner.name, dict(call.properties), start.parameters, context)
-        queue = queue or self._settings.queue_background
-        return TaskMessage(task, queue, pack_message(body), f"{id_} {call.runner.name}", call.is_fire_and_forget)
+        body = ActivityCall(attempt, call.runner.name, dict(call.properties), start.parameters, context)
+        return self._task(task, body, call)
+
+    def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
+        shown = f"{body.attempt.id} {call.runner.name}"
+        return TaskMessage(task, self.queue(call), pack_message(body), shown, call.is_fire_and_forget)
 
     def _delegate_name(self, call: Call, definition: Definition) -> str:
         """The code that runs it, or nothing where a model solves it; a submission's own definition comes first."""
         name = call.runner.name
         return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
-
-    def _policy(self, call: Call) -> Policy:
-        if call.runner.executor is Executor.ACTIVITY:
-            activity = self._registry.activities.get(call.runner.name)
-            return activity.policy if activity is not None else Policy()
-        delegate = self._registry.delegates.get(call.runner.name)
-        return delegate.policy if delegate is not None else Policy()
 
 
 class RemoteExecutor:
@@ -106,13 +95,14 @@ class RemoteExecutor:
         self._limits = limits
         self._threads = threads
 
-    async def activity(self, message: ActivityCall) -> Success | Failure:
+    async def activity(self, message: ActivityCall) -> Result:
         """Carry out an activity's call."""
         activity = self._registry.activities.get(message.activity)
         if activity is None:
             return Failure("UnknownActivity", f"this worker has no activity {message.activity!r}: see ACTS_ACTIVITIES")
         return await invoke(
             activity.bind(message.call, message.parameters, message.context),
+            message.attempt,
             name=message.activity,
             is_async=activity.is_async,
             policy=activity.policy,
@@ -120,7 +110,7 @@ class RemoteExecutor:
             threads=self._threads,
         )
 
-    async def delegate(self, message: DelegateCall) -> Success | Failure:
+    async def delegate(self, message: DelegateCall) -> Result:
         """Carry out a delegate's call: with the registered code, or with the model."""
         context = [dict(item) for item in message.context]
         delegate = self._registry.delegates.get(message.delegate)
@@ -128,6 +118,7 @@ class RemoteExecutor:
             function = delegate.function
             return await invoke(
                 lambda: function(context),
+                message.attempt,
                 name=message.delegate,
                 is_async=delegate.is_async,
                 policy=delegate.policy,
@@ -142,6 +133,7 @@ class RemoteExecutor:
         request = ModelRequest(context, message.schema, message.config)
         return await invoke(
             lambda: solve(model, request),
+            message.attempt,
             name=message.delegate or "model",
             is_async=False,
             policy=Policy(),

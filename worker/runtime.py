@@ -30,6 +30,7 @@ from .messages import TaskMessage
 from .models import configured_model
 from .publisher import Publisher
 from .remote import Remote, RemoteExecutor
+from .reports import Reporter, Reports
 from .slots import Slots
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Runtime:
         self.settings = settings
         self._cancellations = cancellations
         self.publisher = Publisher(app)
+        self.reporter = Reporter(Reports(app, settings), interval_seconds=settings.lease_seconds / 3)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()

@@ -2,29 +2,38 @@
 
 It also ends the life of runs: when a run is over, its keys get their expiry. Every instance worker sweeps; a lock in
 Redis lets one at a time.
+
+Nobody is judged while nobody could be heard: whoever could not reach the servers for a while sees to it that for the
+length of a lease no sweep takes silence for death.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
+import msgpack
 from celery import bootsteps
 from celery.worker import WorkController
 from redis import Redis
+from redis.client import Pipeline
 from redis.exceptions import RedisError
 
-from broker_config import Settings
+from broker_config import Settings, queue_names
 
 from .connections import connect
 from .errors import InfrastructureError
 from .keys import Keys, active_runs
 from .leases import PUBLISHED_SECONDS
 from .log import read_script
-from .messages import lane_task
+from .messages import Report, lane_task
 from .publisher import Publisher
+from .reports import Reports
 from .runs import ENDED
 from .slots import SlotKeeper
 
@@ -33,17 +42,32 @@ logger = logging.getLogger(__name__)
 _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 1_000
+_RUNS_AT_ONCE: Final = 100
 
 
 class Sweeper:
-    """Looks after the runs under way, every `sweep_interval_seconds`, in a thread of its own."""
+    """Looks after the runs under way, every `sweep_interval_seconds`, in a thread of its own.
 
-    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+    `queues` are those in which remote calls may lie, beside the settings' own.
+    """
+
+    def __init__(
+        self, redis: Redis, publisher: Publisher, reports: Reports, settings: Settings, *, queues: Iterable[str] = ()
+    ) -> None:
         self._redis = redis
         self._publisher = publisher
+        self._reports = reports
         self._settings = settings
+        self._queues = tuple(dict.fromkeys((*queue_names(settings), *queues)))
         self._script = redis.register_script(read_script("window", "sweep"))
+        self._signs = redis.register_script(read_script("signs"))
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
+        self._grace = f"{settings.key_prefix}:grace"
+        self._lock = redis.lock(
+            f"{settings.key_prefix}:sweeping", timeout=settings.lease_seconds, blocking=False, thread_local=False
+        )
+        self._reached = time.monotonic()
+        """When the servers were last reached."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acts-sweep", daemon=True)
 
@@ -56,37 +80,87 @@ class Sweeper:
         self._stopped.set()
         self._thread.join()
 
-    def sweep(self) -> None:
-        """Look after every run once."""
-        runs: Any = self._redis.zscan_iter(active_runs(self._settings.key_prefix))
-        is_queue_busy = None
-        for run, submitted in runs:
-            if is_queue_busy is None:
-                self._slots.mend()
-                is_queue_busy = self._publisher.waiting(self._settings.queue_instances) > 0
-            self._sweep_run(run.decode(), submitted / 1000, is_queue_busy=is_queue_busy)
+    def take_turn(self) -> None:
+        """Sweep, if there is anything to look after and nobody else is at it or has just been.
+
+        Raises `InfrastructureError` and `RedisError`.
+        """
+        settings = self._settings
+        is_needed = self._redis.exists(active_runs(settings.key_prefix))
+        silent_seconds = time.monotonic() - self._reached
+        if silent_seconds > max(3 * settings.sweep_interval_seconds, settings.lease_seconds / 2):
+            self._redis.set(self._grace, "1", px=int(settings.lease_seconds * 1000))
+        if is_needed and self._lock.acquire():
+            self.sweep(lambda: self._lock.extend(settings.lease_seconds, replace_ttl=True))
+            self._lock.extend(settings.sweep_interval_seconds * 0.9, replace_ttl=True)
+        self._reached = time.monotonic()
+
+    def sweep(self, between: Callable[[], object] = lambda: None) -> None:
+        """Look after every run once; `between` is called now and then. Raises as `take_turn`."""
+        self._hear()
+        if self._redis.exists(self._grace):
+            return
+        self._slots.mend()
+        idle = {queue: True for queue in self._queues if self._publisher.waiting(queue) == 0}
+        runs = iter(self._redis.zscan_iter(active_runs(self._settings.key_prefix)))
+        while batch := dict(islice(runs, _RUNS_AT_ONCE)):
+            self._sweep_runs({run.decode(): submitted / 1000 for run, submitted in batch.items()}, idle)
+            between()
 
     def _run(self) -> None:
-        lock = f"{self._settings.key_prefix}:sweeping"
-        interval = self._settings.sweep_interval_seconds
-        while not self._stopped.wait(interval):
+        while not self._stopped.wait(self._settings.sweep_interval_seconds):
             try:
-                if self._redis.set(lock, "1", nx=True, px=int(interval * 900)):
-                    self.sweep()
+                self.take_turn()
             except (RedisError, InfrastructureError) as error:
                 logger.warning("the sweep failed and will be tried again: %s", error)
 
-    def _sweep_run(self, run: str, submitted_seconds: float, *, is_queue_busy: bool) -> None:
-        keys = Keys(self._settings.key_prefix, run)
-        window = self._settings.publish_window
-        status, lost, let_out = self._script(
-            keys=[keys.state, keys.leases, keys.published, keys.backlog, keys.parked],
-            args=[_AT_ONCE, int(PUBLISHED_SECONDS * 1000), int(is_queue_busy), keys.ledger(""), window],
-        )
-        if lost:
-            logger.warning("run %s: %d lanes had no sign of life and are published again", run, len(lost))
-        queue = self._settings.queue_instances
-        self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lost, *let_out))
+    def _hear(self) -> None:
+        """Take note of the reports that have come in."""
+        heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"begun": [], "ended": []})
+        for report in self._reports.read():
+            _sort_by_run(report, heard)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, signs in heard.items():
+                keys = Keys(self._settings.key_prefix, run)
+                request = {
+                    "ledgers": keys.ledger(""),
+                    "lease_ms": int(self._settings.lease_seconds * 1000),
+                    "published_ms": int(PUBLISHED_SECONDS * 1000),
+                    "instances": self._settings.queue_instances,
+                    **signs,
+                }
+                self._signs(keys=[keys.leases], args=[_packed(request)], client=pipeline)
+            pipeline.execute()
+
+    def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> None:
+        """Look after runs, given with the time of their submission in seconds, until nothing is left to judge."""
+        while runs:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for run in runs:
+                    self._judge(Keys(self._settings.key_prefix, run), idle, pipeline)
+                found = dict(zip(runs, pipeline.execute(), strict=True))
+            for run, (status, lanes, let_out, lost, _) in found.items():
+                if lost:
+                    logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
+                queue = self._settings.queue_instances
+                self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
+                self._end(Keys(self._settings.key_prefix, run), runs[run], status)
+            runs = {run: runs[run] for run, (*_, is_all) in found.items() if not is_all}
+
+    def _judge(self, keys: Keys, idle: Mapping[str, bool], pipeline: Pipeline) -> None:
+        request = {
+            "most": _AT_ONCE,
+            "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "instances": self._settings.queue_instances,
+            "idle": idle,
+            "ledgers": keys.ledger(""),
+            "window": self._settings.publish_window,
+        }
+        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked]
+        self._script(keys=names, args=[_packed(request)], client=pipeline)
+
+    def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:
+        """See to it that what is over, or was never begun, does not stay for ever."""
         if status is None:
             self._remove_unfinished(keys, submitted_seconds)
         elif status.decode() in ENDED:
@@ -122,7 +196,13 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
         """Called by the worker when it starts."""
         settings: Settings = parent.app.conf.acts_settings
         if settings.queue_instances in parent.app.amqp.queues.consume_from:
-            self._sweeper = Sweeper(connect(settings), Publisher(parent.app), settings)
+            self._sweeper = Sweeper(
+                connect(settings),
+                Publisher(parent.app),
+                Reports(parent.app, settings),
+                settings,
+                queues=[queue.name for queue in parent.app.conf.task_queues],
+            )
             self._sweeper.start()
 
     def stop(self, parent: WorkController) -> None:
@@ -140,6 +220,18 @@ def forget(redis: Redis, keys: Keys, *, instances: Iterable[str] = ()) -> None:
         redis.zrem(active_runs(keys.prefix), keys.run)
     except RedisError as error:
         logger.warning("run %s could not be removed: %s", keys.run, error)
+
+
+def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -> None:
+    for what, signs in (("begun", report.begun), ("ended", report.ended)):
+        for run, *sign in signs:
+            heard[run][what].append(sign)
+
+
+def _packed(request: Mapping[str, Any]) -> bytes:
+    packed = msgpack.packb(request, use_bin_type=False)  # Redis' own msgpack knows no bin type
+    assert isinstance(packed, bytes)
+    return packed
 
 
 def _names(redis: Redis, keys: Keys) -> Iterator[str]:

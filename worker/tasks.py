@@ -5,12 +5,14 @@ A message that is none of ours is refused with one line in the worker's log; nob
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
-from celery import Celery
+from celery import Celery, Task
 
 from broker_config import (
     DELIVER,
@@ -20,12 +22,12 @@ from broker_config import (
     EXECUTE_INSTANCE,
 )
 from protocol import Limits
-from protocol.execution import Failure, Success
+from protocol.execution import Failure
 
+from .attempts import Result, Retry
 from .errors import MalformedMessage
 from .messages import (
     ActivityCall,
-    CallId,
     DelegateCall,
     Delivery,
     delivery_task,
@@ -41,6 +43,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
 Work = Callable[[Runtime, T], None]
+RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
+Doing = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
 
 
 class BackgroundFailed(Exception):
@@ -53,12 +57,19 @@ class BackgroundFailed(Exception):
 def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     """Register every task of ours with an application."""
 
-    def task(name: str, read: Read[T], **options: Any) -> Callable[[Work[T]], None]:
-        """Make a task of a function: it is given what `read` makes of the message, if that can be read."""
+    def task(name: str, read: Read[T], *, is_dropped_again: bool = False, **options: Any) -> Callable[[Work[T]], None]:
+        """Make a task of a function: it is given what `read` makes of the message, if that can be read.
+
+        With `is_dropped_again` a message that the broker delivers again is acknowledged and that is all. The sweep sees
+        to calls that were lost, and it alone: else one would run again an hour after it ended, or beside itself when a
+        connection breaks.
+        """
 
         def register(work: Work[T]) -> None:
             @wraps(work)
-            def run(*arguments: object, **named: object) -> None:
+            def run(celery_task: Task, *arguments: object, **named: object) -> None:
+                if is_dropped_again and (celery_task.request.delivery_info or {}).get("redelivered"):
+                    return
                 try:
                     if len(arguments) != 1 or named:
                         raise MalformedMessage("it should have one argument")
@@ -68,7 +79,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
                 else:
                     work(runtimes.current(), message)
 
-            app.task(name=name, **options)(run)
+            app.task(name=name, bind=True, **options)(run)
 
         return register
 
@@ -82,27 +93,41 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
         """Bring the result of a remote call back to its lane, and carry on there."""
         runtime.run(runtime.driver.deliver(delivery))
 
-    @task(EXECUTE_DELEGATE, unpack_delegate_call)
+    @task(EXECUTE_DELEGATE, unpack_delegate_call, is_dropped_again=True)
     def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
         """Run one delegate on its snapshot of the context."""
-        if not message.awaited:
-            _tell_failure(message.id, runtime.run(runtime.remote.delegate(message)))
-        elif (result := runtime.carry_out(message.id.run, runtime.remote.delegate(message))) is not None:
-            runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
+        if message.awaited:
+            _carry_out(runtime, message, runtime.remote.delegate)
+        else:
+            _persist(runtime, message, runtime.remote.delegate)
 
-    @task(EXECUTE_ACTIVITY, unpack_activity_call)
+    @task(EXECUTE_ACTIVITY, unpack_activity_call, is_dropped_again=True)
     def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
-        result = runtime.carry_out(message.id.run, runtime.remote.activity(message))
-        if result is not None:
-            runtime.publisher.deliver(delivery_task(Delivery(message.id, result), runtime.settings.queue_instances))
+        _carry_out(runtime, message, runtime.remote.activity)
 
     @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
     def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nobody waits."""
-        _tell_failure(message.id, runtime.run(runtime.remote.activity(message)))
+        _persist(runtime, message, runtime.remote.activity)
 
 
-def _tell_failure(id_: CallId, result: Success | Failure) -> None:
+def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+    """Carry out a remote call, and bring back what comes of it."""
+    attempt = message.attempt
+    with runtime.reporter.at_work(attempt):
+        result = runtime.carry_out(attempt.id.run, doing(message))
+        if result is not None:
+            runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
+
+
+def _persist(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+    """Carry out a fire-and-forget call, as often as its policy grants."""
+    result = runtime.run(doing(message))
+    while isinstance(result, Retry):
+        runtime.run(asyncio.sleep(result.delay_seconds))
+        failed = message.attempt
+        message = replace(message, attempt=replace(failed, number=failed.number + 1, failures=failed.failures + 1))
+        result = runtime.run(doing(message))
     if isinstance(result, Failure):
-        raise BackgroundFailed(f"{id_}: {result.type}")
+        raise BackgroundFailed(f"{message.attempt.id}: {result.type}")

@@ -34,10 +34,10 @@ class Meeting:
         self.url = url
         self.redis = Redis.from_url(url, socket_timeout=DEADLINE_SECONDS + 5)
 
-    def take(self, name: str) -> Any:
-        """The oldest record under a name; waits until there is one."""
-        found: Any = self.redis.blpop([f"record:{name}"], timeout=DEADLINE_SECONDS)
-        assert found is not None, f"no record {name!r} in {DEADLINE_SECONDS} s"
+    def take(self, *names: str) -> Any:
+        """The oldest record under one of these names; waits until there is one."""
+        found: Any = self.redis.blpop([f"record:{name}" for name in names], timeout=DEADLINE_SECONDS)
+        assert found is not None, f"no record {names} in {DEADLINE_SECONDS} s"
         return msgpack.unpackb(found[1], strict_map_key=False)
 
     def count(self, name: str) -> int:

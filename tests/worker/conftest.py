@@ -52,6 +52,7 @@ def aside(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
         queue_instances="aside-instances",
         queue_delegates="aside-delegates",
         queue_background="aside-background",
+        queue_reports="aside-reports",
     )
     running = Backend(settings, meeting, tmp_path_factory.mktemp("aside"))
     with running.worker("-Q", "aside-instances"):

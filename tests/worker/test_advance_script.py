@@ -15,7 +15,7 @@ from protocol.execution import Outcome, Status
 from worker.connections import connect, connect_async
 from worker.keys import Keys
 from worker.leases import Leases, call_lease
-from worker.log import Advance, Claim, MessageLog
+from worker.log import Advance, Claim, MessageLog, Rest
 
 from .backend import settings_for
 
@@ -27,8 +27,8 @@ WINDOW = 20
 class Log:
     """A run's keys, and the script called from plain code."""
 
-    def __init__(self, server: EmbeddedServer, prefix: str) -> None:
-        self.settings = settings_for(server, key_prefix=prefix)
+    def __init__(self, server: EmbeddedServer, prefix: str, **settings: object) -> None:
+        self.settings = settings_for(server, key_prefix=prefix, **settings)
         self.redis = Redis.from_url(server.redis_url, decode_responses=True, encoding_errors="replace")
         self.keys = Keys(prefix, RUN)
         self.prefix = prefix
@@ -160,14 +160,49 @@ def test_who_has_claimed_a_call_gets_it_again_under_the_same_number(log: Log) ->
     assert log.state()["running"] == "1"
 
 
-def test_a_claim_whose_lease_ran_out_is_granted_as_the_next_attempt(log: Log) -> None:
+def test_only_the_sweep_says_that_a_call_is_lost(log: Log) -> None:
     log.begin(1)
     log.claim(0)
-    for attempt in (2, 3):
-        log.lease(None, 0, 1)
-        assert log.claim(0) == (attempt,)
-        assert log.claim(0) == (0,)
+    log.lease(None, 0, 1)
+    assert log.claim(0) == (0,)
+    log.redis.hset(log.keys.ledger(""), "0", "lost:1:0:")
+    advance = log.advance(claims=[Claim(0, 30)])
+    assert (advance.attempts, advance.failures, advance.repeated) == ((2,), (0,), (True,))
+
+
+def test_a_failed_attempt_rests_until_it_is_due(log: Log) -> None:
+    log.begin(1)
+    log.claim(0)
+    advance = log.advance(rests=[Rest(0, 1, 60)], claims=[Claim(0, 30)])
+    assert (advance.attempts, log.state()["running"]) == ((0,), "0")
+    due: Any = log.redis.zscore(log.keys.leases, "\x1f0")
+    assert 55_000 < due - log.redis.time()[0] * 1000 <= 61_000
+    assert log.redis.hgetall(log.keys.ledger("")) == {"0": f"retry:1:1:{due:.0f}"}
+    log.redis.hset(log.keys.ledger(""), "0", "retry:1:1:1")
+    advance = log.advance(claims=[Claim(0, 30)])
+    assert (advance.attempts, advance.failures, advance.repeated) == ((2,), (1,), (False,))
     assert log.state()["running"] == "1"
+
+
+def test_a_failed_attempt_is_counted_once_and_only_while_it_is_the_present_one(log: Log) -> None:
+    log.begin(1)
+    log.claim(0)
+    for _ in range(2):
+        log.advance(rests=[Rest(0, 1, 0)])
+    log.claim(0)
+    log.advance(rests=[Rest(0, 1, 0)])
+    assert str(log.redis.hget(log.keys.ledger(""), "0")).startswith("running:2:1:")
+    assert log.state()["running"] == "1"
+
+
+def test_a_call_that_is_sent_stays_with_its_sender_and_is_counted_as_running(log: Log) -> None:
+    log.begin(1)
+    claims = [Claim(0, 30, "gpu")]
+    assert [log.advance(claims=claims, owner=who).attempts for who in ("me", "me", "you")] == [(1,), (1,), (0,)]
+    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "sent:1:0:me/gpu"}
+    assert log.state()["running"] == "1"
+    log.commit(done(0))
+    assert (log.state()["running"], log.state()["status"]) == ("0", "completed")
 
 
 def test_a_claim_whose_lease_was_swept_away_is_granted(log: Log) -> None:
@@ -189,7 +224,7 @@ def test_an_outcome_and_the_claim_of_what_follows_are_one_commit(log: Log) -> No
     log.claim(0)
     advance = log.advance(outcomes=[done(0)], claims=[Claim(0, 30), Claim(1, 30)], owner="me")
     assert (advance.accepted, advance.attempts) == ((True,), (0, 1))
-    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "done", "1": "running:1:me"}
+    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "done", "1": "running:1:0:me"}
 
 
 @pytest.mark.parametrize("status", ["paused", "cancelled", "completed", "failed"])

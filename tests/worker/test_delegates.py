@@ -65,7 +65,7 @@ def test_the_message_holds_exactly_the_scoped_context(aside: Backend, secretive:
         {"type": "state", "user": {"name": "Alex"}},
         {"type": "input", "name": "Alex"},
     ]
-    assert body["id"] == {"run": secretive, "instance": "①", "index": 0}
+    assert body["attempt"]["id"] == {"run": secretive, "instance": "①", "index": 0}
     assert body["delegate"] == "showContext"
     assert (body["schema"], body["config"]) == (None, {})
     packed = base64.b64decode(message["body"]) + json.dumps(message["headers"]).encode()

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer, SecretUrl
+from broker_config import EmbeddedServer, SecretUrl, Settings
 from worker import Client, InfrastructureError
 from worker.application import make_client_application
 from worker.connections import connect
 from worker.keys import Keys, active_runs
 from worker.publisher import Publisher
+from worker.reports import Reports
 from worker.sweep import Sweeper, forget
 
 from .backend import Backend, Meeting, settings_for
@@ -30,6 +31,7 @@ def swept(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
         queue_instances="swept-instances",
         queue_delegates="swept-delegates",
         queue_background="swept-background",
+        queue_reports="swept-reports",
         lease_seconds=1.5,
         sweep_interval_seconds=0.2,
     )
@@ -47,7 +49,12 @@ def sweeper(swept: Backend) -> Iterator[Sweeper]:
     """One that sweeps when it is told to, in this process."""
     swept.redis.delete("swept-instances")
     with connect(swept.settings) as redis:
-        yield Sweeper(redis, Publisher(make_client_application(swept.settings)), swept.settings)
+        yield sweeper_of(swept.settings, redis)
+
+
+def sweeper_of(settings: Settings, redis: Redis) -> Sweeper:
+    app = make_client_application(settings)
+    return Sweeper(redis, Publisher(app), Reports(app, settings), settings)
 
 
 def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
@@ -119,7 +126,7 @@ def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper:
     run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
     swept.redis.delete("swept-instances")
     keys = Keys("swept", run.id)
-    swept.redis.hset(keys.ledger(""), "0", f"running:{swept.settings.limit_attempts}:somebody")
+    swept.redis.hset(keys.ledger(""), "0", f"running:{swept.settings.limit_attempts}:0:somebody")
     swept.redis.hset(keys.state, "running", 1)
     swept.redis.zadd(keys.leases, {"\x1f0": 1})
     swept.redis.zadd(keys.published, {"": 1})
@@ -152,9 +159,9 @@ def test_a_sweep_that_cannot_publish_says_so_as_any_other_error(swept: Backend) 
         with Client(settings) as client, connect(settings) as redis, Redis.from_url(broker.redis_url) as full:
             run = client.submit(solution={"calls": [echo(1, "†state.a")]})
             full.config_set("maxmemory", 1)
-            redis.zadd(Keys("full", run.id).leases, {"\x1f0": 1})
+            redis.zadd(Keys("full", run.id).published, {"": 0})
             with pytest.raises(InfrastructureError):
-                Sweeper(redis, Publisher(make_client_application(settings)), settings).sweep()
+                sweeper_of(settings, redis).sweep()
 
 
 def test_an_ended_run_expires_and_is_no_longer_looked_after(swept: Backend, sweeper: Sweeper) -> None:

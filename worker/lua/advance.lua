@@ -4,10 +4,11 @@
 --
 -- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running
 --      2 journal   stream  of the lane
---      3 ledger    hash    of the lane: call -> final status, "running:<attempt>:<owner>", or "lost:<attempt>:"
+--      3 ledger    hash    of the lane: call -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
 --      5 leases    zset    what somebody is at work on -> the time in ms at which he counts as dead:
---                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver
+--                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver; a call that waits for its next attempt
+--                          is there with the time at which it is due
 --      6 events    stream
 --      7 parked    zset    lanes that wait for a global call
 --      8 published zset    lanes whose tasks lie in the queue -> the time in ms at which they count as lost;
@@ -19,10 +20,21 @@
 --        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
 --        arrived), takes_up (this takes up the lane's published task), window (see window.lua),
 --        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack)},
---        claims: {call, lease_ms}
+--        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
+--        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
 --          caller had seen everything that lay in the journal before this commit), accepted (for each outcome), claims
---          (for each the number of the attempt, or 0), woken (lanes to be published).
+--          (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
+--          repeated (for each whether the one before was lost), woken (lanes to be published).
+--
+-- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
+-- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
+-- "/<queue>" where its message lies in a queue or was taken from there.
+--      running   somebody is at work on it
+--      sent      its message, or that of its result, is on the way (see sweep.lua); an execution that is lost before it
+--                was seen to begin does not count as one
+--      retry     failed, to be tried again when due: the holder is that time, in ms
+--      lost      whoever was at work on it is dead: only the sweep says so
 
 local state, journal, ledger, global, leases, events, parked, published, backlog = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
@@ -34,7 +46,16 @@ local function last_id(stream)
 end
 
 local function is_final(entry)
-    return entry and not string.find(entry, '^running:') and not string.find(entry, '^lost:')
+    return entry and not string.find(entry, ':', 1, true)
+end
+
+local function read(entry)
+    local condition, attempt, failures, holder = string.match(entry or 'new:0:0:', '^(%a+):(%d+):(%d+):(.*)$')
+    return condition, tonumber(attempt), tonumber(failures), holder
+end
+
+local function is_under_way(condition)
+    return condition == 'running' or condition == 'sent'
 end
 
 local function is_over(status)
@@ -88,7 +109,7 @@ for _, outcome in ipairs(request.outcomes) do
         redis.call('HSET', ledger, outcome.call, outcome.status)
         redis.call('ZREM', leases, lane .. '\31' .. outcome.call)
         redis.call('HINCRBY', state, 'n:' .. outcome.status, 1)
-        if before and string.find(before, '^running:') then
+        if is_under_way(read(before)) then
             redis.call('HINCRBY', state, 'running', -1)
         end
         if outcome.wakes then
@@ -107,22 +128,33 @@ if ended > 0 then
     redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
 end
 
-local claims = {}
-for _, claim in ipairs(request.claims) do
+for _, retry in ipairs(request.retries) do
+    local condition, attempt, failures = read(redis.call('HGET', ledger, retry.call))
+    if not is_over(status) and is_under_way(condition) and attempt == retry.attempt then
+        local due = string.format('%.0f', now + retry.delay_ms)
+        redis.call('HSET', ledger, retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
+        redis.call('ZADD', leases, due, lane .. '\31' .. retry.call)
+        redis.call('HINCRBY', state, 'running', -1)
+    end
+end
+
+local claims, failed, repeated = {}, {}, {}
+for i, claim in ipairs(request.claims) do
     local member = lane .. '\31' .. claim.call
-    local before = redis.call('HGET', ledger, claim.call)
-    local condition, attempt, holder = string.match(before or 'lost:0:', '^(%a+):(%d+):(.*)$')
-    local alive = condition == 'running' and tonumber(redis.call('ZSCORE', leases, member) or 0) > now
-    if status ~= 'running' or not condition or (alive and holder ~= owner) then
-        claims[#claims + 1] = 0
-    else
-        attempt = tonumber(attempt) + (alive and 0 or 1)
-        redis.call('HSET', ledger, claim.call, 'running:' .. attempt .. ':' .. owner)
+    local is_remote = claim.queue ~= ''
+    local condition, attempt, failures, holder = read(redis.call('HGET', ledger, claim.call))
+    local claimant = is_remote and owner .. '/' .. claim.queue or owner
+    local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
+    local is_resting = condition == 'retry' and tonumber(holder) > now
+    claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
+    if status == 'running' and condition and not is_resting and (not is_held or holder == claimant) then
+        claims[i] = attempt + (is_held and 0 or 1)
+        local entry = string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant)
+        redis.call('HSET', ledger, claim.call, entry)
         redis.call('ZADD', leases, now + claim.lease_ms, member)
-        if condition ~= 'running' then
+        if not is_under_way(condition) then
             redis.call('HINCRBY', state, 'running', 1)
         end
-        claims[#claims + 1] = attempt
     end
 end
 
@@ -153,5 +185,7 @@ return cmsgpack.pack({
     fresh = fresh,
     accepted = accepted,
     claims = claims,
+    failures = failed,
+    repeated = repeated,
     woken = woken,
 })

@@ -1,49 +1,73 @@
--- Find what was begun or published and has given no sign of life in time, and mark its lanes as published again; let out
--- lanes of the backlog where the window has room.
+-- Find what was begun or published and has given no sign of life in time, and what is due to be tried again; mark the
+-- lanes of both as published again. Let out lanes of the backlog where the window has room.
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
--- ARGV 1 how many at most    2 how long in ms a published task may lie before it counts as lost
---      3 "1" where tasks still lie in the queue: then those published are not lost but wait their turn
---      4 what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as the keys above do
---      5 the window (see window.lua)
--- Returns {run status or nil, {lanes to publish again}, {lanes let out}}. A call whose lease ran out can be claimed anew.
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
+--        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
+--        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
+--        window (see window.lua)
+-- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
+--          is all of them}. A call found lost, or due, can be claimed anew.
+--
+-- What may still lie in a queue waits its turn. A call whose queue was seen empty has been taken from there; whoever took
+-- it has then as long as a published task to be heard of.
 
 local state, leases, published = KEYS[1], KEYS[2], KEYS[3]
-local most, is_queue_busy = tonumber(ARGV[1]), ARGV[3] == '1'
+local request = cmsgpack.unpack(ARGV[1])
+local are_results_taken = request.idle[request.instances]
 local status = redis.call('HGET', state, 'status')
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local due = now + tonumber(ARGV[2])
-local lanes, seen = {}, {}
+local due = now + request.published_ms
+local lanes, lost = {}, 0
 if status ~= 'running' then
-    return { status, lanes, {} }
+    return { status, lanes, {}, lost, 1 }
 end
 
 local function publish(lane)
-    redis.call('ZADD', published, due, lane)
-    if not seen[lane] then
-        seen[lane] = true
+    if tonumber(redis.call('ZSCORE', published, lane) or 0) <= now then
+        redis.call('ZADD', published, due, lane)
         lanes[#lanes + 1] = lane
     end
 end
 
-local lost = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, most)) do
-    local lane, what = string.match(member, '^(.*)\31([^\31]*)$')
+local function judge(member, lane, what)
+    local ledger = request.ledgers .. lane
+    local entry = redis.call('HGET', ledger, what) or ''
+    local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
+    local owner, queue = string.match(holder or '', '^([^/]*)/(.*)$')
+    if condition == 'sent' and not (are_results_taken and (queue == '' or queue == request.instances)) then
+        redis.call('ZADD', leases, due, member)
+        if request.idle[queue] and queue ~= request.instances then
+            redis.call('HSET', ledger, what, string.format('sent:%s:%s:%s/', attempt, failures, owner))
+        end
+        return
+    end
     redis.call('ZREM', leases, member)
-    local attempt = string.match(redis.call('HGET', ARGV[4] .. lane, what) or '', '^running:(%d+):')
-    if attempt then
-        redis.call('HSET', ARGV[4] .. lane, what, 'lost:' .. attempt .. ':')
+    if condition == 'running' or condition == 'sent' then
+        local begun = (condition == 'sent' and queue == '') and attempt - 1 or attempt
+        redis.call('HSET', ledger, what, string.format('lost:%d:%d:', begun, failures))
         redis.call('HINCRBY', state, 'running', -1)
     end
+    lost = lost + (condition == 'retry' and 0 or 1)
     publish(lane)
 end
-for i = 1, #lost, 2 do
-    if is_queue_busy and lost[i + 1] ~= '0' then
-        redis.call('ZADD', published, due, lost[i])
+
+local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
+local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
+for _, member in ipairs(silent) do
+    judge(member, string.match(member, '^(.*)\31([^\31]*)$'))
+end
+for i = 1, #unbegun, 2 do
+    if unbegun[i + 1] == '0' then
+        publish(unbegun[i])
+    elseif are_results_taken then
+        lost = lost + 1
+        publish(unbegun[i])
     else
-        publish(lost[i])
+        redis.call('ZADD', published, due, unbegun[i])
     end
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
-return { status, lanes, refill(keys, tonumber(ARGV[5]), due) }
+local is_all = #silent < request.most and #unbegun < 2 * request.most
+return { status, lanes, refill(keys, request.window, due), lost, is_all and 1 or 0 }

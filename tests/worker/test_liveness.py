@@ -1,0 +1,178 @@
+"""Workers die, hang and leave: what was at work there goes on elsewhere, soon, and is counted rightly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from worker.keys import Keys
+
+from .backend import Backend, Meeting, meeting_url, settings_for
+
+RECOVERY_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A server of our own, so that nobody else serves these queues; every setting at its default."""
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path_factory.mktemp("liveness"))
+
+
+@pytest.fixture(scope="module")
+def hasty(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """The same, with short leases."""
+    settings = backend.settings.model_copy(update={"lease_seconds": 1.5, "sweep_interval_seconds": 0.2})
+    return Backend(settings, backend.meeting, tmp_path_factory.mktemp("hasty"))
+
+
+def hanging(name: str, tool: str = "hangOnce", **meta: Any) -> dict[str, Any]:
+    return {"_tool": tool, "name": name, "_outputPath": f"†state.{name}", **meta}
+
+
+def error_of(result: Any, index: int = 0) -> dict[str, Any]:
+    error = result.calls[index].error
+    assert error is not None
+    return dict(error)
+
+
+def test_whatever_a_killed_worker_had_at_work_is_at_work_again_within_ten_seconds(backend: Backend) -> None:
+    meeting = backend.meeting
+    calls = [
+        hanging("inline"),
+        hanging("far", "hangOnceFar"),
+        hanging("elsewhere", "ask", _delegate="hangOnceElsewhere"),
+    ]
+    with backend.worker() as victim:
+        run = backend.client.submit(solution={"calls": calls})
+        for call in calls:
+            assert meeting.take(f"hanging:{call['name']}") == victim.pid
+        with backend.worker() as heir:
+            os.kill(victim.pid, signal.SIGKILL)
+            killed = time.monotonic()
+            for call in calls:
+                assert meeting.take(f"hanging:{call['name']}") == heir.pid
+            assert time.monotonic() - killed < RECOVERY_SECONDS
+            result = backend.wait(run.id)
+    assert result.data() == {"state": {"inline": 2, "far": 2, "elsewhere": 2}}
+
+
+def test_one_process_of_a_pool_that_is_killed_is_made_up_for_as_soon(backend: Backend) -> None:
+    meeting = backend.meeting
+    calls = [hanging("pool-inline"), hanging("pool-far", "hangOnceFar")]
+    with backend.worker("--pool", "prefork", "--concurrency", "3"):
+        run = backend.client.submit(solution={"calls": calls})
+        victims = {meeting.take(f"hanging:{call['name']}") for call in calls}
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        heirs = {meeting.take(f"hanging:{call['name']}") for call in calls}
+        assert time.monotonic() - killed < RECOVERY_SECONDS
+        assert not heirs & victims
+        result = backend.wait(run.id)
+    assert result.data() == {"state": {"pool-inline": 2, "pool-far": 2}}
+
+
+def test_a_remote_call_that_takes_longer_than_its_lease_is_not_run_twice(hasty: Backend) -> None:
+    meeting = hasty.meeting
+    with hasty.worker():
+        run = hasty.client.submit(solution={"calls": [{"_tool": "waitFar", "gate": "far", "_outputPath": "†state.a"}]})
+        meeting.take("at:far")
+        leases = Keys("acts", run.id).leases
+        hasty.redis.config_set("notify-keyspace-events", "Kz")
+        with hasty.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
+            writes.subscribe(f"__keyspace@0__:{leases}")
+            seen = [writes.get_message(timeout=20) for _ in range(6)]
+        hasty.redis.config_set("notify-keyspace-events", "")
+        assert all(seen)
+        assert str(hasty.redis.hget(Keys("acts", run.id).ledger(""), "0")).startswith("b'running:1:0:")
+        meeting.open_gate("far")
+        assert hasty.wait(run.id).status == "completed"
+    assert meeting.count("at:far") == 0
+
+
+def test_a_remote_call_that_kills_its_worker_at_once_is_given_up_and_harms_no_other(hasty: Backend) -> None:
+    settings = hasty.settings.model_copy(update={"limit_attempts": 2})
+    poisoned = Backend(settings, hasty.meeting, hasty.folder)
+    with poisoned.worker("--queues", "instances"):
+        run = poisoned.client.submit(
+            solution={"calls": [{"_tool": "killFar", "name": "poison", "_outputPath": "†state.a"}]}
+        )
+        for attempt in (1, 1, 2):
+            with poisoned.worker("--queues", "far") as victim:
+                assert poisoned.meeting.take("poison") == attempt
+                assert victim.wait() == -signal.SIGKILL
+        result = poisoned.wait(run.id)
+    assert (result.status, error_of(result)["type"]) == ("failed", "WorkerLost")
+    assert poisoned.meeting.count("poison") == 0
+
+
+def test_a_message_that_the_broker_delivers_again_is_dropped(hasty: Backend) -> None:
+    meeting = hasty.meeting
+    with hasty.worker("--queues", "instances"):
+        run = hasty.client.submit(
+            solution={"calls": [{"_tool": "waitFar", "gate": "again", "_outputPath": "†state.a"}]}
+        )
+        with hasty.worker("--queues", "far") as victim:
+            meeting.take("at:again")
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait()
+        restore_unacknowledged(hasty)
+        meeting.open_gate("again")
+        with hasty.worker("--queues", "far"):
+            assert hasty.wait(run.id).status == "completed"
+    meeting.take("at:again")
+    assert meeting.count("at:again") == 0, "once before it died, once sent again by the sweep"
+
+
+def restore_unacknowledged(backend: Backend) -> None:
+    """Let the broker deliver again what a dead worker had in hand, as it would after its visibility timeout."""
+    tags: Any = backend.redis.hkeys("unacked")
+    assert tags
+    with backend.client._dispatcher._publisher._app.connection_for_write() as connection:
+        for tag in tags:
+            connection.default_channel.qos.restore_by_tag(tag.decode())
+
+
+def test_the_wait_for_another_attempt_holds_no_worker_and_survives_it(backend: Backend) -> None:
+    meeting = backend.meeting
+    call = {"_tool": "failOnceThenLate", "name": "late", "_instance": "①", "_outputPath": "†state.a"}
+    with backend.worker() as first:
+        run = backend.client.submit([{"type": "state", "_instance": "①"}], {"calls": [call]})
+        assert meeting.take("late") == [1, f"{run.id}:0:①", first.pid]
+        first.terminate()
+        assert first.wait(5) == 0
+    assert run.status()["calls"] == {"waiting": 1}
+    with backend.worker() as second:
+        result = backend.wait(run.id)
+        assert meeting.take("late") == [2, f"{run.id}:0:①", second.pid]
+    assert result.data("①")["state"] == {"a": [run.id, "①", 0]}
+
+
+def test_remote_retries_are_granted_by_the_policy_of_the_activity(hasty: Backend) -> None:
+    with hasty.worker():
+        result = hasty.run([{"_tool": "failFarTwice", "name": "far-thrice", "_outputPath": "†state.a"}])
+    assert result.data() == {"state": {"a": 3}}
+    assert hasty.meeting.attempts("far-thrice") == 3
+
+
+def test_who_leaves_politely_loses_nothing_and_no_attempt_is_counted(backend: Backend) -> None:
+    meeting = backend.meeting
+    calls = [{"_tool": "waitFar", "gate": f"polite{n}", "_outputPath": f"†state.p{n}"} for n in range(2)]
+    with backend.worker("--queues", "instances"), backend.worker("--queues", "far", "-c", "1") as leaving:
+        run = backend.client.submit(solution={"calls": calls})
+        first = meeting.take("at:polite0", "at:polite1")
+        leaving.terminate()
+        meeting.open_gate("polite0")
+        meeting.open_gate("polite1")
+        assert leaving.wait(10) == 0
+        with backend.worker("--queues", "far"):
+            assert backend.wait(run.id).status == "completed"
+    assert first
+    assert meeting.count("at:polite0") + meeting.count("at:polite1") == 1

@@ -1,0 +1,253 @@
+"""Who is judged dead, and who is not: the sweep's scripts on a real server (DESIGN "Sweep")."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from worker.application import make_client_application
+from worker.attempts import Attempt, CallId
+from worker.connections import connect
+from worker.keys import active_runs
+from worker.log import Claim
+from worker.messages import Report, Sign, TaskMessage
+from worker.publisher import Publisher
+from worker.reports import Reporter, Reports
+from worker.sweep import Sweeper
+
+from .test_advance_script import RUN, Log, done
+
+RESULTS, FAR = "judged-instances", "judged-far"
+
+
+class Judged(Log):
+    """A run's keys, and a sweeper that sweeps when it is told to."""
+
+    def __init__(self, server: EmbeddedServer, prefix: str) -> None:
+        names = {f"queue_{name}": f"judged-{name}" for name in ("instances", "delegates", "background", "reports")}
+        super().__init__(server, prefix, lease_seconds=30, **names)
+        app = make_client_application(self.settings)
+        self.publisher = Publisher(app)
+        self.reports = Reports(app, self.settings)
+        self.sweeper = self.another_sweeper()
+        self.redis.delete(*names.values(), FAR)
+
+    def another_sweeper(self) -> Sweeper:
+        return Sweeper(connect(self.settings), self.publisher, self.reports, self.settings, queues=[FAR])
+
+    def begin(self, size: int, **how: Any) -> None:
+        super().begin(size, **how)
+        self.redis.zadd(active_runs(self.prefix), {RUN: self.redis.time()[0] * 1000})
+
+    def send(self, index: int = 0) -> None:
+        """Claim a call for the queue of others."""
+        self.advance(claims=[Claim(index, 30, FAR)], owner="me")
+
+    def sweep(self) -> None:
+        """Sweep when all leases have run out."""
+        members: Any = self.redis.zrange(self.keys.leases, 0, -1)
+        for member in members:
+            self.redis.zadd(self.keys.leases, {member: 1})
+        self.sweeper.sweep()
+
+    def fill(self, queue: str) -> None:
+        self.publisher.publish([TaskMessage("nothing", queue, b"", "-")])
+
+    def entry(self, index: int = 0) -> str:
+        return str(self.redis.hget(self.keys.ledger(""), str(index)))
+
+    @property
+    def published(self) -> int:
+        return self.publisher.waiting(RESULTS)
+
+
+@pytest.fixture
+def judged(server: EmbeddedServer, request: pytest.FixtureRequest) -> Judged:
+    return Judged(server, f"judged.{abs(hash(request.node.name))}")
+
+
+def sign(number: int = 1, index: int = 0) -> Sign:
+    return Sign(RUN, "", index, number)
+
+
+def attempt(number: int = 1, **how: Any) -> Attempt:
+    return Attempt(CallId(RUN, None, 0), number, **how)
+
+
+def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0, owner="me")
+    judged.sweeper.sweep()
+    assert judged.entry() == "running:1:0:me"
+    judged.sweep()
+    assert (judged.entry(), judged.published, judged.state()["running"]) == ("lost:1:0:", 1, "0")
+    assert judged.claim(0) == (2,)
+
+
+def test_a_call_that_rests_is_published_when_it_is_due_and_counts_as_no_loss(judged: Judged) -> None:
+    judged.begin(1)
+    judged.redis.hset(judged.keys.ledger(""), "0", "retry:1:1:1")
+    judged.redis.zadd(judged.keys.leases, {"\x1f0": 10**15})
+    judged.sweeper.sweep()
+    assert judged.published == 0
+    judged.sweep()
+    assert (judged.entry(), judged.published) == ("retry:1:1:1", 1)
+    advance = judged.advance(claims=[Claim(0, 30)])
+    assert (advance.attempts, advance.failures) == ((2,), (1,))
+
+
+def test_a_call_that_is_sent_is_lost_when_it_is_not_heard_of_after_its_queue_was_empty(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.fill(FAR)
+    judged.sweep()
+    judged.sweep()
+    assert judged.entry() == f"sent:1:0:me/{FAR}", "it may still lie there"
+    judged.redis.delete(FAR)
+    judged.sweep()
+    assert judged.entry() == "sent:1:0:me/", "it was taken, maybe just now"
+    judged.fill(FAR)
+    judged.fill(RESULTS)
+    judged.sweep()
+    assert judged.entry() == "sent:1:0:me/", "its result may be on the way"
+    judged.redis.delete(RESULTS)
+    judged.sweep()
+    assert judged.entry() == "lost:0:0:", "what was not seen to begin does not count as an execution"
+    advance = judged.advance(claims=[Claim(0, 30, FAR)])
+    assert (advance.attempts, advance.repeated) == ((1,), (True,))
+
+
+def test_a_call_whose_worker_speaks_of_it_is_running_and_stays_so_while_he_does(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.fill(FAR)
+    for _ in range(2):
+        judged.reports.send(Report(begun=(sign(),)))
+        judged.sweep()
+        assert judged.entry() == f"running:1:0:me/{FAR}"
+    assert judged.state()["running"] == "1"
+    judged.sweep()
+    assert judged.entry() == "lost:1:0:", "whatever lies in its queue: it was begun"
+
+
+def test_a_result_on_its_way_is_waited_for(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.reports.send(Report(begun=(sign(),)))
+    judged.reports.send(Report(ended=(sign(),)))
+    judged.fill(RESULTS)
+    judged.sweep()
+    judged.sweep()
+    assert judged.entry() == f"sent:1:0:me/{RESULTS}"
+    judged.redis.delete(RESULTS)
+    judged.sweep()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged) -> None:
+    judged.begin(1)
+    judged.redis.hset(judged.keys.ledger(""), "0", "lost:1:0:")
+    judged.send()
+    judged.reports.send(Report(begun=(sign(1),)))
+    judged.sweeper.sweep()
+    assert judged.entry() == f"sent:2:0:me/{FAR}"
+    judged.commit(done(0))
+    judged.reports.send(Report(begun=(sign(2),)))
+    judged.sweeper.sweep()
+    assert judged.entry() == "done"
+    assert not judged.redis.exists(judged.keys.leases)
+
+
+def test_a_call_that_was_taken_just_before_its_queue_was_seen_empty_is_heard_of_in_time(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.sweep()
+    judged.reports.send(Report(begun=(sign(),)))
+    judged.sweeper.sweep()
+    assert judged.entry() == "running:1:0:me/"
+
+
+def test_more_than_one_script_judges_at_a_time_is_judged_in_one_sweep(judged: Judged) -> None:
+    judged.begin(2_500)
+    judged.advance(claims=[Claim(index, 30) for index in range(2_500)])
+    judged.sweep()
+    assert judged.state()["running"] == "0"
+    assert judged.published == 1
+
+
+def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    with judged.publisher._app.producer_or_acquire() as producer:
+        for body in (b"\xc1", b"{}", b"\x90", b"x" * 10):
+            producer.publish(body, routing_key="judged-reports", content_type="application/data")
+    judged.reports.send(Report(begun=(sign(),)))
+    judged.sweeper.sweep()
+    assert judged.entry() == f"running:1:0:me/{FAR}"
+
+
+def test_a_process_tells_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
+    reporter = Reporter(judged.reports, interval_seconds=3600)
+    with reporter.at_work(attempt()):
+        reporter.report()
+    reporter.report()
+    reporter.report()
+    assert list(judged.reports.read()) == [Report(begun=(sign(),)), Report(ended=(sign(),))]
+
+
+def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(judged: Judged) -> None:
+    reporter = Reporter(judged.reports, interval_seconds=3600)
+    with reporter.at_work(attempt()):
+        pass
+    reporter.report()
+    assert list(judged.reports.read()) == []
+
+
+def test_a_repeated_attempt_is_told_of_before_it_begins(judged: Judged) -> None:
+    reporter = Reporter(judged.reports, interval_seconds=3600)
+    with reporter.at_work(attempt(2, is_repeated=True)):
+        assert list(judged.reports.read()) == [Report(begun=(sign(2),))]
+
+
+def test_an_attempt_that_brought_no_result_is_not_told_to_have_ended(judged: Judged) -> None:
+    reporter = Reporter(judged.reports, interval_seconds=3600)
+    with suppress(OSError), reporter.at_work(attempt()):
+        reporter.report()
+        raise OSError("no way to bring it back")
+    reporter.report()
+    assert list(judged.reports.read()) == [Report(begun=(sign(),))]
+
+
+def test_a_sweep_with_nothing_to_look_after_costs_one_command(judged: Judged) -> None:
+    with judged.redis.monitor() as commands:  # type: ignore[no-untyped-call]  # redis is typed but here
+        judged.sweeper.take_turn()
+        judged.redis.echo(judged.prefix)
+        seen = (command["command"] for command in commands.listen() if judged.prefix in command["command"])
+        assert [next(seen), next(seen)] == [f"EXISTS {active_runs(judged.prefix)}", f"ECHO {judged.prefix}"]
+
+
+def test_one_sweeper_at_a_time_and_each_interval_once(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0)
+    judged.sweeper.take_turn()
+    judged.lease(None, 0, 1)
+    judged.another_sweeper().take_turn()
+    assert judged.entry().startswith("running")
+    judged.redis.delete(f"{judged.prefix}:sweeping")
+    judged.another_sweeper().take_turn()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_nobody_is_judged_by_a_silence_in_which_nobody_could_be_heard(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0)
+    judged.lease(None, 0, 1)
+    judged.sweeper._reached -= 3600
+    judged.sweeper.take_turn()
+    judged.redis.delete(f"{judged.prefix}:sweeping")
+    judged.another_sweeper().take_turn()
+    assert judged.entry().startswith("running")
+    assert 0 < judged.redis.pttl(f"{judged.prefix}:grace") <= 30_000
