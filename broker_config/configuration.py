@@ -38,6 +38,8 @@ def celery_configuration(settings: Settings) -> dict[str, object]:
         # tries).
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
+        # A server that is full, or a replica for a while, answers and refuses: it is waited for too.
+        "broker_channel_error_retry": True,
         **_contents(),
         **_delivery(settings),
         **_results(settings),
