@@ -7,7 +7,6 @@ on the way is published again by the sweep, which also removes what a client tha
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -19,7 +18,7 @@ from broker_config import Settings
 from protocol.plan import Plan
 
 from .definition import pack, pack_definition, pack_lane
-from .keys import Keys, active_runs, lane_token
+from .keys import Keys, active_runs, lane_token, make_run_id
 from .leases import PUBLISHED_SECONDS
 from .messages import lane_task
 from .publisher import Publisher
@@ -43,7 +42,7 @@ class Dispatcher:
         """Write the run down, start it, publish its tasks. Returns its id."""
         seconds, microseconds = self._redis.time()
         milliseconds = seconds * 1000 + microseconds // 1000
-        run = f"{milliseconds:x}-{secrets.token_hex(5)}"
+        run = make_run_id(milliseconds)
         keys = Keys(self._settings.key_prefix, run)
         try:
             self._execute(self._writing(plan, keys, milliseconds))

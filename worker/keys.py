@@ -5,12 +5,18 @@ All of them share the hash tag `{run}`, so a run lies on one shard and one scrip
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 
 def lane_token(instance: str | None) -> str:
     """How a lane is named in keys, tasks and events: the instance's token, or nothing for the global lane."""
     return instance or ""
+
+
+def make_run_id(milliseconds: int) -> str:
+    """A new run's id; ids sort by the time of submission."""
+    return f"{milliseconds:x}-{secrets.token_hex(5)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,12 @@ def id_key(id_: str) -> tuple[int, int]:
     return int(milliseconds), int(sequence)
 
 
+def known_calls(definition: Definition, entries: Iterable[Entry], instance: str | None) -> dict[int, Call]:
+    """Every call that a lane's journal has come to hold, by index."""
+    records = [unpack_lane(entry.record, definition.tools) for entry in entries if entry.record is not None]
+    return {call.index: call for record in records for call in definition.lane_calls(record, instance)}
+
+
 class RunView:
     """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
 

@@ -10,8 +10,8 @@ from protocol.calls import Call
 from protocol.execution import Status
 from protocol.resolution import Fold
 
-from .definition import Definition, LaneRecord, unpack_lane
-from .lane import id_key
+from .definition import Definition
+from .lane import id_key, known_calls
 from .log import Entry
 
 CANCELLED: Final = "the run was cancelled"
@@ -131,16 +131,13 @@ class _Moment:
 
 def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, moment: _Moment) -> Iterator[CallResult]:
     """Feed a lane's messages to its fold, and say how its calls stand."""
-    record = LaneRecord((), frozenset())
     ended: dict[int, Entry] = {}
     for entry in lane.entries:
-        if entry.record is not None:
-            record = unpack_lane(entry.record, definition.tools)
         if entry.message is not None and moment.has_come(entry):
             fold.append(entry.message, f"message {entry.id}")
         if entry.call is not None:
             ended[entry.call] = entry  # of several messages the last: with it the call has ended
-    for call in definition.lane_calls(record, lane.instance):
+    for call in known_calls(definition, lane.entries, lane.instance).values():
         outcome = ended.get(call.index)
         yield _call_result(call, lane, outcome if outcome is not None and moment.has_come(outcome) else None, moment)
 

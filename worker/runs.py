@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ from protocol.scopes import read_scope
 from .connections import translated
 from .control import Control
 from .definition import unpack_definition
-from .errors import RunNotFound
+from .errors import RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import id_key
 from .log import Entry, read_entry, read_running
@@ -70,6 +71,7 @@ class Run:
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._publisher = publisher
         self._control = Control(run, redis, settings, publisher)
 
     def status(self, at: str | None = None) -> dict[str, Any]:
@@ -85,7 +87,10 @@ class Run:
         else:
             counts["running"] = int(state.get("running", 0))
             counts["waiting"] = left - counts["running"]
-        return {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+        told = {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+        if "forked_from" in state:
+            told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
+        return told
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
@@ -98,6 +103,21 @@ class Run:
     def cancel(self) -> None:
         """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
         self._control.cancel()
+
+    def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
+        """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
+
+        What had ended then is not done again, nor what was sent and forgotten; all else is done anew.
+        """
+        from .fork import Forker
+
+        with translated(self._settings):
+            run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
+        fork = Run(run, self._redis, self._settings, self._publisher)
+        if not paused:
+            with suppress(RunOver):  # nothing was left to do, or it is done already
+                fork.resume()
+        return fork
 
     @property
     def total(self) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli.failures import COMPLETED
-from worker.cli.inspect import found_run, print_status
+from worker.cli.inspect import at_option, found_run, message_id, print_status
 from worker.cli.options import Common, common_options
+from worker.cli.output import print_json, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,28 @@ def cancel(run: str, *, common: Common) -> int:
     Exit codes: 0 cancelled, 3 not found, over already, or no server.
     """
     return _order(run, common, lambda found: found.cancel())
+
+
+@click.command(short_help="Begin a new run where another one was.")
+@click.argument("run", metavar="RUN")
+@at_option
+@click.option("--paused", is_flag=True, help="Begin nothing yet: amend or resume it.")
+@common_options
+def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
+    """Begin a new run where RUN is now, or was at a past message, and print its id.
+
+    What had ended then is not done again; the rest is executed. RUN itself is left as it is.
+
+    Exit codes: 0 forked, 3 not found, or no server.
+    """
+    moment = message_id(at)
+    with found_run(run, common) as found:
+        document = found.fork(moment, paused=paused).status()
+    if common.json:
+        print_json(document)
+    else:
+        print_text(document["run"])
+    return COMPLETED
 
 
 def _order(run: str, common: Common, order: Callable[[Run], None]) -> int:
