@@ -3,7 +3,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help run test check bench
+.PHONY: help run test check bench chaos
 
 help:   ## list what can be made
 	@grep -E '^[a-z]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): *## */  make \1\t/'
@@ -19,3 +19,6 @@ check:  ## format, lint, types
 
 bench:  ## measure
 	@$(PYTHON) deploy/dev.py bench $(ARGS)
+
+chaos:  ## random faults under a mixed workload, and an audit of what is left: ARGS="--seconds 3600 --seed 7"
+	@$(PYTHON) deploy/dev.py chaos $(ARGS)

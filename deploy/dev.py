@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""One command each: python3 deploy/dev.py run | test | check | bench | setup [arguments]
+"""One command each: python3 deploy/dev.py run | test | check | bench | chaos | setup [arguments]
 
 run    the main job on a real example (with arguments: `acts run` on those)
 test   the tests; arguments go to pytest
 check  format, lint, types
 bench  the benchmarks; arguments go to them
+chaos  random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
 setup  only what the others do first: make .venv and install the project into it
 
 Needs Python >= 3.11 and the network (once), nothing else. Set-up is repeated when pyproject.toml changes.
@@ -31,7 +32,7 @@ INTERRUPTED = 130
 
 def main(arguments: list[str]) -> int:
     """Do what `arguments` say and return the exit code."""
-    commands = {"run": run, "test": test, "check": check, "bench": bench, "setup": setup}
+    commands = {"run": run, "test": test, "check": check, "bench": bench, "chaos": chaos, "setup": setup}
     if not arguments or arguments[0] not in commands:
         print(__doc__.strip(), file=sys.stderr)
         return 0 if arguments[:1] in (["help"], ["--help"], ["-h"]) else 2
@@ -59,6 +60,11 @@ def test(arguments: list[str]) -> int:
 def bench(arguments: list[str]) -> int:
     """Run the benchmarks."""
     return become(["-m", "tests.benchmarks", *arguments])
+
+
+def chaos(arguments: list[str]) -> int:
+    """Run random chaos."""
+    return become(["-m", "tests.chaos", *arguments])
 
 
 def setup(arguments: list[str]) -> int:

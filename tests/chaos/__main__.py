@@ -1,0 +1,57 @@
+"""Random chaos for as long as one likes: `make chaos` or `python -m tests.chaos --seconds 3600 --seed 7`.
+
+Rounds of a minute: submissions under way, one fault after the other, then rest and the audit. The report goes to
+stdout, progress to stderr. Exit code 0 means that nothing was lost, doubled, wrong, stuck or left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .report import Report
+from .rounds import random_round
+from .site import Site
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the rounds; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300, help="how long (default 300)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="default: drawn, and printed")
+    parser.add_argument("--round", type=int, default=0, help="the round to begin with (default 0)")
+    parser.add_argument("--round-seconds", type=float, default=60, help="how long faults strike before each audit")
+    parser.add_argument("--json", action="store_true", help="machine output")
+    options = parser.parse_args(arguments)
+    report = Report(options.seed)
+    ends_at = time.monotonic() + options.seconds
+    with tempfile.TemporaryDirectory(prefix="acts-chaos-") as folder, Site(Path(folder)) as site:
+        number = options.round
+        while time.monotonic() < ends_at:
+            command = f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
+            print(f"round {number}: {shlex.join([sys.executable])} -m tests.chaos {command}", file=sys.stderr)
+            round_ = random_round(site, options.seed, number, seconds=options.round_seconds)
+            report.add(round_)
+            print(*_summary(round_.audit.findings, len(round_.incidents)), sep="\n", file=sys.stderr, flush=True)
+            site.turn_over()
+            number += 1
+    if options.json:
+        print(json.dumps({**report.to_dict(), "findings": [vars(finding) for finding in report.findings]}, indent=1))
+    else:
+        print(*report.table(), sep="\n")
+    return 1 if report.findings else 0
+
+
+def _summary(findings: Sequence[object], incidents: int) -> list[str]:
+    return [f"  {incidents} faults, {len(findings)} findings", *(f"  {finding}" for finding in findings)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The audit: what a chaos has left behind, held against what must be there.
+
+Every run has ended, every value and status is the evaluator's, every call was committed once, what was sent and
+forgotten has had its effect, and no key, lease or task is left over. A client that was killed or told of a failure
+leaves a run that ends like any other, or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from broker_config import queue_names
+from worker import Client
+from worker.activities import registry
+from worker.keys import Keys, active_runs, lane_token
+from worker.runs import ENDED, Run
+
+from .site import Site
+from .workload import CallKey, Submission, without_errors
+
+Wrong = Literal["lost", "duplicated", "wrong", "stuck", "orphan"]
+
+_INTERVAL_SECONDS: Final = 0.1
+_MOST_TOLD: Final = 300
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not be."""
+
+    kind: Wrong
+    text: str
+
+
+@dataclass
+class Audit:
+    """What was looked at, and what was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    runs: int = 0
+    calls: int = 0
+    executions: list[int] = field(default_factory=list)
+    """For each call that is not itself tried again by its policy: how often it was executed."""
+    commits: list[float] = field(default_factory=list)
+    """When calls ended, in order, in seconds since the epoch."""
+    in_doubt: int = 0
+    """Runs that no client was told of, and that ended like the others."""
+    removed: int = 0
+    """Runs that were being written when their client died, and are gone."""
+
+    def add(self, kind: Wrong, text: str) -> None:
+        """Note a finding."""
+        self.findings.append(Finding(kind, text))
+
+
+class Auditor:
+    """Waits until a site has come to rest, and looks at everything."""
+
+    def __init__(self, site: Site, submissions: Mapping[int, Submission], *, patience_seconds: float) -> None:
+        self._site = site
+        self._redis: Any = site.redis
+        self._submissions = submissions
+        self._deadline = time.monotonic() + patience_seconds
+        self._prefix = site.settings.key_prefix
+        self._audit = Audit()
+        self._stuck: set[str] = set()
+
+    def audit(self, accepted: Mapping[str, Submission]) -> Audit:
+        """Look at the accepted runs, and at whatever else there is."""
+        with self._site.client() as client:
+            self._come_to_rest(client)
+            found = {run: client.run_of(run) for run in sorted(self._runs())}
+            for missing in accepted.keys() - found.keys():
+                self._audit.add("lost", f"run {missing} was accepted and is not there")
+            copies: Counter[int] = Counter()
+            for run in found.values():
+                if run.id in self._stuck:
+                    continue
+                if (submission := accepted.get(run.id) or self._submission_of(run)) is None:
+                    continue
+                copies[submission.number] += 1
+                self._audit.in_doubt += run.id not in accepted
+                self._look_at_run(run, submission)
+        self._look_at_executions(copies)
+        self._look_at_the_rest()
+        self._audit.commits.sort()
+        return self._audit
+
+    def _come_to_rest(self, client: Client) -> None:
+        """Wait until all runs have ended and are no longer looked after, and all queues are empty."""
+        for run in self._runs():
+            if not self._has_state(run):
+                self._let_age(run)
+        self._until(lambda: not self._under_way(client))
+        self._stuck = set(self._under_way(client))
+        for run in self._stuck:
+            self._audit.add("stuck", f"run {run} has not ended: {self._situation(client, run)}")
+        self._until(lambda: not self._redis.zcard(active_runs(self._prefix)))
+        self._until(lambda: not self._waiting_tasks())
+
+    def _let_age(self, run: str) -> None:
+        """Let a run that is being written by nobody any more look as if it were ten minutes older."""
+        self._redis.zincrby(active_runs(self._prefix), -600_000, run)
+        if not self._until(lambda: run not in self._runs()):
+            self._audit.add("orphan", f"run {run}: its client died while it wrote, and it is not removed")
+        self._audit.removed += 1
+
+    def _under_way(self, client: Client) -> list[str]:
+        """Runs that have been started and have not ended."""
+        return [
+            run for run in self._runs() if self._has_state(run) and client.run_of(run).status()["status"] not in ENDED
+        ]
+
+    def _has_state(self, run: str) -> bool:
+        return bool(self._redis.exists(Keys(self._prefix, run).state))
+
+    def _situation(self, client: Client, run: str) -> str:
+        """What there is to know about a run that does not end."""
+        keys = Keys(self._prefix, run)
+        leases = self._redis.zrange(keys.leases, 0, 9, withscores=True)
+        ledgers = {lane: self._redis.hgetall(keys.ledger(lane)) for lane in {token(member) for member, _ in leases}}
+        now = time.time()
+        due = {member: f"{score / 1000 - now:+.1f} s" for member, score in leases}
+        text = f"{client.run_of(run).status()}; leases {due}; parked {self._redis.smembers(keys.parked)}; {ledgers}"
+        return f"{text}; tasks {self._waiting_tasks()}"
+
+    def _waiting_tasks(self) -> dict[str, int]:
+        """Tasks in the queues, by queue."""
+        names = dict.fromkeys((*queue_names(self._site.settings), *registry.queues()))
+        lengths = {name: self._redis.llen(name) for name in names}
+        return {name: length for name, length in lengths.items() if length}
+
+    def _runs(self) -> set[str]:
+        """Every run of which there is any key."""
+        return {run for run in map(self._run_of, self._keys()) if run is not None}
+
+    def _keys(self) -> Iterator[str]:
+        for key in self._redis.scan_iter(f"{self._prefix}:*", count=1_000):
+            yield key.decode()
+
+    def _run_of(self, key: str) -> str | None:
+        match = re.match(rf"{re.escape(self._prefix)}:\{{(.*?)\}}:", key)
+        return match[1] if match else None
+
+    def _submission_of(self, run: Run) -> Submission | None:
+        """Which submission a run is from that no client was told of."""
+        if not self._has_state(run.id):
+            self._audit.add("orphan", f"run {run.id} has keys and no state")
+            return None
+        return self._submissions[run.result().data()["input"]["number"]]
+
+    def _look_at_run(self, run: Run, submission: Submission) -> None:
+        audit, expected, result = self._audit, submission.expected, run.result()
+        told = f"run {run.id} (submission {submission.number})"
+        audit.runs += 1
+        audit.calls += len(expected.statuses)
+        for call in result.calls:
+            wanted = expected.statuses[call.instance, call.index]
+            if call.status != wanted:
+                kind: Wrong = "lost" if (call.error or {}).get("type") == "WorkerLost" else "wrong"
+                audit.add(kind, f"{told}: call {call.id} is {call.status}, not {wanted}: {call.error or call.reason}")
+        for reader, values in expected.values.items():
+            found = without_errors(result.data(reader))
+            if found != values:
+                audit.add("wrong", f"{told}: {reader} sees {found!s:.{_MOST_TOLD}}, not {values!s:.{_MOST_TOLD}}")
+        wanted_status = "failed" if "failed" in expected.statuses.values() else "completed"
+        if result.status != wanted_status:
+            audit.add("wrong", f"{told} is {result.status}, not {wanted_status}")
+        self._look_at_commits(run.id, submission, told)
+        self._look_at_leftovers(run.id, told)
+
+    def _look_at_commits(self, run: str, submission: Submission, told: str) -> None:
+        """One entry in the journals, one event and one count for each call."""
+        keys, redis = Keys(self._prefix, run), self._redis
+        committed: Counter[CallKey] = Counter()
+        for instance in (None, *submission.instances):
+            for id_, fields in redis.xrange(keys.journal(lane_token(instance))):
+                if b"c" in fields:
+                    committed[instance, int(fields[b"c"])] += 1
+                    self._audit.commits.append(int(id_.split(b"-")[0]) / 1000)
+        announced: Counter[CallKey] = Counter(
+            (fields[b"l"].decode() or None, int(fields[b"c"]))
+            for _, fields in redis.xrange(keys.events)
+            if b"c" in fields
+        )
+        for what, counted in (("committed", committed), ("announced", announced)):
+            for call in submission.expected.statuses.keys() | counted.keys():
+                if counted[call] != 1:
+                    kind: Wrong = "duplicated" if counted[call] else "lost"
+                    self._audit.add(kind, f"{told}: call {call} was {what} {counted[call]} times")
+        state = {name.decode(): value.decode() for name, value in redis.hgetall(keys.state).items()}
+        counts = {name[2:]: int(value) for name, value in state.items() if name.startswith("n:")}
+        left = {name: int(state.get(name, 0)) for name in ("remaining", "running")}
+        if counts != Counter(submission.expected.statuses.values()) or any(left.values()):
+            self._audit.add("wrong", f"{told}: its counters say {counts}, {left}")
+
+    def _look_at_leftovers(self, run: str, told: str) -> None:
+        keys, redis = Keys(self._prefix, run), self._redis
+        leased = [member for member in redis.zrange(keys.leases, 0, -1) if member.split(b"\x1f")[1].isdigit()]
+        if leased:
+            self._audit.add("orphan", f"{told}: calls have ended and hold leases: {leased}")
+        if parked := redis.smembers(keys.parked):
+            self._audit.add("orphan", f"{told}: lanes still wait for a global call: {parked}")
+
+    def _look_at_executions(self, copies: Mapping[int, int]) -> None:
+        """Whatever ended was executed; what was sent and forgotten has come to its end, which may take a while."""
+        wanted = {
+            mark: (number, call) for number in copies for mark, call in self._submissions[number].expected.marks.items()
+        }
+        statuses = {number: self._submissions[number].expected.statuses for number in copies}
+        sent = {mark for mark, (number, call) in wanted.items() if statuses[number][call] == "sent"}
+        self._until(lambda: sent <= self._site.records.done.keys())
+        records = self._site.records
+        for mark in sorted(sent - records.done.keys()):
+            self._audit.add("lost", f"call {mark} was sent and has had no effect")
+        for mark in sorted(wanted.keys() - sent - records.begun.keys()):
+            self._audit.add("wrong", f"call {mark} has ended and was never executed")
+        for mark, (number, call) in wanted.items():
+            if self._submissions[number].tool(call) not in ("flaky", "failing"):
+                self._audit.executions.append(max(1, records.begun[mark] - copies[number] + 1))
+
+    def _look_at_the_rest(self) -> None:
+        """Keys that never expire, tasks that nobody takes, workers that died of something else than us."""
+        for key in self._keys():
+            if self._run_of(key) not in {None, *self._stuck} and self._redis.ttl(key) == -1:
+                self._audit.add("orphan", f"key {key} never expires")
+        if tasks := self._waiting_tasks():
+            self._audit.add("orphan", f"tasks that nobody takes: {tasks}")
+        for death in self._site.take_deaths():
+            self._audit.add("wrong", f"worker {death.worker} ended by itself with {death.code}: {death.last_words}")
+
+    def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for something that several processes bring about, until our patience ends."""
+        clock = threading.Event()
+        while not (is_so := condition()) and time.monotonic() < self._deadline:
+            clock.wait(_INTERVAL_SECONDS)
+        return is_so
+
+
+def token(lease: bytes) -> str:
+    """The lane that a lease is about."""
+    return lease.split(b"\x1f")[0].decode()

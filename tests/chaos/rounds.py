@@ -1,0 +1,145 @@
+"""A round: submissions under way, faults that strike meanwhile, and the audit once everything has come to rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Final
+
+from .auditor import Audit, Auditor
+from .faults import (
+    ClientKilled,
+    ConnectionsDropped,
+    Fault,
+    Incident,
+    NetworkCut,
+    NetworkSlow,
+    ServerFull,
+    ServerKilled,
+    ServerSilent,
+    WorkerKilled,
+    WorkerReplaced,
+)
+from .site import Site
+from .submitter import Submitter
+from .workload import Submission, submission
+
+_PATIENCE_SECONDS: Final = 90.0
+"""How long a round may take to come to rest once nothing goes wrong any more."""
+_WIDTH: Final = 4
+_LONGEST_CALM_SECONDS: Final = 4.0
+_KILLED_CLIENTS_FROM: Final = 1_000_000
+"""Numbers of the submissions whose clients are killed."""
+
+Strikes = Callable[[Submitter], list[Incident]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in a round."""
+
+    incidents: Sequence[Incident]
+    audit: Audit
+    refusals: int
+    recoveries: Sequence[float]
+    """For each call that died with a worker: seconds until it was begun again."""
+    resumptions: Sequence[float]
+    """For each outage: seconds from its end until a call ended."""
+
+
+def hold_round(
+    site: Site,
+    submissions: Iterator[Submission],
+    strikes: Strikes,
+    *,
+    width: int = _WIDTH,
+    also: Sequence[Submission] = (),
+) -> Round:
+    """Submit, let it strike, come to rest, audit. `also` are submissions that faults bring along."""
+    drawn: dict[int, Submission] = {one.number: one for one in also}
+
+    def noted() -> Iterator[Submission]:
+        for one in submissions:
+            drawn[one.number] = one
+            yield one
+
+    submitter = Submitter(site, noted(), width=width)
+    try:
+        incidents = strikes(submitter)
+    finally:
+        submitter.finish(_PATIENCE_SECONDS)
+    audit = Auditor(site, drawn, patience_seconds=_PATIENCE_SECONDS).audit(submitter.accepted)
+    records = site.records
+    return Round(
+        incidents,
+        audit,
+        submitter.refusals,
+        [seconds for one in incidents for seconds in records.recoveries(one.began, one.killed)],
+        list(_resumptions(incidents, audit.commits)),
+    )
+
+
+def at_progress(site: Site, random: Random, *faults: tuple[int, Fault]) -> Strikes:
+    """Each fault strikes when so many calls have ended."""
+
+    def strikes(submitter: Submitter) -> list[Incident]:
+        incidents = []
+        for calls, fault in faults:
+            submitter.wait_for_calls(calls, _PATIENCE_SECONDS)
+            incidents.append(fault.strike(site, random))
+        return incidents
+
+    return strikes
+
+
+def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round:
+    """So many seconds in which one fault follows the other."""
+    random = Random(f"{seed} {number}")
+    ends_at = time.monotonic() + seconds
+    killed = [submission(seed, _KILLED_CLIENTS_FROM + number * 1_000 + index) for index in range(1_000)]
+    left = iter(killed)
+
+    def fault() -> Fault:
+        return random.choice(
+            (
+                WorkerKilled(),
+                WorkerKilled(),
+                WorkerKilled(),
+                WorkerReplaced(),
+                ServerKilled(random.choice((0.0, 2.0, 5.0))),
+                ServerSilent(random.choice((1.0, 5.0))),
+                ServerFull(random.choice((1.0, 3.0))),
+                ConnectionsDropped(),
+                NetworkCut(),
+                NetworkSlow(),
+                ClientKilled(next(left), random.randrange(200, 40_000)),
+            )
+        )
+
+    def strikes(_: Submitter) -> list[Incident]:
+        incidents = []
+        while (rest := ends_at - time.monotonic()) > 0:
+            threading.Event().wait(min(rest, random.uniform(0, _LONGEST_CALM_SECONDS)))
+            incidents.append(fault().strike(site, random))
+        return incidents
+
+    numbered = (submission(seed, number * 1_000 + index) for index in count())
+    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=killed)
+
+
+def _while_there_is_time(submissions: Iterator[Submission], ends_at: float) -> Iterator[Submission]:
+    for one in submissions:
+        if time.monotonic() >= ends_at:
+            return
+        yield one
+
+
+def _resumptions(incidents: Sequence[Incident], commits: Sequence[float]) -> Iterator[float]:
+    for incident in incidents:
+        after = [at - incident.ended for at in commits if at > incident.ended]
+        if incident.is_outage and after:
+            yield min(after)

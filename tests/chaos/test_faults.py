@@ -1,0 +1,130 @@
+"""Each fault alone, in the midst of several runs: all of them end with the right values, each call committed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from .faults import (
+    ClientKilled,
+    ConnectionsDropped,
+    Fault,
+    NetworkCut,
+    NetworkSlow,
+    PoolProcessKilled,
+    ServerFull,
+    ServerKilled,
+    ServerSilent,
+    WorkerKilled,
+    WorkerReplaced,
+)
+from .previous import NoPrevious, unpack_previous
+from .rounds import Round, at_progress, hold_round
+from .site import Post, Site
+from .workload import Submission, submission
+
+SEED = 20_261_121
+SIZE = (10, 2)
+SOON = 20
+"""Calls that have ended when a fault strikes; there are some 250."""
+RECOVERED_SECONDS = 10.0
+
+
+def submissions(count: int = 3, *, stays_in_line: bool = False) -> Iterator[Submission]:
+    return (submission(SEED, number, size=SIZE, stays_in_line=stays_in_line) for number in range(count))
+
+
+def struck(site: Site, *faults: Fault, stays_in_line: bool = False) -> Round:
+    """A round in which these strike one after the other."""
+    strikes = at_progress(site, Random(SEED), *((SOON * n, fault) for n, fault in enumerate(faults, 1)))
+    return hold_round(site, submissions(stays_in_line=stays_in_line), strikes)
+
+
+def assert_unharmed(one: Round) -> None:
+    assert one.audit.findings == []
+    assert one.audit.calls > 100
+
+
+def test_a_killed_worker(site: Site) -> None:
+    one = struck(site, WorkerKilled(("near",)), stays_in_line=True)
+    assert_unharmed(one)
+    assert 0 < max(one.recoveries) < RECOVERED_SECONDS
+
+
+def test_all_instance_workers_killed_one_after_the_other(site: Site) -> None:
+    one = struck(site, WorkerKilled(("near",)), WorkerKilled(("far",)), stays_in_line=True)
+    assert_unharmed(one)
+    assert 0 < max(one.recoveries) < RECOVERED_SECONDS
+
+
+def test_a_worker_replaced_as_in_a_deployment(site: Site) -> None:
+    one = struck(site, WorkerReplaced())
+    assert_unharmed(one)
+    assert set(one.audit.executions) == {1}
+
+
+def test_a_killed_process_of_a_prefork_pool(tmp_path: Path) -> None:
+    with Site(tmp_path, (Post("pool", ("-P", "prefork", "-c", "2")),)) as site:
+        few = iter([submission(SEED, 0, size=(2, 4), stays_in_line=True)])
+        one = hold_round(site, few, at_progress(site, Random(SEED), (1, PoolProcessKilled())))
+    assert one.audit.findings == []
+    assert 0 < max(one.recoveries) < RECOVERED_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("after_bytes", "left_behind"),
+    [
+        pytest.param(10_000, {"removed": 1}, id="while it wrote"),
+        pytest.param(38_000, {"in_doubt": 1}, id="while it published"),
+    ],
+)
+def test_a_client_killed_while_it_submits(site: Site, after_bytes: int, left_behind: dict[str, int]) -> None:
+    halved = submission(SEED, 1_000, size=(12, 2))
+    strikes = at_progress(site, Random(SEED), (SOON, ClientKilled(halved, after_bytes)))
+    one = hold_round(site, submissions(1), strikes, also=[halved])
+    assert [incident.fault for incident in one.incidents] == ["client killed"]
+    assert one.audit.findings == []
+    assert {"removed": one.audit.removed, "in_doubt": one.audit.in_doubt} == {"removed": 0, "in_doubt": 0} | left_behind
+
+
+@pytest.mark.parametrize("away_seconds", [0.0, 5.0])
+def test_a_killed_server_that_comes_back(site: Site, away_seconds: float) -> None:
+    one = struck(site, ServerKilled(away_seconds), stays_in_line=True)
+    assert_unharmed(one)
+    assert max(one.resumptions) < RECOVERED_SECONDS
+
+
+def test_a_server_that_says_nothing_for_five_seconds(site: Site) -> None:
+    one = struck(site, ServerSilent(5.0))
+    assert_unharmed(one)
+    assert max(one.resumptions) < RECOVERED_SECONDS
+
+
+def test_a_full_server(site: Site) -> None:
+    one = struck(site, ServerFull(3.0), stays_in_line=True)
+    assert_unharmed(one)
+    assert max(one.resumptions) < RECOVERED_SECONDS
+
+
+def test_dropped_connections(site: Site) -> None:
+    assert_unharmed(struck(site, ConnectionsDropped(), NetworkCut()))
+
+
+def test_a_slow_network(site: Site) -> None:
+    one = struck(site, NetworkSlow())
+    assert_unharmed(one)
+    assert set(one.audit.executions) == {1}
+
+
+def test_workers_of_the_previous_version_beside_those_of_this_one(tmp_path: Path) -> None:
+    source = tmp_path / "previous"
+    try:
+        unpack_previous(source)
+    except NoPrevious as reason:
+        pytest.skip(str(reason))
+    with Site(tmp_path, (Post("new"), Post("old", source=source))) as site:
+        one = hold_round(site, submissions(), at_progress(site, Random(SEED), (SOON, WorkerKilled(("new", "old")))))
+    assert_unharmed(one)
