@@ -10,7 +10,15 @@ from protocol import Output
 from .activities import activity, delegate
 from .attempts import CurrentCall, current_call
 from .client import Client
-from .errors import ActivitiesError, CallFailed, InfrastructureError, RunNotFound, RunOver, WorkerError
+from .errors import (
+    ActivitiesError,
+    CallFailed,
+    InfrastructureError,
+    OtherFormat,
+    RunNotFound,
+    RunOver,
+    WorkerError,
+)
 from .results import CallResult, Result
 from .runs import Event, LogEntry, Run
 
@@ -23,6 +31,7 @@ __all__ = [
     "Event",
     "InfrastructureError",
     "LogEntry",
+    "OtherFormat",
     "Output",
     "Result",
     "Run",

@@ -19,8 +19,10 @@ from protocol.plan import Lane, Plan
 from protocol.references import parse
 from protocol.tools import Executor, Runner, Tool
 
-FORMAT: Final = 1
-"""Raised when a worker of the version before could not read what is written."""
+from .errors import OtherFormat
+
+FORMAT: Final = 2
+"""Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
 
 
 def pack(value: Any) -> bytes:
@@ -85,8 +87,12 @@ def pack_definition(plan: Plan) -> bytes:
 
 
 def unpack_definition(data: bytes) -> Definition:
-    """The definition, from its bytes."""
+    """The definition, from its bytes. Raises `OtherFormat`."""
     fields = unpack(data)
+    if fields["format"] != FORMAT:
+        raise OtherFormat(
+            f"the run has format {fields['format']} and this version reads {FORMAT}: use the version that submitted it"
+        )
     tools = {name: Tool(name, declaration) for name, declaration in fields["tools"].items()}
     return Definition(
         tools=tools,

@@ -17,7 +17,7 @@ from redis.client import Pipeline
 from broker_config import Settings
 from protocol.plan import Plan
 
-from .definition import pack, pack_definition, pack_lane
+from .definition import FORMAT, pack, pack_definition, pack_lane
 from .keys import Keys, active_runs, lane_token, make_run_id
 from .leases import PUBLISHED_SECONDS
 from .messages import lane_task
@@ -76,6 +76,7 @@ class Dispatcher:
         for lanes in _batches(backlog):
             yield _pushing(keys.backlog, lanes)
         state: dict[Any, Any] = {
+            "format": FORMAT,
             "status": "running" if plan.size else "completed",
             "total": plan.size,
             "remaining": plan.size,

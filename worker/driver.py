@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import Final
 
 from .drive import Drive, Workshop
+from .errors import OtherFormat
 from .lane import LaneView, RunGone
 from .messages import Delivery
 from .views import Views
@@ -68,6 +69,8 @@ class Driver:
                     del self._drives[lane]
         except RunGone:
             logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
+        except OtherFormat as error:
+            logger.warning("run %s is left to other workers: %s", lane[0], error)
 
     async def _open(self, lane: LaneId) -> LaneView:
         left = self._left.pop(lane, None)

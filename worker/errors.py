@@ -23,6 +23,10 @@ class RunOver(WorkerError):
     """A run that has ended and cannot be changed any more."""
 
 
+class OtherFormat(WorkerError):
+    """A run that another version has written down, in a way that this one does not read."""
+
+
 class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
 

@@ -17,7 +17,7 @@ from redis import Redis
 
 from broker_config import Settings
 
-from .definition import Definition, unpack_definition
+from .definition import FORMAT, Definition, unpack_definition
 from .errors import RunNotFound
 from .keys import Keys, active_runs, lane_token, make_run_id
 from .lane import id_key, known_calls
@@ -145,6 +145,7 @@ class Forker:
             status = "failed" if counts["failed"] else "completed"
         ms, seq = id_key(at)
         state: dict[Any, Any] = {
+            "format": FORMAT,
             "status": status,
             "total": total,
             "remaining": remaining,

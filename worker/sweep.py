@@ -27,6 +27,7 @@ from redis.exceptions import RedisError
 from broker_config import Settings, queue_names
 
 from .connections import connect
+from .definition import FORMAT
 from .errors import InfrastructureError
 from .keys import Keys, active_runs
 from .leases import PUBLISHED_SECONDS
@@ -155,6 +156,7 @@ class Sweeper:
             "idle": idle,
             "ledgers": keys.ledger(""),
             "window": self._settings.publish_window,
+            "format": FORMAT,
         }
         names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked]
         self._script(keys=names, args=[_packed(request)], client=pipeline)

@@ -14,6 +14,8 @@ from broker_config import EmbeddedServer, SecretUrl, Settings
 from worker import Client, InfrastructureError
 from worker.application import make_client_application
 from worker.connections import connect
+from worker.definition import FORMAT, pack, unpack
+from worker.errors import OtherFormat
 from worker.keys import Keys, active_runs
 from worker.publisher import Publisher
 from worker.reports import Reports
@@ -185,3 +187,23 @@ def test_a_run_under_way_does_not_expire(swept: Backend, sweeper: Sweeper) -> No
     assert {swept.redis.ttl(name) for name in swept.keys(run.id)} == {-1}
     with swept.worker():
         swept.wait(run.id)
+
+
+def test_a_run_that_another_version_wrote_down_is_left_to_it(swept: Backend, sweeper: Sweeper) -> None:
+    run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    keys = Keys("swept", run.id)
+    written: Any = swept.redis.get(keys.definition)
+    other = FORMAT + 1
+    swept.redis.set(keys.definition, pack(unpack(written) | {"format": other}))
+    swept.redis.hset(keys.state, "format", other)
+    with swept.worker():
+        swept.run([echo(2, "†state.a")])  # its task lay behind the other one
+        with pytest.raises(OtherFormat, match=f"format {other} and this version reads {FORMAT}"):
+            run.result()
+        swept.redis.zadd(keys.published, {"": 1})
+        sweeper.sweep()
+        assert queue_length(swept) == 0
+        assert run.status()["calls"] == {"waiting": 1}
+        swept.redis.set(keys.definition, written)
+        swept.redis.hset(keys.state, "format", FORMAT)
+        assert swept.wait(run.id).status == "completed"

@@ -5,7 +5,7 @@
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
 --        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
---        window (see window.lua)
+--        window (see window.lua), format (of the runs that this version writes down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them}. A call found lost, or due, can be claimed anew.
 --
@@ -15,12 +15,12 @@
 local state, leases, published = KEYS[1], KEYS[2], KEYS[3]
 local request = cmsgpack.unpack(ARGV[1])
 local are_results_taken = request.idle[request.instances]
-local status = redis.call('HGET', state, 'status')
+local status, format = unpack(redis.call('HMGET', state, 'status', 'format'))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
 local lanes, lost = {}, 0
-if status ~= 'running' then
+if status ~= 'running' or (format and tonumber(format) ~= request.format) then
     return { status, lanes, {}, lost, 1 }
 end
 
