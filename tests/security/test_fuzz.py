@@ -1,0 +1,184 @@
+"""Nasty submissions and messages, from a small corpus and by chance: no crash, no hang, nothing left behind.
+
+By chance means a fixed number of mutations with a seed that a failure tells; ACTS_FUZZ=10000 makes more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgpack
+import pytest
+from redis import Redis
+
+from broker_config import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCE,
+    EmbeddedServer,
+)
+from protocol import Rejected
+from protocol.submission import decode
+from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
+from worker import Client
+
+from .broker_messages import message, packed, task_body
+
+MUTATIONS = int(os.environ.get("ACTS_FUZZ", "300"))
+SECONDS = 10
+CORPUS = sorted(path for path in (Path(__file__).parent / "corpus").iterdir())
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+SUBMISSION = {
+    "context": [
+        {"type": "state", "_instance": "①", "text": "Привет", "n": [1, {"a": None}]},
+        {"type": "tool", "tool": {"t": {"properties": {"x": {"pattern": "^a+$"}}, "_outputPath": {"pattern": "^†"}}}},
+        {"type": "plan", "calls": [{"_tool": "echo", "value": "†state.text"}]},
+    ],
+    "solution": {
+        "calls": [
+            {"_tool": "echo", "value": "†state.text || †state.b", "_instance": "①", "_outputPath": "†state.a"},
+            {"_tool": "t", "x": "aa", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†data.d.0"},
+            {"_tool": "note", "name": "††x"},
+        ],
+        "output": None,
+    },
+    "delegates": {"d": {"context": [{"type": "system", "message": "m"}], "schema": {"type": "string"}}},
+}
+ID = {"run": "none", "instance": "①", "index": 0}
+BODIES = (
+    (EXECUTE_INSTANCE, ["none", "①"]),
+    (DELIVER, {"id": ID, "result": {"path": "†state.a", "value": [1]}}),
+    (DELIVER, {"id": ID, "result": {"type": "ValueError", "message": "no"}}),
+    (EXECUTE_ACTIVITY, {"id": ID, "activity": "echo", "call": {}, "parameters": {"value": 1}, "context": {}}),
+    (EXECUTE_BACKGROUND, {"id": ID, "activity": "echo", "call": {}, "parameters": {"value": 1}, "context": {}}),
+    (
+        EXECUTE_DELEGATE,
+        {"id": ID, "delegate": "showContext", "context": [], "schema": {}, "config": {}, "awaited": True},
+    ),
+)
+PIECES = (b"", b"\x00", b"\xff", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xdb\xff\xff\xff\xff",
+          b"\xc7\xff\x01", b"\xd7\xff", b"[" * 500, b"\x91" * 2_000, b'{"a":' * 200, b'"\\ud800"', b"1e999", b"NaN",
+          "†".encode(), b"||", b"&&", b'"_instance"', b'"_tool"', b"9" * 5_000)  # fmt: skip
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """The bytes with a few of them changed, dropped, doubled or replaced by something nasty."""
+    made = bytearray(content)
+    for _ in range(chance.randint(1, 4)):
+        start = chance.randrange(len(made) + 1)
+        end = min(len(made), start + chance.choice([0, 1, 1, 2, 8, 64]))
+        piece = chance.choice([*PIECES, bytes(made[start:end]) * 2, bytes([chance.randrange(256)])])
+        made[start:end] = piece
+    return bytes(made)
+
+
+@contextmanager
+def in_time(what: object) -> Iterator[None]:
+    """Fail what hangs."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise AssertionError(f"it hangs: {what!r:.500}")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path_factory.mktemp("fuzz"))
+
+
+def submit(client: Client, redis: Redis, content: bytes) -> bool:
+    """Whether it was accepted; else it was rejected with reasons, and has left nothing."""
+    with in_time(content):
+        try:
+            run = client.submit_document(decode(content))
+        except Rejected as rejected:
+            "".join(map(str, rejected.errors)).encode()  # it can be printed
+            assert [key for key in redis.scan_iter("*") if not key.startswith(b"_kombu.")] == []
+            return False
+        assert run.status()["status"] in ("running", "completed")
+        redis.flushall()
+        return True
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
+def test_each_submission_of_the_corpus_is_rejected(backend: Backend, path: Path) -> None:
+    assert not submit(backend.client, backend.redis, path.read_bytes())
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_any_change_of_a_submissions_bytes_is_accepted_or_rejected(backend: Backend, form: str) -> None:
+    content = json.dumps(SUBMISSION).encode() if form == "json" else msgpack.packb(SUBMISSION)
+    assert submit(backend.client, backend.redis, content)
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    accepted = 0
+    for number in range(MUTATIONS):
+        made = mutated(content, chance)
+        try:
+            accepted += submit(backend.client, backend.redis, made)
+        except BaseException as error:
+            error.add_note(f"mutation {number} of seed {seed}: {made!r}")
+            raise
+    assert accepted < MUTATIONS
+
+
+def test_any_change_of_a_messages_bytes_leaves_the_worker_alive(backend: Backend) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    with backend.worker() as process:
+        for number in range(MUTATIONS):
+            task, body = chance.choice(BODIES)
+            inner, outer = packed(body), task_body(packed(body))
+            made = task_body(mutated(inner, chance)) if number % 2 else mutated(outer, chance)
+            backend.redis.lpush("instances", message(made, task=task))
+        assert backend.run([ECHO]).status == "completed", seed
+        assert process.poll() is None, seed
+    # What was given back at the end of the worker would be something that was never answered.
+    assert (backend.redis.llen("instances"), backend.redis.hlen("unacked")) == (0, 0), seed
+    assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
+
+
+def test_forged_results_end_each_call_once_and_add_none(backend: Backend) -> None:
+    """Odd instances, indexes, paths and errors, committed through the script: the run comes out whole."""
+    names: list[Any] = ["", "①", "x" * 5_000, "a\x1fb", "@", "\x1f", "{", "}", "*", "none"]
+    indexes: list[Any] = [0, 1, -1, 2**53, 2**63]
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    client, redis = backend.client, backend.redis
+    run = client.submit([{"type": "state", "_instance": "①"}], {"calls": [{**ECHO, "_instance": "①"}, ECHO]})
+    deliveries = [
+        {"id": {"run": run.id, "instance": chance.choice([None, *names]), "index": chance.choice(indexes)},
+         "result": chance.choice([{"value": 1}, {"path": chance.choice(names), "value": {}},
+                                  {"type": chance.choice(names), "message": chance.choice(names)}])}
+        for _ in range(MUTATIONS)
+    ]  # fmt: skip
+    for delivery in deliveries:
+        redis.rpush("instances", message(task_body(packed(delivery)), task=DELIVER))
+    with backend.worker() as process:
+        result = backend.wait(run.id)
+        assert backend.run([ECHO]).status == "completed", seed
+        assert process.poll() is None, seed
+    assert {call.status for call in result.calls} <= {"done", "failed"}, seed
+    assert redis.hget(f"acts:{{{run.id}}}:state", "remaining") == b"0"
+    for lane in ("", "①"):
+        entries: Any = redis.xrange(f"acts:{{{run.id}}}:journal:{lane}")
+        ended = [fields[b"c"] for _, fields in entries if b"c" in fields]
+        assert len(ended) == 1, seed
