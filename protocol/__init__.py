@@ -18,7 +18,7 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
     R8  scopes        `scopes`; `timing` what depends on it
     R9  delegates     `delegates`
     R10 instances     `lanes`; `resolution` (R3.6)
-    R11 runs          `origins` which messages a value came from; all else about runs is for a backend
+    R11 runs          `origins` which messages a value came from; `amendments` new calls for a run under way
 """
 
 from .checking import check, check_submission

@@ -5,8 +5,8 @@ All structural errors are found at once. Each check is a function of its own tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .calls import (
@@ -77,8 +77,36 @@ def check_submission(
     """Check a whole submission as it was handed in; see `check`."""
     limits = limits or Limits()
     submission, problems = read_submission(value, limits)
-    known = _Either(submission.delegates, delegates) if delegates is not None else None
-    toolbox = Toolbox(submission.tools, activities, known, model, strict_meta)
+    known = Surroundings(activities, delegates, model, strict_meta, limits)
+    return check_calls(value, submission, problems, known)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a submission is held against besides itself; see `check`."""
+
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def check_calls(
+    value: Any,
+    submission: Submission,
+    problems: list[Problem],
+    known: Surroundings,
+    *,
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
+) -> Plan:
+    """Check the calls of a submission that was read from a value with these problems.
+
+    `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
+    """
+    delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
+    toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta)
+    limits = known.limits
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
     problems += call_problems
     if not submission.is_whole or not paths_are_known:
@@ -89,7 +117,7 @@ def check_submission(
             _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
         )
     context = Context(submission.context)
-    lanes, lane_problems = lay_out(submission, context, calls)
+    lanes, lane_problems = lay_out(submission, context, calls, begun)
     problems += lane_problems
     if problems:
         raise Rejected(explained(_ordered(problems), value, lanes, context))
@@ -123,7 +151,7 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
     calls: list[Call] = []
     problems: list[Problem] = []
     reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances))
-    for index, (at, raw) in enumerate(submission.calls):
+    for index, at, raw in submission.numbered:
         call, found = reader.read(index, raw, at)
         problems += found
         if call is not None:
@@ -131,9 +159,7 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
         elif isinstance(raw, dict):
             calls += _stand_in(index, raw, toolbox.tool(str(raw.get("_tool"))))
     indexes = {call.index for call in calls}
-    unknown = [
-        index for index, (_, raw) in enumerate(submission.calls) if index not in indexes and isinstance(raw, dict)
-    ]
+    unknown = [index for index, _, raw in submission.numbered if index not in indexes and isinstance(raw, dict)]
     return tuple(calls), problems, not unknown
 
 

@@ -36,9 +36,16 @@ def runs(submission: Submission, calls: Iterable[Call]) -> int:
 
 
 def lay_out(
-    submission: Submission, context: Context, calls: Iterable[Call]
+    submission: Submission,
+    context: Context,
+    calls: Iterable[Call],
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
 ) -> tuple[dict[str | None, Lane], list[Problem]]:
-    """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2)."""
+    """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
+
+    `begun` are calls at work, by instance: they may still write, and wait for nobody.
+    """
+    begun = begun or {}
     own: dict[str | None, list[Call]] = {}
     for call in calls:
         own.setdefault(call.instance, []).append(call)
@@ -50,9 +57,12 @@ def lay_out(
         shared = tuple(own.get(None, ()))
         known = {None, *submission.instances}
         own = {instance: members for instance, members in own.items() if instance in known}
-    places = {index: at for index, (at, _) in enumerate(submission.calls)}
-    builder = _Builder(context, shared, places)
-    lanes = {instance: builder.lane(instance, members) for instance, members in own.items()}
+    places = {index: at for index, at, _ in submission.numbered}
+    builder = _Builder(context, shared, places, begun)
+    lanes = {
+        instance: builder.lane(instance, [*members] if begun.get(instance) else members)
+        for instance, members in own.items()
+    }
     return lanes, list(builder.problems)
 
 
@@ -64,11 +74,18 @@ def _merged(everywhere: list[Call], pinned: list[Call] | None) -> list[Call]:
 class _Builder:
     """Builds lanes; those of the same calls, whose contexts hold the same places, share one graph."""
 
-    def __init__(self, context: Context, shared: Sequence[Call], places: Mapping[int, Pointer]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        shared: Sequence[Call],
+        places: Mapping[int, Pointer],
+        begun: Mapping[str | None, Sequence[Call]],
+    ) -> None:
         self.problems: dict[Problem, None] = {}
         self._context = context
         self._places = places
-        self._shared = Writers(shared)
+        self._begun = begun
+        self._shared = Writers((*begun.get(None, ()), *shared))
         self._members: dict[int, _Members] = {}
         self._graphs: dict[tuple[int, tuple[bool, ...]], tuple[Graph, frozenset[Reference]]] = {}
 
@@ -88,7 +105,8 @@ class _Builder:
         return Lane(instance, members.calls, *self._graphs[id(calls), held])
 
     def _read(self, instance: str | None, calls: list[Call]) -> _Members:
-        writers = self._shared if instance is None else Writers(calls, self._shared)
+        own = (*self._begun.get(instance, ()), *calls)
+        writers = self._shared if instance is None else Writers(own, self._shared)
         return _Members(calls, tuple(calls), writers, uncertain_places(calls, writers))
 
     def _note(self, problems: Iterable[Problem]) -> None:

@@ -43,6 +43,17 @@ class Submission:
     config: Mapping[str, Any] = field(default_factory=dict)
     is_whole: bool = True
     """Whether every message and call handed in could be taken up."""
+    first: int = 0
+    """The index of the first call: those of an amendment come behind the calls that are there."""
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
+        """The calls with their indexes and places."""
+        return ((index, at, raw) for index, (at, raw) in enumerate(self.calls, self.first))
+
+    def place(self, index: int) -> Pointer:
+        """Where a call stands."""
+        return self.calls[index - self.first][0]
 
     @cached_property
     def instances(self) -> tuple[str, ...]:

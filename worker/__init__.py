@@ -12,6 +12,7 @@ from .attempts import CurrentCall, current_call
 from .client import Client
 from .errors import (
     ActivitiesError,
+    BeingAmended,
     CallFailed,
     InfrastructureError,
     OtherFormat,
@@ -24,6 +25,7 @@ from .runs import Event, LogEntry, Run
 
 __all__ = [
     "ActivitiesError",
+    "BeingAmended",
     "CallFailed",
     "CallResult",
     "Client",

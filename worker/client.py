@@ -9,9 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
-from protocol import Plan, Problem, Rejected, check_submission
+from protocol import Plan, Problem, Rejected
+from protocol.amendments import SoFar, check_amendment, placed
 from protocol.calls import place_in
+from protocol.checking import Surroundings, check_calls
 from protocol.errors import pointer
+from protocol.submission import read_submission
 from protocol.tools import Executor
 
 from .activities import Registry
@@ -84,32 +87,46 @@ class Client:
 
     def check(self, value: Any) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        known = KnownDelegates(self.settings, self._registry)
-        plan = check_submission(
-            value,
+        submission, problems = read_submission(value, limits_of(self.settings))
+        return self._held_against_settings(check_calls(value, submission, problems, self._surroundings))
+
+    def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
+        """Check an amendment to a run against what is registered here. Raises `protocol.Rejected`."""
+        plan = check_amendment(value, so_far, self._surroundings)
+        try:
+            return self._held_against_settings(plan)
+        except Rejected as rejected:
+            raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+    @property
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
             activities=self._registry.schemas(),
-            delegates=known,
+            delegates=self._known_delegates,
             model=self.settings.model is not None,
             strict_meta=self.settings.strict_meta,
             limits=limits_of(self.settings),
         )
-        self._hold_against_settings(plan)
-        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
-        return replace(known.with_definitions(plan), queued=queued)
 
-    def _hold_against_settings(self, plan: Plan) -> None:
-        """What a plan asks of this backend that it does not have. Raises `Rejected`."""
+    @property
+    def _known_delegates(self) -> KnownDelegates:
+        return KnownDelegates(self.settings, self._registry)
+
+    def _held_against_settings(self, plan: Plan) -> Plan:
+        """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
         problems = []
         for call in plan.calls if self.settings.model is None else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
             if call.runner.executor is Executor.DELEGATE and not is_code:
-                at = pointer(*plan.submission.calls[call.index][0], *place_in(call.raw, "_delegate"))
+                at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
                 problems.append(
                     Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
                 )
         if problems:
             raise Rejected(problems)
+        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
+        return replace(self._known_delegates.with_definitions(plan), queued=queued)
 
     def run(self, run: str) -> Run:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
@@ -119,7 +136,7 @@ class Client:
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher)
+        return Run(run, self._redis, self.settings, lambda: self._publisher, self.check_amendment)
 
     @cached_property
     def _redis(self) -> Redis:

@@ -15,7 +15,7 @@ from redis import Redis
 from broker_config import Settings
 
 from .connections import translated
-from .errors import RunNotFound, RunOver
+from .errors import BeingAmended, RunNotFound, RunOver
 from .keys import Keys
 from .leases import PUBLISHED_SECONDS
 from .log import read_script
@@ -63,6 +63,10 @@ class Control:
         before, now, lanes = self._steer(wanted)
         if before is None:
             raise RunNotFound(f"no run {self._run}: it never was in this log, or its retention is over")
+        if now == "paused" and wanted == "running":
+            raise BeingAmended(
+                f"run {self._run} is amended in part: repeat `acts amend` with the same file, or cancel it"
+            )
         if now != wanted:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
         return lanes

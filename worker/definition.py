@@ -8,7 +8,7 @@ lane costs nothing for the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgpack
@@ -39,10 +39,17 @@ def unpack(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class LaneRecord:
-    """A lane's own part: its calls (None for a plan's templates) and the places the initial context held."""
+    """A lane's own part, as it was submitted or amended last."""
 
-    calls: tuple[Call, ...] | None
-    held: frozenset[str]
+    calls: tuple[Call, ...] = ()
+    held: frozenset[str] = frozenset()
+    """The places that the context held then, of those that make a difference."""
+    version: int | None = None
+    """Which of the definition's templates are the lane's, besides its own calls."""
+    begun: frozenset[int] = frozenset()
+    """Calls that were at work when the lane was amended: they wait for nobody."""
+    amendment: str | None = None
+    """Which amendment it was."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,8 @@ class Definition:
 
     tools: Mapping[str, Tool]
     delegates: Mapping[str, Any]
-    templates: tuple[Call, ...]
+    versions: tuple[tuple[Call, ...], ...]
+    """A plan's templates, and those that amendments have put in their place."""
     awaited: frozenset[int]
     """The global calls that calls of instances wait for."""
     output: Any
@@ -59,15 +67,29 @@ class Definition:
 
     def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
-        if record.calls is not None:
+        if record.version is None:
             return record.calls
-        return tuple(call for call in self.templates if call.instance in (None, instance))
+        templates = (call for call in self.versions[record.version] if call.instance in (None, instance))
+        return (*record.calls, *templates)
+
+    def amended(self, data: bytes) -> Definition:
+        """The definition as an amendment leaves it (see `pack_amendment`)."""
+        fields = unpack(data)
+        tools = {**self.tools, **{name: Tool(name, declaration) for name, declaration in fields["tools"].items()}}
+        return replace(
+            self,
+            tools=tools,
+            delegates={**self.delegates, **fields["delegates"]},
+            versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
+            awaited=self.awaited | frozenset(fields["awaited"]),
+        )
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
         """What the lane's calls wait for; `shared` are the global calls it can see."""
         visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
         held = {parse(text).references[0] for text in record.held}
-        return build_graph(calls, Writers(visible), held.__contains__)
+        own = [call for call in calls if call.index not in record.begun]
+        return build_graph(own, Writers(visible), held.__contains__)
 
 
 def pack_definition(plan: Plan) -> bytes:
@@ -97,7 +119,7 @@ def unpack_definition(data: bytes) -> Definition:
     return Definition(
         tools=tools,
         delegates=fields["delegates"],
-        templates=_unpack_calls(fields["templates"], tools),
+        versions=(_unpack_calls(fields["templates"], tools),),
         awaited=frozenset(fields["awaited"]),
         output=fields["output"],
         config=fields["config"],
@@ -105,9 +127,34 @@ def unpack_definition(data: bytes) -> Definition:
 
 
 def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
-    """The first entry of a lane's journal."""
+    """The first entry of a lane's journal; null for calls means a plan's templates."""
     calls = None if is_template else _pack_calls(lane.calls)
     return pack({"calls": calls, "held": sorted(map(str, lane.held))})
+
+
+def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
+    """What lanes share of an amendment: it goes into the global lane's journal."""
+    return pack(
+        {
+            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "delegates": dict(plan.submission.delegates),
+            "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
+            "awaited": sorted(awaited),
+        }
+    )
+
+
+def pack_amended_lane(record: LaneRecord) -> bytes:
+    """What is a lane's own of an amendment."""
+    return pack(
+        {
+            "calls": _pack_calls(record.calls),
+            "held": sorted(record.held),
+            "version": record.version,
+            "begun": sorted(record.begun),
+            "amendment": record.amendment,
+        }
+    )
 
 
 def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
@@ -115,8 +162,11 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
     fields = unpack(data)
     calls = fields["calls"]
     return LaneRecord(
-        calls=None if calls is None else _unpack_calls(calls, tools),
+        calls=_unpack_calls(calls or (), tools),
         held=frozenset(fields["held"]),
+        version=fields.get("version", 0 if calls is None else None),
+        begun=frozenset(fields.get("begun", ())),
+        amendment=fields.get("amendment"),
     )
 
 

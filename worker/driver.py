@@ -74,8 +74,7 @@ class Driver:
 
     async def _open(self, lane: LaneId) -> LaneView:
         left = self._left.pop(lane, None)
-        if left is not None:
-            await left.catch_up(self._shop.log)
+        if left is not None and await left.catch_up(self._shop.log):
             return left
         run, instance = lane
         return await LaneView.open(self._shop.log, await self._views.run(run), instance)

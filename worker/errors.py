@@ -23,6 +23,10 @@ class RunOver(WorkerError):
     """A run that has ended and cannot be changed any more."""
 
 
+class BeingAmended(WorkerError):
+    """A run that is amended in part: that is to be finished first."""
+
+
 class OtherFormat(WorkerError):
     """A run that another version has written down, in a way that this one does not read."""
 

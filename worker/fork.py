@@ -18,9 +18,9 @@ from redis import Redis
 from broker_config import Settings
 
 from .definition import FORMAT, Definition, unpack_definition
-from .errors import RunNotFound
+from .errors import BeingAmended, RunNotFound
 from .keys import Keys, active_runs, lane_token, make_run_id
-from .lane import id_key, known_calls
+from .lane import amended, id_key, known_calls
 from .log import read_entry
 from .runs import ENDED
 from .sweep import forget
@@ -54,7 +54,8 @@ class Forker:
     def fork(self, at: str | None = None, *, is_paused: bool = False) -> str:
         """Write down a new run that is as this one was at an id, now where none is given. Returns the new run's id.
 
-        An id within the submission stands for all of it, one in the midst of a call's result for the moment before.
+        An id within the submission stands for all of it, one in the midst of a call's result or of an amendment for the
+        moment before.
         The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`.
         """
         at, definition = self._moment(at)
@@ -68,7 +69,9 @@ class Forker:
             self._redis.set(keys.definition, definition)
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
-            counts = self._copy_lanes(keys, [None, *instances], unpack_definition(definition), at)
+            shared: Any = self._redis.xrange(self._keys.journal(""), max=at)
+            whole = amended(unpack_definition(definition), (read_entry(id_, fields) for id_, fields in shared))
+            counts = self._copy_lanes(keys, [None, *instances], whole, at)
             self._copy_events(keys, at)
             self._start(keys, counts, at, milliseconds, is_paused=is_paused)
         except BaseException:
@@ -79,14 +82,20 @@ class Forker:
     def _moment(self, at: str | None) -> tuple[str, bytes]:
         """The id at which to fork, one that everything lies before or behind; and the run's definition."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hmget(self._keys.state, "ms", "seq")
+            pipeline.hmget(self._keys.state, "ms", "seq", "amending", "amended")
             pipeline.get(self._keys.definition)
             pipeline.xrange(self._keys.events, count=1)
-            (ms, seq), definition, first = pipeline.execute()
+            (ms, seq, amending, amendments), definition, first = pipeline.execute()
         if ms is None or definition is None:
             raise RunNotFound(f"no run {self._keys.run}: it never was in this log, or its retention is over")
+        if amending is not None:
+            raise BeingAmended(f"run {self._keys.run} is amended in part: fork it when that is finished")
         now, submitted = f"{int(ms)}-{int(seq)}", first[0][0].decode()
-        return max(submitted, min(at or now, now, key=id_key), key=id_key), definition
+        moment = max(submitted, min(at or now, now, key=id_key), key=id_key)
+        for since, until in _amendments(amendments):
+            if id_key(since) < id_key(moment) < id_key(until):
+                moment = since
+        return moment, definition
 
     def _copy_lanes(self, keys: Keys, lanes: Sequence[str | None], definition: Definition, at: str) -> Counter[str]:
         """Copy the lanes; how many calls there are, and how many of each status."""
@@ -136,6 +145,12 @@ class Forker:
                 pipeline.execute()
             after = f"({found[-1][0].decode()}"
 
+    def _amended(self, at: str) -> dict[str, str]:
+        """The amendments that are part of the past."""
+        field: Any = self._redis.hget(self._keys.state, "amended")
+        past = [f"{since}:{until} " for since, until in _amendments(field) if id_key(until) <= id_key(at)]
+        return {"amended": "".join(past)} if past else {}
+
     def _start(self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, *, is_paused: bool) -> None:
         """The last command makes a run of it."""
         total = counts.pop("total", 0)
@@ -154,10 +169,17 @@ class Forker:
             "seq": seq + 1,
             "forked_from": self._keys.run,
             "forked_at": at,
+            **self._amended(at),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
         self._redis.xadd(keys.events, {"s": status}, id=f"{ms}-{seq + 1}")
         self._redis.hset(keys.state, mapping=state)
+
+
+def _amendments(field: bytes | None) -> list[tuple[str, str]]:
+    """For each amendment of a run the last id before it, and its own last (see amend.lua)."""
+    pairs = (field or b"").decode().split()
+    return [(since, until) for since, _, until in (pair.partition(":") for pair in pairs)]
 
 
 def _without(entries: Sequence[tuple[bytes, Fields]], cut: set[bytes]) -> list[tuple[bytes, Fields]]:

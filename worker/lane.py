@@ -26,6 +26,14 @@ def id_key(id_: str) -> tuple[int, int]:
     return int(milliseconds), int(sequence)
 
 
+def amended(definition: Definition, entries: Iterable[Entry]) -> Definition:
+    """The definition with the amendments of the global lane's journal."""
+    for entry in entries:
+        if entry.amendment is not None:
+            definition = definition.amended(entry.amendment)
+    return definition
+
+
 def known_calls(definition: Definition, entries: Iterable[Entry], instance: str | None) -> dict[int, Call]:
     """Every call that a lane's journal has come to hold, by index."""
     records = [unpack_lane(entry.record, definition.tools) for entry in entries if entry.record is not None]
@@ -40,7 +48,7 @@ class RunView:
         self.definition = definition
         self.fold = Fold()
         self.statuses: dict[int, Status] = {}
-        self.record = LaneRecord((), frozenset())
+        self.record = LaneRecord()
         self.seen = "0-0"
 
     @classmethod
@@ -56,13 +64,14 @@ class RunView:
     @property
     def calls(self) -> tuple[Call, ...]:
         """The global calls."""
-        return self.record.calls if self.record.calls is not None else self.definition.templates
+        return self.definition.lane_calls(self.record, None)
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global journal; those seen before are passed over."""
         for entry in entries:
             if id_key(entry.id) <= id_key(self.seen):
                 continue
+            self.definition = amended(self.definition, (entry,))
             if entry.record is not None:
                 self.record = unpack_lane(entry.record, self.definition.tools)
             if entry.message is not None:
@@ -83,8 +92,8 @@ class LaneView:
         self.seen = "0-0"
         self.global_seen = run.seen
         entries = list(entries)
-        record = next((entry.record for entry in entries if entry.record is not None), None)
-        self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord((), frozenset())
+        record = next((entry.record for entry in reversed(entries) if entry.record is not None), None)
+        self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord()
         self.calls = run.definition.lane_calls(self.record, instance)
         self.indexes = frozenset(call.index for call in self.calls)
         self.fold = Fold(run.fold) if instance is not None else Fold()
@@ -99,8 +108,11 @@ class LaneView:
 
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
-        """Read a lane from its journal."""
-        return cls(run, instance, *await log.open(run.run, instance))
+        """Read a lane from its journal; where it was amended, what it shares with others may be newer than the view."""
+        entries, running = await log.open(run.run, instance)
+        if any(entry.record is not None for entry in entries[1:]):
+            run.feed(await log.read(run.run, None, after=run.seen))
+        return cls(run, instance, entries, running)
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt of global calls."""
@@ -122,12 +134,16 @@ class LaneView:
         """Whether a global call has still to come for some call of this lane."""
         return any(index not in self.run.statuses for index in self.awaited)
 
-    async def catch_up(self, log: MessageLog) -> None:
-        """Read what has come since, where everything of our own is in the log already."""
-        self.feed(await log.read(self.run.run, self.instance, after=self.seen))
+    async def catch_up(self, log: MessageLog) -> bool:
+        """Read what has come since, where everything of our own is in the log; False if the lane was amended."""
+        entries = await log.read(self.run.run, self.instance, after=self.seen)
+        if any(entry.record is not None for entry in entries):
+            return False
+        self.feed(entries)
         if self.waits_for_global:
             self.run.feed(await log.read(self.run.run, None, after=self.run.seen))
             self.note_global()
+        return True
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the journal, the next ones."""

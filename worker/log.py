@@ -4,8 +4,9 @@ Every lane has a journal: a stream whose entries are the lane's messages and the
 the truth; the ledger beside it only makes commits exactly-once, and the counters only spare reading it all.
 
 An entry's fields: `m` a message (msgpack); `c`, `s`, `d` the call, its status and detail (msgpack) where a call wrote
-the entry; `k` the lane's own record, in the first entry. Ids are given by the run's own clock, so they order the
-messages of all lanes.
+the entry; `k` the lane's own record, in the first entry and wherever the lane was amended; `a`, beside the global
+lane's record, what the lanes share of an amendment. Ids are given by the run's own clock, so they order the messages of
+all lanes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Entry:
     error: Mapping[str, Any] | None = None
     reason: str | None = None
     record: bytes | None = None
+    amendment: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         error=detail.get("error"),
         reason=detail.get("reason"),
         record=fields.get(b"k"),
+        amendment=fields.get(b"a"),
     )
 
 

@@ -11,7 +11,7 @@ from protocol.execution import Status
 from protocol.resolution import Fold
 
 from .definition import Definition
-from .lane import id_key, known_calls
+from .lane import amended, id_key, known_calls
 from .log import Entry
 
 CANCELLED: Final = "the run was cancelled"
@@ -97,6 +97,7 @@ def assemble(
     What was under way at a past moment is not in the log: such calls count as waiting.
     """
     moment = _Moment(status, at)
+    definition = amended(definition, shared.entries)
     global_fold = Fold()
     calls = list(_read_lane(definition, shared, global_fold, moment))
     conflicts = [str(conflict) for conflict in global_fold.conflicts()]
@@ -137,9 +138,15 @@ def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, moment: _M
             fold.append(entry.message, f"message {entry.id}")
         if entry.call is not None:
             ended[entry.call] = entry  # of several messages the last: with it the call has ended
-    for call in known_calls(definition, lane.entries, lane.instance).values():
+    for call in known_calls(definition, _records(lane, moment), lane.instance).values():
         outcome = ended.get(call.index)
         yield _call_result(call, lane, outcome if outcome is not None and moment.has_come(outcome) else None, moment)
+
+
+def _records(lane: LaneHistory, moment: _Moment) -> list[Entry]:
+    """The entries that say which calls there are: those of the submission, and of the amendments up to the moment."""
+    records = [entry for entry in lane.entries if entry.record is not None]
+    return [*records[:1], *filter(moment.has_come, records[1:])]
 
 
 def _call_result(call: Call, lane: LaneHistory, outcome: Entry | None, moment: _Moment) -> CallResult:

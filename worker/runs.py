@@ -30,6 +30,7 @@ from .log import Entry, read_entry, read_running
 from .results import LaneHistory, Result, assemble
 
 if TYPE_CHECKING:
+    from .amendment import Check
     from .publisher import Publisher
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -66,12 +67,15 @@ class LogEntry:
 class Run:
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+    def __init__(
+        self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher], check: Check
+    ) -> None:
         self.id = run
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
         self._publisher = publisher
+        self._check = check
         self._control = Control(run, redis, settings, publisher)
 
     def status(self, at: str | None = None) -> dict[str, Any]:
@@ -113,11 +117,24 @@ class Run:
 
         with translated(self._settings):
             run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
-        fork = Run(run, self._redis, self._settings, self._publisher)
+        fork = Run(run, self._redis, self._settings, self._publisher, self._check)
         if not paused:
             with suppress(RunOver):  # nothing was left to do, or it is done already
                 fork.resume()
         return fork
+
+    def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
+
+        `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`. Raises
+        `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
+        `BeingAmended`.
+        """
+        from .amendment import Amender
+
+        value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
+        with translated(self._settings):
+            Amender(self.id, self._redis, self._settings, self._check).amend(value, resume=self.resume)
 
     @property
     def total(self) -> int:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.failures import COMPLETED
+from worker.cli.failures import COMPLETED, rejection
 from worker.cli.inspect import at_option, found_run, message_id, print_status
-from worker.cli.options import Common, common_options
+from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import print_json, print_text
 
 if TYPE_CHECKING:
@@ -69,6 +69,36 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
         print_json(document)
     else:
         print_text(document["run"])
+    return COMPLETED
+
+
+@click.command(short_help="Replace the calls of a run that have not begun.")
+@click.argument("run", metavar="RUN")
+@click.argument("file")
+@common_options
+def amend(run: str, file: str, *, common: Common) -> int:
+    """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
+
+    FILE holds {"calls": […]}, and "tools" and "delegates" where needed. The calls see what the run has come to. Those
+    replaced end as skipped; those at work go on. A run that is running is paused for the time of it.
+
+    Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
+    """
+    from protocol import Rejected
+    from worker.cli.source import read_submission
+
+    settings = common.settings()
+    try:
+        value = read_submission(file, settings)
+        load_registry(settings)
+        with found_run(run, common) as found:
+            found.amend(value)
+            document = found.status()
+    except Rejected as rejected:
+        if common.json:
+            print_json({"status": "rejected"} | rejection(rejected))
+        raise
+    print_status(document, common)
     return COMPLETED
 
 

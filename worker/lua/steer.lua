@@ -4,14 +4,17 @@
 -- ARGV 1 the status wanted: paused, running, cancelled
 --      2 how many lanes may be published at most    3 how long in ms a published task may lie before it counts as lost
 --      4 the window (see window.lua)
--- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change.
+-- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change:
+--          it is over, or it is to be resumed and is being amended.
 --          `lanes` are to be published; those of a resumed run that nobody has published since, so ask until none come.
 
 local state, events, published, backlog, parked = unpack(KEYS)
 local wanted = ARGV[1]
 local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
 local status = run[1]
-if not status or (status ~= wanted and status ~= 'running' and status ~= 'paused') then
+local is_over = status ~= wanted and status ~= 'running' and status ~= 'paused'
+local is_half_amended = wanted == 'running' and redis.call('HEXISTS', state, 'amending') == 1
+if not status or is_over or is_half_amended then
     return { status, status, {} }
 end
 local clock = redis.call('TIME')

@@ -1,0 +1,94 @@
+"""Amendments: new calls checked against a run as it stands (SPEC R11.1, R7.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import Plan, Rejected
+from protocol.amendments import SoFar, check_amendment
+from protocol.calls import Call, make_call
+from protocol.checking import Surroundings
+from protocol.tools import Executor, Runner
+
+KNOWN = Surroundings(activities={"echo": {"type": "object"}}, delegates=(), model=False)
+
+
+def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
+    return {"_tool": "echo", "value": value, "_outputPath": path, **meta}
+
+
+def at_work(index: int, call: dict[str, Any]) -> Call:
+    return make_call(index, call, {}, Runner(Executor.ACTIVITY, "echo"))
+
+
+def checked(value: Any, *messages: dict[str, Any], begun: Any = None, **so_far: Any) -> Plan:
+    return check_amendment(value, SoFar(messages, begun or {}, first=7, **so_far), KNOWN)
+
+
+def problems(value: Any, *messages: dict[str, Any], **so_far: Any) -> list[tuple[str, str]]:
+    with pytest.raises(Rejected) as refused:
+        checked(value, *messages, **so_far)
+    return [(problem.pointer, problem.message) for problem in refused.value.errors]
+
+
+def test_new_calls_come_behind_those_that_are_there() -> None:
+    plan = checked({"calls": [echo(1, "†state.a"), echo("†state.a", "†state.b")]})
+    assert [call.index for call in plan.calls] == [7, 8]
+    assert plan.edges == ((7, 8),)
+
+
+def test_a_call_at_work_counts_as_a_writer_and_waits_for_nobody() -> None:
+    running = at_work(3, echo("†state.b", "†state.a"))
+    plan = checked({"calls": [echo("†state.a", "†state.b")]}, begun={None: (running,)})
+    assert plan.lanes[None].graph.before(7) == (3,)
+
+
+def test_a_call_at_work_in_an_instance_is_a_writer_there_and_nowhere_else() -> None:
+    messages = [{"type": "state", "_instance": mark, "mark": mark} for mark in "①②"]
+    running = at_work(0, echo(1, "†state.a"))
+    ((at, message),) = problems(
+        {"calls": [echo("†state.a", "†state.b")]}, *messages, begun={"①": (running,)}, is_template=True
+    )
+    assert at == "/calls/0/value"
+    assert "instance '②'" in message
+
+
+def test_a_global_call_at_work_is_a_writer_for_instances() -> None:
+    running = at_work(2, echo(1, "†state.a"))
+    new = {"calls": [echo("†state.a", "†state.b", _instance="①")]}
+    plan = checked(new, {"type": "state", "_instance": "①", "mark": 1}, begun={None: (running,)})
+    assert plan.lanes["①"].graph.awaited == {2}
+
+
+def test_what_calls_have_written_can_be_read() -> None:
+    written = {"type": "data", "kind": "state", "data": {"a": 1}, "_call": echo(1, "†state.a"), "_date": "2026-11-21"}
+    assert checked({"calls": [echo("†state.a", "†state.b")]}, written).lanes[None].graph.before(7) == ()
+
+
+def test_errors_point_into_the_amendment_in_both_of_its_shapes() -> None:
+    calls = [echo("†state.a", "†state.b"), {"_tool": "unknown"}]
+    assert [at for at, _ in problems({"calls": calls})] == ["/calls/0/value", "/calls/1/_tool"]
+    assert [at for at, _ in problems({"solution": {"calls": calls}})] == [
+        "/solution/calls/0/value",
+        "/solution/calls/1/_tool",
+    ]
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"calls": [], "solution": {"calls": []}}, {"call": []}])
+def test_what_is_no_amendment_is_refused(value: Any) -> None:
+    ((at, message),) = problems(value)
+    assert at == ""
+    assert "an amendment must be an object" in message
+
+
+def test_a_property_that_an_amendment_does_not_have_is_an_error() -> None:
+    assert problems({"calls": [], "context": []})[0][0] == "/context"
+    assert problems({"calls": "none"})[0][0] == "/calls"
+
+
+def test_tools_of_the_run_and_of_the_amendment_are_known() -> None:
+    calls = [{"_tool": "old", "_output": 1, "_outputPath": "†state.a"}, {"_tool": "new", "_output": 1}]
+    plan = checked({"calls": calls, "tools": {"new": {"type": "object"}}}, tools={"old": {"type": "object"}})
+    assert set(plan.tools) == {"old", "new"}

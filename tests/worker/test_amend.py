@@ -1,0 +1,235 @@
+"""Amendments: what has not begun is replaced while the run is under way (SPEC R11.1)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from protocol import Rejected
+from tests.acceptance.command import send, start
+from worker import BeingAmended, Run, RunNotFound, RunOver
+from worker.keys import Keys
+
+from .backend import Backend, Meeting
+from .test_control import alone, echo, first_ended_call, gate, wait_at
+from .test_control_cli import command
+
+__all__ = ["alone", "gate"]  # fixtures
+
+MARKS = ["①", "②"]
+CONTEXT = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS]
+
+
+def held(backend: Backend, meeting: Meeting, gate: str, *calls: dict[str, Any], **parts: Any) -> Run:
+    """A run whose first call is at work until the gate is opened."""
+    run = backend.client.submit(solution={"calls": [wait_at(gate), *calls]}, **parts)
+    meeting.take(f"at:{gate}")
+    return run
+
+
+def statuses(run: Run) -> list[tuple[int, str | None, str]]:
+    return [(call.index, call.instance, call.status) for call in run.result().calls]
+
+
+def test_what_has_not_begun_is_replaced_and_what_is_at_work_goes_on(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.old"), echo("†state.old", "†state.older"))
+    run.amend([echo("†state.a", "†state.new"), echo("†state.new", "†state.newer")])
+    assert run.status()["status"] == "running"
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert (result.status, result.data()) == ("completed", {"state": {"a": 1, "new": 1, "newer": 1}})
+    assert statuses(run) == [
+        (0, None, "done"),
+        (1, None, "skipped"),
+        (2, None, "skipped"),
+        (3, None, "done"),
+        (4, None, "done"),
+    ]
+    assert {call.reason for call in result.calls} == {None, "replaced by an amendment"}
+    assert run.status()["calls"] == {"done": 3, "skipped": 2}
+
+
+def test_new_calls_see_what_the_run_has_come_to(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate, echo(5, "†state.five"), echo("†state.a", "†state.old"))
+    first_ended_call(run)
+    run.amend([echo("†state.five", "†state.new")])
+    assert backend.client.run(run.id).status()["calls"]["running"] == 1
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"five": 5, "a": 1, "new": 5}}
+
+
+def test_an_amendment_that_does_not_fit_changes_nothing_and_says_where(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"))
+    wrong = [echo("†state.b", "†state.c"), echo(1, "†state.d"), {"_tool": "nothing"}]
+    with pytest.raises(Rejected) as refused:
+        run.amend(wrong)
+    assert [problem.pointer for problem in refused.value.errors] == ["/calls/0/value", "/calls/2/_tool"]
+    with pytest.raises(Rejected) as refused:
+        run.amend({"solution": {"calls": wrong}})
+    assert refused.value.errors[0].pointer == "/solution/calls/0/value"
+    with pytest.raises(Rejected):
+        run.amend({"call": []})
+    assert run.status() == {"run": run.id, "status": "running", "calls": {"running": 1, "waiting": 1}}
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
+    assert statuses(run) == [(0, None, "done"), (1, None, "done")]
+
+
+def test_calls_of_a_plan_are_replaced_once_for_each_instance(alone: Backend, meeting: Meeting, gate: str) -> None:
+    plan = {
+        "type": "plan",
+        "calls": [echo("†state.mark", "†state.a"), wait_at(gate, "†state.g"), echo("†state.g", "†state.old")],
+    }
+    with alone.worker():
+        run = alone.client.submit([plan, *CONTEXT])
+        for _ in MARKS:
+            meeting.take(f"at:{gate}")
+        run.amend([echo("†state.g", "†state.new"), echo("†state.new", "†state.only", _instance="②")])
+        meeting.open_gate(gate)
+        result = alone.wait(run.id)
+    for mark in MARKS:
+        assert result.data(mark)["state"].items() >= {"a": mark, "g": 1, "new": 1}.items()
+    assert ("only" in result.data("②")["state"], "only" in result.data("①")["state"]) == (True, False)
+    assert Counter(call.status for call in result.calls) == {"done": 7, "skipped": 2}
+
+
+def test_instances_that_wait_for_a_global_call_wait_for_the_new_one(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    waiting = [echo("†state.b", "†state.seen", _instance=mark) for mark in MARKS]
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"), *waiting, context=CONTEXT)
+    new = [echo({"was": "†state.a"}, "†state.c"), *(echo("†state.c", "†state.seen", _instance=mark) for mark in MARKS)]
+    run.amend(new)
+    run.amend([*new, echo("†state.a", "†state.direct", _instance="①")])
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.data("①")["state"] == {"a": 1, "c": {"was": 1}, "mark": "①", "seen": {"was": 1}, "direct": 1}
+    assert result.data("②")["state"] == {"a": 1, "c": {"was": 1}, "mark": "②", "seen": {"was": 1}}
+    assert Counter(call.status for call in result.calls) == {"done": 5, "skipped": 6}
+
+
+def test_an_amendment_may_bring_tools_and_delegates(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate)
+    run.amend(
+        {
+            "calls": [
+                {"_tool": "made", "_output": "thought", "_outputPath": "†state.b"},
+                {"_tool": "say", "_delegate": "showContext", "word": "†state.b", "_outputPath": "†state.c"},
+            ],
+            "tools": {"made": {"type": "object"}, "say": {"type": "object"}},
+        }
+    )
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data()["state"]["c"] == {"context": [{"type": "input", "word": "thought"}]}
+
+
+def test_an_empty_amendment_ends_a_run_with_what_is_at_work(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"))
+    run.amend([])
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"a": 1}}
+    assert run.status() == {"run": run.id, "status": "completed", "calls": {"done": 1, "skipped": 1}}
+
+
+def test_an_empty_amendment_ends_a_run_that_has_nothing_at_work(alone: Backend) -> None:
+    run = alone.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    run.amend([])
+    assert run.status() == {"run": run.id, "status": "completed", "calls": {"skipped": 1}}
+
+
+def test_a_run_that_is_paused_stays_so(alone: Backend) -> None:
+    run = alone.client.submit(CONTEXT, {"calls": [echo(1, "†state.a", _instance="①")]})
+    run.pause()
+    run.amend([echo("†state.mark", "†state.b", _instance="②")])
+    assert run.status() == {"run": run.id, "status": "paused", "calls": {"skipped": 1, "waiting": 1}}
+    with alone.worker():
+        run.resume()
+        assert alone.wait(run.id).data("②")["state"] == {"mark": "②", "b": "②"}
+
+
+def test_a_call_at_work_that_is_lost_afterwards_is_run_again(alone: Backend, meeting: Meeting, gate: str) -> None:
+    with alone.worker() as victim:
+        hanging = {"_tool": "hangOnce", "name": gate, "_outputPath": "†state.a"}
+        run = alone.client.submit(solution={"calls": [hanging, echo("†state.a", "†state.old")]})
+        meeting.take(f"hanging:{gate}")
+        run.amend([echo("†state.a", "†state.new")])
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    with alone.worker():
+        assert alone.wait(run.id).data() == {"state": {"a": 2, "new": 2}}
+
+
+def test_the_past_of_an_amended_run_knows_its_old_calls_only(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.old"))
+    before = next(iter(run.follow())).id
+    run.amend([echo("†state.a", "†state.new")])
+    meeting.open_gate(gate)
+    backend.wait(run.id)
+    assert [(call.index, call.status) for call in run.result(at=before).calls] == [(0, "waiting"), (1, "waiting")]
+    ends = []
+    for at in (before, *(event.id for event in run.follow())):
+        fork = run.fork(at)
+        ends.append(backend.wait(fork.id).data()["state"])
+    old, new = {"a": 1, "old": 1}, {"a": 1, "new": 1}
+    assert ends == sorted(ends, key=[old, new].index)
+    assert ends[0] == old
+    assert ends[-1] == new
+
+
+def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_again(
+    alone: Backend, meeting: Meeting, gate: str
+) -> None:
+    many = 1_500
+    context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(many)]
+    amendment = {"calls": [echo("†state.n", "†state.new"), echo("†state.new", "†state.newer")]}
+    run = alone.client.submit([{"type": "plan", "calls": [echo("†state.n", "†state.old")]}, *context])
+    keys = Keys(alone.settings.key_prefix, run.id)
+    alone.redis.config_set("notify-keyspace-events", "Kt")
+    with alone.redis.pubsub() as written:  # type: ignore[no-untyped-call]  # redis is typed but here
+        written.subscribe(f"__keyspace@0__:{keys.journal('')}")
+        written.get_message(timeout=5)
+        client = start("amend", run.id, "-", env=alone.settings.to_environment() | {"MEETING_URL": meeting.url})
+        send(client, amendment)
+        assert written.get_message(timeout=30), "nothing was written"
+        os.kill(client.pid, signal.SIGKILL)
+        client.communicate()
+    alone.redis.config_set("notify-keyspace-events", "")
+    assert run.status()["status"] == "paused"
+    with pytest.raises(BeingAmended):
+        run.resume()
+    with pytest.raises(BeingAmended):
+        run.fork()
+    with alone.worker():
+        again = command(alone, "amend", run.id, "-", "--json", stdin=amendment)
+        assert (again.code, again.json["run"]) == (0, run.id)
+        result = alone.wait(run.id)
+    assert Counter(call.status for call in result.calls) == {"done": 2 * many, "skipped": many}
+    assert all(result.data(f"i{n}")["state"] == {"n": n, "new": n, "newer": n} for n in range(many))
+
+
+def test_a_run_that_is_over_or_not_there_is_not_amended(backend: Backend) -> None:
+    run = backend.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    backend.wait(run.id)
+    with pytest.raises(RunOver):
+        run.amend([])
+    with pytest.raises(RunNotFound):
+        backend.client.run_of("nowhere").amend([])
+
+
+def test_a_run_is_amended_by_command(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.old"))
+    refused = command(backend, "amend", run.id, "-", "--json", stdin={"calls": [echo("†state.none", "†state.b")]})
+    assert (refused.code, refused.json["errors"][0]["pointer"]) == (2, "/calls/0/value")
+    assert refused.error_lines[0].startswith("acts: /calls/0/value: ")
+    done = command(backend, "amend", run.id, "-", "--json", stdin={"calls": [echo("†state.a", "†state.b")]})
+    assert (done.code, done.json["calls"]) == (0, {"skipped": 1, "running": 1, "waiting": 1})
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
