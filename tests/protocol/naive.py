@@ -6,11 +6,11 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 Segment = str | int
@@ -66,6 +66,7 @@ def places(text: str) -> Groups:
     return [[place(part.strip()) for part in group] for group in groups]
 
 
+@cache
 def place(text: str) -> Place:
     """`†state.user["first name"].0` as kind and path; without † inside the state."""
     if not text.startswith("†"):
@@ -143,16 +144,23 @@ def folded(steps: Sequence[Step]) -> dict[str, Any]:
     """Kind to value after all steps, each applied to a copy of everything. Raises `Misfit`."""
     values: dict[str, Any] = {}
     for step in steps:
-        values = copy.deepcopy(values)
+        values = copied(values)
         kind, path = step.at
         values[kind] = changed(values.get(kind, NOTHING), path, step)
     return values
 
 
+def copied(value: Any) -> Any:
+    """A copy that shares nothing."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
 def changed(base: Any, path: tuple[Segment, ...], step: Step) -> Any:
     """The base with the step applied at a path below it."""
     if not path:
-        return combined(base, step.method, copy.deepcopy(step.value))
+        return combined(base, step.method, copied(step.value))
     segment, rest = path[0], path[1:]
     if base is NOTHING:
         base = [] if isinstance(segment, int) else {}
@@ -211,7 +219,7 @@ def read(values: Mapping[str, Any], groups: Groups) -> Any:
     for group in groups:
         each = [found(values, one) for one in group]
         if all(value is not NOTHING for value in each):
-            return copy.deepcopy(each[-1])
+            return copied(each[-1])
     return NOTHING
 
 

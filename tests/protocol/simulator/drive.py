@@ -1,0 +1,186 @@
+"""One driver's time with one lane."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from protocol.execution import FINAL, Outcome, Start, Status
+
+from .log import DATE, Advance, Entry, Result, Steps
+from .views import LaneView
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Drive:
+    """Asks the core what is ready, claims it, carries it out, commits, and asks again."""
+
+    def __init__(self, world: World, view: LaneView) -> None:
+        self.world, self.view, self.lane = world, view, view.lane
+        self.owner = world.next_owner()
+        self.running: dict[int, Result] = {}
+        """Calls in line."""
+        self.ended: list[int] = []
+        """Those of them that have ended."""
+        self.handed_in: list[Result] = []
+        """What was delivered to this drive and has no receipt yet."""
+        self._deliveries: list[Result] = []
+        self._results: list[Result] = []
+        self._takes_up = True
+        self._is_marked = self._has_news = self._is_told = self._is_waiting = False
+
+    @property
+    def can_go(self) -> bool:
+        """Whether it waits for nothing."""
+        return not self._is_waiting or self._has_news or bool(self.ended)
+
+    def deliver(self, result: Result) -> None:
+        """Hand in the result of a remote call."""
+        self._deliveries.append(result)
+        self.handed_in.append(result)
+        self._has_news = True
+
+    def look_again(self) -> None:
+        """Somebody says that there is something new in the lane."""
+        self._is_told = self._has_news = True
+
+    def run(self) -> Steps:
+        """Go on until nothing more can be done here."""
+        while (yield from self._step()) or self._has_news or (yield from self._stays()):
+            pass
+
+    def _step(self) -> Generator[None, None, bool]:
+        yield from self._take_news()
+        entries, starts = self._decide()
+        if entries or starts:
+            yield from self._commit(entries, starts)
+            return True
+        if not self._deliveries:
+            self.handed_in.clear()
+        self.world.compare(self.view)
+        if self.view.waits_for_global and (yield from self._park()):
+            return True
+        if self.running:
+            yield from self._wait()
+            return True
+        return False
+
+    def _take_news(self) -> Steps:
+        self._has_news = False
+        if self._is_told:
+            self._is_told = False
+            self._takes_up = True
+            yield from self._reload()
+        deliveries, self._deliveries = self._deliveries, []
+        if any(self.view.execution.status(result.index) is Status.WAITING for result in deliveries):
+            yield from self._reload()
+        self._results += deliveries
+
+    def _decide(self) -> tuple[list[Entry], list[Start]]:
+        """Apply what has ended, one after the other; say what can begin."""
+        execution, entries, starts = self.view.execution, list[Entry](), list[Start]()
+        results, self._results = self._results, []
+        for result in results:
+            if execution.status(result.index) not in FINAL:
+                entries.append(self._applied(execution.finish(result.index, result.value, DATE), result.attempt))
+        while decisions := execution.decide(DATE):
+            for decision in decisions:
+                if isinstance(decision, Start):
+                    starts.append(decision)
+                else:
+                    entries.append(self._applied(decision, 0))
+        return entries, starts
+
+    def _applied(self, outcome: Outcome, attempt: int) -> Entry:
+        self.view.apply(outcome)
+        return Entry(outcome, attempt)
+
+    def _commit(self, entries: Sequence[Entry], starts: Sequence[Start]) -> Steps:
+        leaves = not self.running and not starts and not self.view.waits_for_global
+        claims = [start.call.index for start in starts]
+        advance = yield from self._advance(entries=entries, claims=claims, leaves=leaves)
+        if advance.accepted:
+            for start, is_claimed in zip(starts, advance.claimed, strict=True):
+                self.view.execution.record(start.call.index, Status.RUNNING)
+                if is_claimed:
+                    self._carry_out(start)
+        yield
+        self.world.publish(advance.woken)
+        if not advance.accepted:
+            # what was about to begin may rest on a result that is not the one in the log
+            yield from self._reload()
+            for start, is_claimed in zip(starts, advance.claimed, strict=True):
+                if is_claimed:
+                    self.view.execution.record(start.call.index, Status.WAITING)
+        elif not advance.is_fresh:
+            yield from self._reload()
+        else:
+            self.view.seen = advance.seen
+            yield from self._note_global(advance)
+
+    def _carry_out(self, start: Start) -> None:
+        result = self.world.carry_out(self.view, start)
+        if result is None:
+            return
+        if start.call.is_fire_and_forget:
+            self._results.append(result)
+        else:
+            self.running[result.index] = result
+
+    def _stays(self) -> Generator[None, None, bool]:
+        if not self._is_marked:
+            return False
+        yield from self._advance(leaves=True)
+        if self._is_marked:
+            self.look_again()
+        return True
+
+    def _wait(self) -> Steps:
+        self._is_waiting = True
+        yield
+        self._is_waiting = False
+        self._results += [self.running.pop(index) for index in sorted(self.ended)]
+        self.ended.clear()
+
+    def _park(self) -> Generator[None, None, bool]:
+        advance = yield from self._advance(park=True, leaves=not self.running)
+        if not advance.is_fresh:
+            yield from self._reload()
+            return True
+        return (yield from self._note_global(advance))
+
+    def _advance(
+        self, *, entries: Sequence[Entry] = (), claims: Sequence[int] = (), park: bool = False, leaves: bool = False
+    ) -> Generator[None, None, Advance]:
+        """One commit; now and then its answer is lost, and it is sent twice."""
+        yield
+        view = self.view
+        commit = partial(
+            self.world.log.advance, self.lane, self.owner, view.seen, view.global_seen,
+            entries=entries, claims=claims, park=park, leaves=leaves, takes_up=view.mark if self._takes_up else None,
+        )  # fmt: skip
+        advance = commit()
+        if self.world.loses_an_answer():
+            advance = commit()
+        yield
+        self._takes_up = False
+        nothing_new = advance.is_fresh and (self.lane is None or advance.global_seen == view.global_seen)
+        self._is_marked = not (leaves and nothing_new)
+        return advance
+
+    def _note_global(self, advance: Advance) -> Generator[None, None, bool]:
+        if self.lane is None or advance.global_seen == self.view.global_seen:
+            return False
+        if self.view.run.seen != advance.global_seen:
+            yield from self.view.run.catch_up()
+        self.view.note_global()
+        return True
+
+    def _reload(self) -> Steps:
+        yield from self.view.run.catch_up()
+        self.view = yield from LaneView.open(self.view.run, self.lane)
+        for index in (*self.running, *(result.index for result in self._results)):
+            self.view.execution.record(index, Status.RUNNING)

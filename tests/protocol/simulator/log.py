@@ -1,0 +1,140 @@
+"""The log: what its scripts do, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from protocol.execution import Failure, Outcome, Status, Success
+
+Lane = str | None
+Steps = Generator[None, None, None]
+DATE = "2026-11-21T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A call's end in a lane's journal, by which attempt, with its messages."""
+
+    outcome: Outcome
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What carrying out a call has given, on its way to the log."""
+
+    index: int
+    value: Success | Failure
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of a commit."""
+
+    seen: int
+    """How much there is in the lane's journal now."""
+    global_seen: int
+    is_fresh: bool
+    """Whether the caller had seen everything that lay in the journal before."""
+    accepted: bool
+    """Whether all outcomes were news to the log."""
+    claimed: tuple[bool, ...]
+    woken: tuple[Lane, ...]
+
+
+@dataclass
+class Log:
+    """The journals and ledgers of all lanes, and the signs of life."""
+
+    journals: dict[Lane, list[Entry]]
+    awaited: frozenset[int]
+    """The global calls that lanes wait for."""
+    size: int
+    """How many calls there are."""
+    ends: dict[tuple[Lane, int], Status] = field(default_factory=dict)
+    holders: dict[tuple[Lane, int], int] = field(default_factory=dict)
+    """Who is at work on a call, as far as his lease tells."""
+    published: dict[Lane, int] = field(default_factory=dict)
+    """Lanes with a task that nobody has taken up, and when they were marked so."""
+    drivers: set[tuple[Lane, int]] = field(default_factory=set)
+    parked: set[Lane] = field(default_factory=set)
+    time: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every call has ended."""
+        return len(self.ends) == self.size
+
+    def advance(
+        self,
+        lane: Lane,
+        owner: int,
+        seen: int,
+        global_seen: int,
+        *,
+        entries: Sequence[Entry] = (),
+        claims: Sequence[int] = (),
+        park: bool = False,
+        leaves: bool = False,
+        takes_up: int | None = None,
+    ) -> Advance:
+        """One commit of a lane."""
+        journal = self.journals[lane]
+        is_fresh = len(journal) == seen
+        accepted = [self._append(lane, entry) for entry in entries]
+        woken = self._wake() if lane is None and self._brings_what_is_awaited(entries, accepted) else ()
+        claimed = tuple(self._claim(lane, index, owner) for index in claims)
+        nothing_new = is_fresh and (lane is None or len(self.journals[None]) == global_seen)
+        if park and nothing_new:
+            self.parked.add(lane)
+        if takes_up is not None and self.published.get(lane) == takes_up:
+            del self.published[lane]
+        if leaves and nothing_new:
+            self.drivers.discard((lane, owner))
+        elif not self.is_finished:
+            self.drivers.add((lane, owner))
+        return Advance(len(journal), len(self.journals[None]), is_fresh, all(accepted), claimed, woken)
+
+    def lose_call(self, lane: Lane, index: int) -> None:
+        """The sweep finds a call's lease run out: it may be claimed anew, and its lane is published again."""
+        del self.holders[lane, index]
+        self._mark(lane)
+
+    def lose_driver(self, lane: Lane, owner: int) -> None:
+        """The sweep finds a driver's lease run out."""
+        self.drivers.discard((lane, owner))
+        self._mark(lane)
+
+    def _append(self, lane: Lane, entry: Entry) -> bool:
+        call = lane, entry.outcome.index
+        if call in self.ends:
+            return False
+        self.journals[lane].append(entry)
+        self.ends[call] = entry.outcome.status
+        self.holders.pop(call, None)
+        return True
+
+    def _brings_what_is_awaited(self, entries: Sequence[Entry], accepted: Sequence[bool]) -> bool:
+        return any(
+            is_new and entry.outcome.index in self.awaited for entry, is_new in zip(entries, accepted, strict=True)
+        )
+
+    def _wake(self) -> tuple[Lane, ...]:
+        woken = tuple(sorted(self.parked, key=str))
+        for lane in woken:
+            self._mark(lane)
+        self.parked.clear()
+        return woken
+
+    def _mark(self, lane: Lane) -> None:
+        self.time += 1
+        self.published[lane] = self.time
+
+    def _claim(self, lane: Lane, index: int, owner: int) -> bool:
+        call = lane, index
+        is_ours = call not in self.ends and self.holders.get(call, owner) == owner and not self.is_finished
+        if is_ours:
+            self.holders[call] = owner
+        return is_ours

@@ -1,0 +1,213 @@
+"""The world: what happens to a run of a plan, from its submission until every call has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any
+
+from protocol import Context, Plan
+from protocol.execution import Failure, Start, Status, Success
+
+from .log import DATE, Lane, Log, Result
+from .process import Process, Task
+from .views import LaneView
+
+Carry = Callable[[Start, Lane, int, Mapping[str, Any]], "Success | Failure"]
+"""Carries a call out: the start, its lane, the attempt (from 0) and its context."""
+MOST_STEPS = 10_000
+
+
+class World:
+    """A run, its worker processes, the broker, and the dice."""
+
+    def __init__(self, plan: Plan, carry: Carry, random: Random, *, processes: int = 2, misfortunes: int = 6) -> None:
+        self.plan, self.random = plan, random
+        self.given: dict[Lane, list[Mapping[str, Any]]] = {}
+        for message in plan.submission.context:
+            self.given.setdefault(message.get("_instance"), []).append(message)
+        shared = {call.index for call in plan.lanes[None].calls} if None in plan.lanes else set[int]()
+        self.awaited = {
+            lane: (plan.lanes[lane].graph.awaited & shared if lane is not None else frozenset[int]())
+            for lane in plan.lanes
+        }
+        self.log = Log(
+            {lane: [] for lane in (None, *plan.lanes)},
+            frozenset[int]().union(*self.awaited.values()),
+            plan.size,
+            published=dict.fromkeys(plan.lanes, 0),
+        )
+        self._queue: list[Lane] = list(plan.lanes)
+        self._remote: list[tuple[Lane, Result]] = []
+        self._attempts: dict[tuple[Lane, int], int] = {}
+        self._carry, self._misfortunes, self._owners = carry, misfortunes, 0
+        self._processes = [Process(self) for _ in range(processes)]
+
+    def run(self) -> None:
+        """Go on until every call has ended and nobody has anything left to do."""
+        happen = (self._die, self._fail, self._repeat, self._forget, self._hurry, self._suspect, self._suspect)
+        for _ in range(MOST_STEPS):
+            if self._misfortunes and self.random.random() < 0.12:
+                self._misfortunes -= 1
+                self.random.choice(happen)()
+            elif not self._move():
+                if self.log.is_finished:
+                    return
+                self._sweep()
+        raise AssertionError("does not come to an end")
+
+    # What drives ask of it.
+
+    def next_owner(self) -> int:
+        """A name for a drive."""
+        self._owners += 1
+        return self._owners
+
+    def loses_an_answer(self) -> bool:
+        """Whether the answer of a script gets lost, so that it is sent again."""
+        is_lost = self._misfortunes > 0 and self.random.random() < 0.02
+        self._misfortunes -= is_lost
+        return is_lost
+
+    def publish(self, lanes: Iterable[Lane]) -> None:
+        """Publish tasks."""
+        self._queue += lanes
+
+    def running(self, lane: Lane) -> list[int]:
+        """The calls of a lane that somebody is at work on."""
+        return [index for other, index in self.log.holders if other == lane]
+
+    def carry_out(self, view: LaneView, start: Start) -> Result | None:
+        """Carry out a claimed call: the result of one in line or sent and forgotten; None where it went elsewhere."""
+        lane, index = view.lane, start.call.index
+        attempt = self._attempts[lane, index] = self._attempts.get((lane, index), -1) + 1
+        value = self._carry(start, lane, attempt, view.execution.scoped(start.call))
+        if start.call.is_fire_and_forget:
+            return Result(index, Success(None), attempt)
+        result = Result(index, value, attempt)
+        if self.random.random() < 0.3:
+            self._remote.append((lane, result))
+            return None
+        return result
+
+    def compare(self, view: LaneView) -> None:
+        """What is held of a lane must be what the log gives, and nothing that could be done may be left undone."""
+        if self.random.random() < 0.7 or view.seen != len(self.log.journals[view.lane]):
+            return
+        rebuilt = LaneView(view.run, view.lane, self.log.journals[view.lane], self.running(view.lane))
+        mine, theirs = _running(view), _running(rebuilt)
+        if view.global_seen != view.run.seen or not theirs <= mine:
+            return
+        for index in mine - theirs:
+            rebuilt.execution.record(index, Status.RUNNING)
+        assert rebuilt.execution.statuses == view.execution.statuses
+        assert rebuilt.execution.decide(DATE) == []
+        assert rebuilt.fold.snapshot() == view.fold.snapshot()
+        for entry in self.log.journals[view.lane][-2:]:
+            late = self.random.choice(list(Status))
+            assert not rebuilt.execution.record(entry.outcome.index, late), "what has ended has ended"
+        assert rebuilt.execution.statuses == view.execution.statuses
+
+    def context(self) -> Context:
+        """The context with everything in the log."""
+        context = Context(self.plan.submission.context)
+        for journal in self.log.journals.values():
+            for entry in journal:
+                for message in entry.outcome.messages:
+                    context.append(message)
+        return context
+
+    # What happens.
+
+    def _move(self) -> bool:
+        """Something goes on: a task is taken up, a result comes, a call ends, a task takes a few steps."""
+        tasks = [(process, task) for process in self._processes for task in process.tasks]
+        calls = [(task, index) for _, task in tasks for index in _in_line(task)]
+        ready = [(process, task) for process, task in tasks if task.can_go]
+        queued, remote = len(self._queue), len(self._remote)
+        if not (queued or remote or calls or ready):
+            return False
+        place = self.random.randrange(queued + remote + len(calls) + len(ready))
+        if place < queued:
+            self.random.choice(self._processes).take_up(self._queue.pop(place))
+        elif place < queued + remote:
+            self.random.choice(self._processes).deliver(*self._remote.pop(place - queued))
+        elif place < queued + remote + len(calls):
+            task, index = calls[place - queued - remote]
+            assert task.drive is not None
+            task.drive.ended.append(index)
+        else:
+            self._steps(*ready[place - queued - remote - len(calls)])
+        return True
+
+    def _steps(self, process: Process, task: Task) -> None:
+        process.step(task)
+        while self.random.random() < 0.5 and task in process.tasks and task.can_go:
+            process.step(task)
+
+    def _die(self) -> None:
+        """A process is killed, with all that it was working at."""
+        self._processes[self.random.randrange(len(self._processes))] = Process(self)
+
+    def _fail(self) -> None:
+        """A task fails where it stands."""
+        process = self.random.choice(self._processes)
+        if process.tasks:
+            process.fail(self.random.choice(process.tasks))
+
+    def _repeat(self) -> None:
+        """What is under way is delivered twice."""
+        self._remote += self.random.sample(self._remote, min(len(self._remote), 2))
+        self._queue += self._queue[:1]
+
+    def _forget(self) -> None:
+        """What is under way is lost."""
+        if self._remote:
+            self._remote.pop()
+        if self._queue:
+            self._queue.pop()
+
+    def _hurry(self) -> None:
+        """A task has lain in the queue for so long that it counts as lost."""
+        if self.log.published:
+            self._queue.append(self.random.choice(sorted(self.log.published, key=str)))
+
+    def _suspect(self) -> None:
+        """One who is alive has given no sign of life in time: what he has is given to others as well."""
+        calls, drivers = sorted(self.log.holders, key=str), sorted(self.log.drivers, key=str)
+        for lane, index in self.random.sample(calls, min(len(calls), 2)):
+            self.log.lose_call(lane, index)
+            self._publish_or_die(lane)
+        for lane, owner in self.random.sample(drivers, min(len(drivers), 1)):
+            self.log.lose_driver(lane, owner)
+            self._publish_or_die(lane)
+
+    def _publish_or_die(self, lane: Lane) -> None:
+        """The sweep has marked a lane; it may be killed before it publishes it."""
+        if self.random.random() < 0.7:
+            self._queue.append(lane)
+
+    def _sweep(self) -> None:
+        """Everything is quiet: whoever has given no sign of life is dead, and what is published is lost."""
+        drives = [task.drive for process in self._processes for task in process.tasks if task.drive is not None]
+        alive = {drive.owner: drive for drive in drives}
+        for (lane, index), owner in list(self.log.holders.items()):
+            if owner not in alive or index not in alive[owner].running:
+                self.log.lose_call(lane, index)
+        for lane, owner in list(self.log.drivers):
+            if owner not in alive:
+                self.log.lose_driver(lane, owner)
+        for lane, laid_out in self.plan.lanes.items():
+            is_left = any((lane, call.index) not in self.log.ends for call in laid_out.calls)
+            is_known = lane in self.log.published or lane in self.log.parked
+            assert is_known or not is_left, f"nobody will ever look at {lane} again"
+        self._queue += sorted(self.log.published, key=str)
+
+
+def _in_line(task: Task) -> list[int]:
+    """The calls that a task has at work and that have not ended."""
+    return [] if task.drive is None else [index for index in task.drive.running if index not in task.drive.ended]
+
+
+def _running(view: LaneView) -> set[int]:
+    return {index for index, status in view.execution.statuses.items() if status is Status.RUNNING}
