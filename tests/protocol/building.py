@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from protocol import Context, Plan, Problem, Rejected, check_submission, parse
+from protocol.execution import Execution
+from protocol.resolution import Fold
 
 from .driver import Driver, Function, Result
 
@@ -79,9 +81,27 @@ def run_plan(plan: Plan, *, functions: Mapping[str, Function] | None = None, dat
     return Driver(plan, {**FUNCTIONS, **(functions or {})}, date=date).run()
 
 
+def executing(plan: Plan) -> tuple[Execution, Fold]:
+    """The global lane of a plan before anything was decided, and its values."""
+    fold = Fold()
+    for position, message in enumerate(plan.submission.context):
+        fold.append(message, f"message {position}")
+    return Execution(plan.lanes[None].calls, plan.lanes[None].graph, fold, plan.tools), fold
+
+
 def statuses(result: Result, instance: str | None = None) -> list[str]:
     """The statuses of a lane's calls, in the order listed."""
     return [status.value for _, status in sorted(result.statuses[instance].items())]
+
+
+def written(path: str, value: Any, method: str | None = None, **more: Any) -> dict[str, Any]:
+    """A message as a call writes it; the value is nested at the path as R4.3 says."""
+    kind, *keys = path.removeprefix("†").split(".")
+    data = value
+    for key in reversed(keys):
+        data = {key: data}
+    message = {"type": "data", "kind": kind, "data": data, "_call": {"_tool": "t", "_outputPath": path}, "_date": "d"}
+    return {**message, **({} if method is None else {"_outputMethod": method}), **more}
 
 
 def value_at(context: Context, reference: str, instance: str | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from protocol.execution import FINAL, TRANSITIONS, Execution, Failure, Outcome, 
 from protocol.graph import Graph
 from protocol.resolution import Fold
 
-from .building import DATE, FUNCTIONS, call, checked, submission
+from .building import DATE, FUNCTIONS, call, checked, executing, submission
 from .driver import Driver
 
 DIAMOND = [
@@ -24,13 +23,6 @@ DIAMOND = [
     call(to="†state.f", value="†state.d || †state.e"),
     call(event="†state.f"),
 ]
-
-
-def executing(*calls: dict[str, Any]) -> tuple[Execution, Fold]:
-    """The execution of these calls before anything was decided."""
-    plan = checked(*calls)
-    fold = Fold()
-    return Execution(plan.calls, plan.lanes[None].graph, fold, plan.tools), fold
 
 
 def reach(execution: Execution, status: Status) -> None:
@@ -55,7 +47,7 @@ def test_every_status_can_be_reached_and_all_but_the_final_ones_left(status: Sta
 
 @pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
 def test_what_the_transitions_allow_is_news_and_what_they_do_not_changes_nothing(before: Status, after: Status) -> None:
-    execution, _ = executing(call(to="†state.a"), call(value="†state.a"))
+    execution, _ = executing(checked(call(to="†state.a"), call(value="†state.a")))
     reach(execution, before)
     execution.decide(DATE)
     assert execution.record(0, after) is (after in TRANSITIONS[before])
@@ -65,7 +57,7 @@ def test_what_the_transitions_allow_is_news_and_what_they_do_not_changes_nothing
 
 @pytest.mark.parametrize("status", Status)
 def test_a_call_is_started_again_only_when_it_is_waiting_again(status: Status) -> None:
-    execution, _ = executing(call(to="†state.a"))
+    execution, _ = executing(checked(call(to="†state.a")))
     assert [type(decision) for decision in execution.decide(DATE)] == [Start]
     reach(execution, status)
     assert execution.decide(DATE) == []
@@ -75,7 +67,7 @@ def test_a_call_is_started_again_only_when_it_is_waiting_again(status: Status) -
 
 
 def test_a_call_whose_start_was_not_carried_out_can_be_reconsidered() -> None:
-    execution, _ = executing(call(to="†state.a"))
+    execution, _ = executing(checked(call(to="†state.a")))
     execution.decide(DATE)
     execution.reconsider(0)
     assert len(execution.decide(DATE)) == 1
@@ -85,7 +77,7 @@ def test_a_call_whose_start_was_not_carried_out_can_be_reconsidered() -> None:
 
 
 def test_a_held_call_waits_until_it_is_let_go() -> None:
-    execution, _ = executing(call(to="†state.a"), call(value="†state.a"))
+    execution, _ = executing(checked(call(to="†state.a"), call(value="†state.a")))
     execution.record(0, Status.HELD)
     assert execution.decide(DATE) == []
     execution.record(0, Status.WAITING)
@@ -93,7 +85,7 @@ def test_a_held_call_waits_until_it_is_let_go() -> None:
 
 
 def test_a_refused_call_fails_and_its_readers_are_skipped() -> None:
-    execution, _ = executing(call(to="†state.a"), call(value="†state.a"))
+    execution, _ = executing(checked(call(to="†state.a"), call(value="†state.a")))
     execution.record(0, Status.HELD)
     execution.record(0, Status.FAILED)
     (outcome,) = execution.decide(DATE)
@@ -121,7 +113,7 @@ def test_a_call_of_the_global_lane_is_recorded_and_never_decided_here() -> None:
 
 
 def test_a_lane_is_finished_when_all_its_calls_have_ended() -> None:
-    execution, _ = executing(call(to="†state.a"), call(to="†state.b"))
+    execution, _ = executing(checked(call(to="†state.a"), call(to="†state.b")))
     assert not execution.is_finished
     execution.record(0, Status.DONE)
     execution.record(0, Status.DONE)
@@ -133,7 +125,7 @@ def test_a_lane_is_finished_when_all_its_calls_have_ended() -> None:
 
 
 def test_finishing_changes_nothing_until_it_is_recorded() -> None:
-    execution, fold = executing(call(to="†state.a"), call(value="†state.a"))
+    execution, fold = executing(checked(call(to="†state.a"), call(value="†state.a")))
     execution.decide(DATE)
     first = execution.finish(0, Success(1), DATE)
     assert execution.finish(0, Success(1), DATE) == first

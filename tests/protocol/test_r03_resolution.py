@@ -7,19 +7,8 @@ from typing import Any
 import pytest
 
 from protocol import Conflict, Context
-from protocol.paths import MISSING
 
-from .building import call, run, statuses, value_at
-
-
-def written(path: str, value: Any, method: str | None = None, **more: Any) -> dict[str, Any]:
-    """A message as a call writes it; the value is nested at the path as R4.3 says."""
-    kind, *keys = path.removeprefix("†").split(".")
-    data = value
-    for key in reversed(keys):
-        data = {key: data}
-    message = {"type": "data", "kind": kind, "data": data, "_call": {"_tool": "t", "_outputPath": path}, "_date": "d"}
-    return {**message, **({} if method is None else {"_outputMethod": method}), **more}
+from .building import call, run, statuses, value_at, written
 
 
 def state(*messages: dict[str, Any]) -> Any:
@@ -295,65 +284,3 @@ def test_r3_5_digits_name_the_key_of_an_object() -> None:
 
 def test_r3_5_a_push_at_an_index_works_on_that_element() -> None:
     assert state({"type": "state", "l": [[1]]}, written("†state.l.0", 2, "push"))["l"] == [[1, 2]]
-
-
-# R3.6
-
-
-GLOBAL = {"type": "input", "a": 1, "shared": {"x": 1, "y": 1}}
-MINE = {"type": "input", "_instance": "①", "b": 2, "shared": {"y": 2}}
-YOURS = {"type": "input", "_instance": "②", "b": 3}
-
-
-def test_r3_6_a_reader_sees_the_global_messages_and_its_own() -> None:
-    context = Context([GLOBAL, MINE, YOURS])
-    assert context.data("①") == {"input": {"a": 1, "b": 2, "shared": {"x": 1, "y": 2}}}
-    assert context.data("②") == {"input": {"a": 1, "b": 3, "shared": {"x": 1, "y": 1}}}
-
-
-def test_r3_6_a_reader_without_an_instance_sees_global_messages_only() -> None:
-    assert Context([MINE, GLOBAL, YOURS]).data() == {"input": {"a": 1, "shared": {"x": 1, "y": 1}}}
-
-
-def test_r3_6_a_targeted_input_overrides_the_global_one_whatever_the_order_of_arrival() -> None:
-    expected = {"a": 1, "b": 2, "shared": {"x": 1, "y": 2}}
-    assert Context([GLOBAL, MINE]).resolve("†input", instance="①") == expected
-    assert Context([MINE, GLOBAL]).resolve("†input", instance="①") == expected
-
-
-def test_r3_6_what_arrives_globally_later_is_seen_below_ones_own() -> None:
-    context = Context([{**written("†state.l", 1, "push"), "_instance": "①"}])
-    assert context.resolve("†state.l", instance="①") == [1]
-    context.append(written("†state.l", 0, "push"))
-    assert context.resolve("†state.l", instance="①") == [0, 1]
-    context.append(written("†data.other", 1))
-    assert context.data("①") == {"state": {"l": [0, 1]}, "data": {"other": 1}}
-    assert context.data() == {"state": {"l": [0]}, "data": {"other": 1}}
-
-
-def test_r3_6_a_conflict_with_what_arrives_globally_is_the_instances_own() -> None:
-    context = Context([{**written("†state.n", 1, "push"), "_instance": "①"}, written("†state.n", 5)])
-    assert context.resolve("†state.n") == 5
-    assert context.resolve("†state.n", instance="②") == 5
-    with pytest.raises(Conflict):
-        context.resolve("†state.n", instance="①")
-    context.append(written("†state.n", [0]))
-    assert context.resolve("†state.n", instance="①") == [0, 1]
-
-
-def test_r3_6_a_global_conflict_is_seen_by_all_until_an_instance_replaces_it_for_itself() -> None:
-    context = Context([written("†state.n", 5), written("†state.n", 1, "push"), {"type": "text", "_instance": "②"}])
-    context.append({**written("†state.n", "mine"), "_instance": "①"})
-    assert context.resolve("†state.n", instance="①") == "mine"
-    for instance in (None, "②"):
-        with pytest.raises(Conflict):
-            context.resolve("†state.n", instance=instance)
-    assert len(context.fold("①").conflicts()) == 0
-    assert len(context.fold("②").conflicts()) == 1
-
-
-def test_r3_6_an_instance_that_does_not_occur_sees_the_global_values() -> None:
-    context = Context([GLOBAL, MINE])
-    assert context.data("⑨") == context.data()
-    assert context.instances == ("①",)
-    assert value_at(context, "†input.b", "⑨") is MISSING

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
-from protocol.resolution import Fold
+from protocol.execution import Failure, Outcome, Start, Status, Success
 
-from .building import ANY, DATE, call, checked, pointers, problems_of, run, statuses
+from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses
 
 THOUGHT = {"_tool": "think", "about": "†state.nowhere", "_output": {"plan": 1}}
 
@@ -26,8 +25,7 @@ def test_r5_1_an_explicit_call_without_an_output_path_is_sent_and_forgotten(raw:
 
 
 def test_r5_1_nothing_is_stored_not_even_what_the_sender_hears() -> None:
-    plan = checked(call())
-    execution = Execution(plan.calls, plan.lanes[None].graph, Fold(), plan.tools)
+    execution, _ = executing(checked(call()))
     assert execution.finish(0, Success({"type": "state", "a": 1}), DATE) == Outcome(0, Status.SENT)
 
 
@@ -46,8 +44,7 @@ def test_r5_1_no_call_can_depend_on_it() -> None:
 
 
 def test_r5_1_one_that_cannot_be_sent_fails_and_the_others_go_on() -> None:
-    plan = checked(call(), call(to="†state.a"))
-    execution = Execution(plan.calls, plan.lanes[None].graph, Fold(), plan.tools)
+    execution, _ = executing(checked(call(), call(to="†state.a")))
     assert all(isinstance(start, Start) for start in execution.decide(DATE))
     outcome = execution.finish(0, Failure("BrokerDown", "nobody listens"), DATE)
     assert (outcome.status, outcome.error) == (Status.FAILED, {"type": "BrokerDown", "message": "nobody listens"})

@@ -10,6 +10,7 @@ import pytest
 
 from protocol import Limits, Problem, Rejected, check_submission
 from protocol.errors import pointer
+from protocol.execution import Failure
 from protocol.submission import decode
 
 from .building import (
@@ -17,6 +18,7 @@ from .building import (
     DATE,
     call,
     checked,
+    executing,
     plan_submission,
     pointers,
     problems,
@@ -318,3 +320,10 @@ def test_r7_2_a_result_that_its_schema_forbids_is_a_failure() -> None:
     assert error is not None
     assert error["type"] == "OutputError"
     assert "_output" in error["message"]
+
+
+def test_r7_2_an_error_message_can_always_be_stored_and_is_bounded() -> None:
+    execution, _ = executing(checked(call(to="†state.a")))
+    error = execution.finish(0, Failure("Odd\ud800", "\udcff" + "x" * 1_000_000), DATE).error
+    assert error is not None
+    assert len(str(error).encode()) < 10_000

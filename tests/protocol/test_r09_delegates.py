@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from protocol import check_submission
 from protocol.delegates import delegate_context
 from protocol.execution import Execution, Start
 from protocol.resolution import Fold
 
-from .building import DATE, call, checked, pointers, problems_of
+from .building import DATE, call, checked, executing, pointers, problems_of
 
 SYSTEM = {"type": "system", "message": "Ты — переводчик."}
 CONTEXT: list[dict[str, Any]] = [
@@ -54,6 +55,15 @@ def test_r9_1_a_definition_of_the_submission_is_checked_with_it() -> None:
     bad = {"d": {"context": [SYSTEM, {"no": "type"}], "schema": {"type": "nonsense"}}}
     found = problems_of(call(_delegate="d"), delegates=bad)
     assert pointers(found) == ["/delegates/d/context/1", "/delegates/d/schema/type"]
+
+
+def test_r9_1_a_call_of_a_delegate_needs_no_tool_for_its_parameters_to_be_resolved() -> None:
+    calls = [{"_tool": "t", "_delegate": "d", "value": "†input.x", "_outputPath": "†state.a"}]
+    plan = check_submission({"context": [{"type": "input", "x": 1}], "solution": {"calls": calls}}, delegates=["d"])
+    execution, _ = executing(plan)
+    (start,) = execution.decide(DATE)
+    assert isinstance(start, Start)
+    assert start.parameters == {"value": 1}
 
 
 # R9.2

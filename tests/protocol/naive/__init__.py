@@ -1,0 +1,30 @@
+"""What must come out, worked out in the plainest way: everything is looked up anew every time, nothing is kept.
+
+It shares no code with the core: a resolver, a graph and an order of its own. Submissions are taken to be valid. It runs
+a lane's calls one by one; `is_deterministic` says whether any other order has to give the same.
+"""
+
+from .folding import NOTHING, Misfit, Step, folded, found
+from .judging import faults, is_deterministic
+from .places import INDEX, Place, overlap, place, places
+from .running import Function, To, Verdict, Wrong, evaluate
+
+__all__ = [
+    "INDEX",
+    "NOTHING",
+    "Function",
+    "Misfit",
+    "Place",
+    "Step",
+    "To",
+    "Verdict",
+    "Wrong",
+    "evaluate",
+    "faults",
+    "folded",
+    "found",
+    "is_deterministic",
+    "overlap",
+    "place",
+    "places",
+]

@@ -1,0 +1,94 @@
+"""Judging: whether a graph is valid, and whether the order of its calls can matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .folding import NOTHING, found
+from .places import Place, expressions, outputs, overlap, slices
+from .running import World, awaited, places_of
+
+
+def faults(submission: Mapping[str, Any]) -> set[str]:
+    """What is wrong with the graph: `nothing` can bring a value, or calls wait for each other in a `cycle`."""
+    world = World(submission, {})
+    wrong: set[str] = set()
+    lanes = world.lanes()
+    for instance, own in lanes.items():
+        visible, initial = {**lanes.get(None, {}), **own}, world.values(instance)
+        before: dict[int, set[int]] = {}
+        for index, call in own.items():
+            for groups in expressions(call):
+                if not any(all(_possible(index, at, visible, initial) for at in group) for group in groups):
+                    wrong.add("nothing")
+            each = [awaited(index, at, visible, initial) for at in places_of(call)]
+            before[index] = set().union(*each) & own.keys()
+        while free := [index for index in before if not before[index] & before.keys()]:
+            for index in free:
+                del before[index]
+        if before:
+            wrong.add("cycle")
+    return wrong
+
+
+def _possible(index: int, at: Place, visible: Mapping[int, Mapping[str, Any]], initial: Mapping[str, Any]) -> bool:
+    others = [one for other, call in visible.items() if other != index for group in outputs(call) for one in group]
+    return found(initial, at) is not NOTHING or any(overlap(at, one) for one in others)
+
+
+def is_deterministic(submission: Mapping[str, Any]) -> bool:
+    """Whether every order that the rules allow must give the same: whoever writes where another reads or writes has an
+    order with that one which no early end can undo.
+    """
+    world = World(submission, {})
+    lanes = world.lanes()
+    return all(_is_lane_deterministic(world, instance, lanes) for instance in lanes)
+
+
+def _is_lane_deterministic(
+    world: World, instance: str | None, lanes: Mapping[str | None, Mapping[int, Mapping[str, Any]]]
+) -> bool:
+    visible = {**lanes.get(None, {}), **lanes[instance]}
+    views = {index: world.values(instance if index in lanes[instance] else None) for index in visible}
+    shown = {index: visible if index in lanes[instance] else lanes.get(None, {}) for index in visible}
+    direct = {
+        index: {at: awaited(index, at, shown[index], views[index]) for at in places_of(call)}
+        for index, call in visible.items()
+    }
+    sure = {index: _surely_before(call, direct[index]) for index, call in visible.items()}
+    ordered = {index: _closure(index, sure, visible) for index in visible}
+    for index, call in visible.items():
+        for other, writer in visible.items():
+            if other == index:
+                continue
+            written = [one for group in outputs(writer) for one in group]
+            writes = [one for group in outputs(call) for one in group]
+            if _any_overlap(writes, written) and other not in ordered[index] and index not in ordered[other]:
+                return False
+            for at in places_of(call):
+                if _any_overlap([at], written) and other not in direct[index][at] and index not in ordered[other]:
+                    return False
+    return True
+
+
+def _surely_before(call: Mapping[str, Any], direct: Mapping[Place, set[int]]) -> set[int]:
+    """The calls that have ended whenever this one starts: those behind a first alternative of a single reference."""
+    first = [groups[0][0] for groups in expressions(call) if len(groups[0]) == 1]
+    return set().union(*(direct[at] for at in [*first, *slices(call)]))
+
+
+def _closure(index: int, sure: Mapping[int, set[int]], calls: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Those before a call, also through calls that read one place only: others may be skipped before all has ended."""
+    reached, stack = set(sure[index]), list(sure[index])
+    while stack:
+        between = stack.pop()
+        if len(places_of(calls[between])) == 1:
+            new = sure[between] - reached
+            reached |= new
+            stack += new
+    return reached
+
+
+def _any_overlap(some: Sequence[Place], others: Sequence[Place]) -> bool:
+    return any(overlap(one, other) for one in some for other in others)

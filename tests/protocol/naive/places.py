@@ -1,0 +1,77 @@
+"""Places and expressions, read from their text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+Segment = str | int
+Place = tuple[str, tuple[Segment, ...]]
+"""A kind and a path."""
+Groups = list[list[Place]]
+"""Alternatives of places that belong together."""
+INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def places(text: str) -> Groups:
+    """`†a.b && †c || †d` as places."""
+    tokens = re.findall(r'\["(?:[^"\\]|\\.)*"\]|\|\||&&|[^|&\[]+', text)
+    groups: list[list[str]] = [[""]]
+    for token in tokens:
+        if token == "||":
+            groups.append([""])
+        elif token == "&&":
+            groups[-1].append("")
+        else:
+            groups[-1][-1] += token
+    return [[place(part.strip()) for part in group] for group in groups]
+
+
+@cache
+def place(text: str) -> Place:
+    """`†state.user["first name"].0` as kind and path; without † inside the state."""
+    if not text.startswith("†"):
+        text = "†state" + (text if text.startswith("[") else "." + text)
+    kind = re.match(r"†[^.\[]*", text)
+    assert kind is not None
+    path: list[Segment] = []
+    for bare, quoted in re.findall(r'\.([^.\[]+)|\[("(?:[^"\\]|\\.)*")\]', text[kind.end() :]):
+        path.append(json.loads(quoted) if quoted else int(bare) if INDEX.fullmatch(bare) else bare)
+    return kind[0][1:], tuple(path)
+
+
+def expressions(call: Mapping[str, Any]) -> Iterator[Groups]:
+    """Every expression in a call's parameters."""
+    for key, value in call.items():
+        if not key.startswith("_"):
+            yield from _expressions(value)
+
+
+def _expressions(value: Any) -> Iterator[Groups]:
+    if isinstance(value, str) and value.startswith("†") and not value.startswith("††"):
+        yield places(value)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _expressions(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _expressions(item)
+
+
+def slices(call: Mapping[str, Any]) -> list[Place]:
+    """The narrow scopes of a call."""
+    return [place(scope) for scope in call.get("_scopes", []) if scope.startswith("†")]
+
+
+def outputs(call: Mapping[str, Any]) -> Groups:
+    """Where a call may write."""
+    return places(call["_outputPath"]) if call.get("_outputPath") is not None else []
+
+
+def overlap(one: Place, other: Place) -> bool:
+    """Whether a place is the other, above it or below it."""
+    mine, theirs = [one[0], *map(str, one[1])], [other[0], *map(str, other[1])]
+    return all(a == b for a, b in zip(mine, theirs, strict=False))

@@ -1,0 +1,184 @@
+"""SPEC R4.3-R4.5: where results go and what messages they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from protocol import Output
+
+from .building import (
+    DATE,
+    call,
+    run,
+    statuses,
+)
+
+# R4.3
+
+
+def test_r4_3_a_call_appends_one_message_for_each_path_all_at_once() -> None:
+    raw = call(to="†state.user.name && †data.copy", value=["†input.n"], _outputMethod="push", _instance="①")
+    result = run(raw, context=[{"type": "input", "n": 7, "_instance": "①"}])
+    (entry,) = result.log
+    common = {"_call": raw, "_date": DATE, "_outputMethod": "push", "_instance": "①"}
+    assert list(entry.outcome.messages) == [
+        {"type": "data", "kind": "state", "data": {"user": {"name": [7]}}, **common, "_path": "†state.user.name"},
+        {"type": "data", "data": {"copy": [7]}, **common, "_path": "†data.copy"},
+    ]
+
+
+def test_r4_3_what_is_not_given_is_not_in_the_message() -> None:
+    raw = call(to="user", value=1)
+    (message,) = run(raw).messages
+    assert message == {"type": "data", "kind": "state", "data": {"user": 1}, "_call": raw, "_date": DATE}
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("†state", 1),
+        ("†state.a.b", {"a": {"b": 1}}),
+        ("†state.list.0", {"list": {"0": 1}}),
+        ('†state["a.b"][""]', {"a.b": {"": 1}}),
+    ],
+)
+def test_r4_3_the_value_is_nested_at_the_path(path: str, data: Any) -> None:
+    (message,) = run(call(to=path, value=1)).messages
+    assert message["data"] == data
+
+
+def test_r4_3_written_messages_read_back_as_what_was_written() -> None:
+    calls = [
+        call(to="†state.a && †state.a.b && †state", value={"b": {"a": 1}}),
+        call(to='†state["x.y"].0', value=[1]),
+        call(to='†data["0"]', value={"0": 1}),
+    ]
+    assert run(*calls).data[None] == {"state": {"b": {"a": 1}, "x.y": [[1]]}, "data": {"0": {"0": 1}}}
+
+
+# R4.4
+
+
+BRANCH = "†state.good || †state.bad"
+
+
+def test_r4_4_a_plain_value_goes_to_the_first_alternative() -> None:
+    assert run(call(to=BRANCH, value=1)).data[None] == {"state": {"good": 1}}
+
+
+@pytest.mark.parametrize("path", ["†state.bad", "bad", '†state["bad"]'])
+def test_r4_4_the_activity_may_choose_one_of_the_declared_paths(path: str) -> None:
+    result = run(call("choose", to=BRANCH), functions={"choose": lambda *_: Output(path, 1)})
+    assert result.data[None] == {"state": {"bad": 1}}
+
+
+def test_r4_4_choosing_one_of_joined_paths_writes_to_all_of_them() -> None:
+    to = "†state.a || †state.b && †data.c"
+    result = run(call("choose", to=to), functions={"choose": lambda *_: Output("†data.c", 1)})
+    assert result.data[None] == {"state": {"b": 1}, "data": {"c": 1}}
+
+
+@pytest.mark.parametrize(
+    "path", ["†state.other", "†data.good", "†state.good.x", "†state", BRANCH, "†", "", 5, None, ["good"]]
+)
+def test_r4_4_a_path_that_was_not_declared_is_an_error(path: Any) -> None:
+    result = run(call("choose", to=BRANCH), functions={"choose": lambda *_: Output(path, 1)})
+    assert statuses(result) == ["failed"]
+    error = result.outcome(0).error
+    assert error is not None
+    assert error["type"] == "OutputError"
+    assert "state" not in result.data[None]
+
+
+def test_r4_4_an_exception_goes_to_the_last_of_several_alternatives_and_is_no_failure() -> None:
+    result = run(call("fail", to="†state.a || †state.b || †state.c && †data.d", because="no"))
+    assert statuses(result) == ["done"]
+    error = {"type": "LookupError", "message": "no"}
+    assert result.data[None] == {"state": {"c": error}, "data": {"d": error}}
+
+
+@pytest.mark.parametrize("to", ["†state.a", "†state.a && †state.b"])
+def test_r4_4_with_one_alternative_an_exception_is_a_failure(to: str) -> None:
+    result = run(call("fail", to=to, because="no"))
+    assert statuses(result) == ["failed"]
+    assert "state" not in result.data[None]
+
+
+def test_r4_4_an_exception_that_does_not_fit_the_last_alternative_fails_the_call_under_its_own_name() -> None:
+    context = [{"type": "state", "schema": {"properties": {"bad": {"type": "integer"}}}}]
+    result = run(call("fail", to=BRANCH, because="the real reason"), context=context)
+    assert statuses(result) == ["failed"]
+    assert result.outcome(0).error == {"type": "LookupError", "message": "the real reason"}
+
+
+def test_r4_4_the_seeds_verify_user_writes_what_it_found_or_what_failed() -> None:
+    def verify(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+        if parameters["userId"] == "perfect-stranger":
+            return Output("†state.user.failed", {"reason": "unknown"})
+        return {"id": parameters["userId"]}
+
+    to = "†state.user.verified || †state.user.failed"
+    for user, written in (("perfect-stranger", {"failed": {"reason": "unknown"}}), ("u", {"verified": {"id": "u"}})):
+        result = run(call("verifyUser", to=to, userId=user), functions={"verifyUser": verify})
+        assert result.data[None] == {"state": {"user": written}}
+
+
+# R4.5
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        ({"type": "state", "a": 1}, {"state": {"a": 1}}),
+        ({"type": "state", "state": {"a": 1}}, {"state": {"a": 1}}),
+        ({"type": "data", "kind": "state", "data": {"a": {"deep": [1]}}}, {"state": {"a": {"deep": [1]}}}),
+        ({"type": "state", "a": 1, "b": 2}, {"state": {"a": 1, "b": 2}}),
+        ({"type": "data", "c": None}, {"data": {"c": None}}),
+        ({"type": "state", "a": 1, "_instance": "②", "_call": {"_tool": "lie"}, "_date": "lie"}, {"state": {"a": 1}}),
+    ],
+)
+def test_r4_5_a_whole_data_message_is_appended_with_provenance_to_the_calls_own_instance(
+    message: dict[str, Any], data: dict[str, Any]
+) -> None:
+    raw = call("whole", to="†state.a && †state.b || †data.c", _instance="①")
+    context = [{"type": "text", "_instance": name} for name in ("①", "②")]
+    result = run(raw, context=context, functions={"whole": lambda *_: message})
+    assert (result.data["①"], result.data["②"]) == (data, {})
+    assert all((m["_call"], m["_date"], m["_instance"]) == (raw, DATE, "①") for m in result.messages)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "state"},
+        {"type": "state", "other": 1},
+        {"type": "state", "a": 1, "other": 1},
+        {"type": "state", "data": 5},
+        {"type": "state", "data": None},
+        {"type": "state", "data": [1]},
+        {"type": "input", "a": 1},
+        {"type": "data", "a": 1},
+        {"type": "error", "data": {"a": 1}},
+        {"type": "state", "a": 1, "c": 1},
+        {"type": "data", "kind": ["state"], "a": 1},
+        {"type": "data", "kind": None, "a": 1},
+    ],
+)
+def test_r4_5_kind_and_path_of_a_returned_message_must_be_declared(message: dict[str, Any]) -> None:
+    result = run(call("whole", to="†state.a && †state.b || †data.c"), functions={"whole": lambda *_: message})
+    assert statuses(result) == ["failed"]
+    assert result.data[None].keys() == {"error"}
+
+
+@pytest.mark.parametrize("value", [{"type": "text", "a": 1}, {"type": ["state"]}, {"type": None}, {"typ": "state"}, []])
+def test_r4_5_what_is_no_data_message_is_a_plain_value(value: Any) -> None:
+    assert run(call(to="†state.a", value=value)).data[None] == {"state": {"a": value}}
+
+
+def test_r4_5_a_model_cannot_smuggle_a_message_into_a_latent_calls_output() -> None:
+    message = {"type": "state", "other": 1}
+    result = run({"_tool": "t", "_output": message, "_outputPath": "†state.a"}, activities={})
+    assert result.data[None] == {"state": {"a": message}}
