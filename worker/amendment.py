@@ -41,8 +41,8 @@ from .errors import BeingAmended, RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import amended, id_key, known_calls
 from .log import Entry, read_entry, read_script
+from .runs import ENDED
 
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
 _AT_ONCE: Final = 200
