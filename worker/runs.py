@@ -184,9 +184,9 @@ class Run:
         """
         reference = read_scope(path)
         self._state()
-        if instance is not None and instance not in self._instances():
-            raise KeyError(instance)
         with translated(self._settings):
+            if instance is not None and not self._redis.exists(self._keys.journal(instance)):
+                raise KeyError(instance)
             logged = [
                 Logged(entry.id, entry.message, entry.call)
                 for lane in dict.fromkeys((None, instance))
