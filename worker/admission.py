@@ -15,7 +15,6 @@ from protocol.execution import Start
 from protocol.tools import Executor
 
 from .activities import Activity, Delegate, Registry
-from .definition import Definition
 from .lane import LaneView
 from .messages import TaskMessage, lane_task
 from .slots import SlotCall, Slots
@@ -37,28 +36,25 @@ class Admission:
     ) -> None:
         self._slots = slots
         self._run = lane.run.run
+        self._definition = lane.run.definition
         self._instance = lane.instance
         self._registry = registry
         self._settings = settings
         self._publish = publish
-        definition = lane.run.definition
-        self._limits = {call.index: limits for call in lane.calls if (limits := self._limits_of(call, definition))}
 
     async def admit(self, starts: Sequence[Start]) -> list[Start]:
         """Those of the starts that have a slot, or need none. The others wait until the lane is published for them."""
-        limited = [start for start in starts if start.call.index in self._limits]
+        limited = self._limited(start.call for start in starts)
         if not limited:
             return list(starts)
-        slotted = await self._slots.acquire(
-            [(self._slot_call(start.call.index), self._limits[start.call.index]) for start in limited]
-        )
-        granted = {start.call.index for start, is_granted in zip(limited, slotted.granted, strict=True) if is_granted}
+        slotted = await self._slots.acquire(limited)
+        refused = {call.index for (call, _), is_granted in zip(limited, slotted.granted, strict=True) if not is_granted}
         await self._wake({(call.run, call.instance) for call in slotted.handed})
-        return [start for start in starts if start.call.index in granted or start.call.index not in self._limits]
+        return [start for start in starts if start.call.index not in refused]
 
-    async def release(self, indexes: Iterable[int]) -> frozenset[int]:
+    async def release(self, calls: Iterable[Call]) -> frozenset[int]:
         """Give back the slots of calls that have ended or rest. Returns calls of this lane that waited and have one."""
-        held = [(self._slot_call(index), self._limits[index]) for index in indexes if index in self._limits]
+        held = self._limited(calls)
         if not held:
             return frozenset()
         own, lanes = set(), set()
@@ -76,14 +72,16 @@ class Admission:
             queue = self._settings.queue_instances
             await self._publish([lane_task(run, instance, queue) for run, instance in lanes])
 
-    def _slot_call(self, index: int) -> SlotCall:
-        return SlotCall(self._run, self._instance, index)
+    def _limited(self, calls: Iterable[Call]) -> list[tuple[SlotCall, Mapping[str, int]]]:
+        """Those of the calls that are limited, each with its limits."""
+        limits = [(call, self._limits_of(call)) for call in calls]
+        return [(SlotCall(self._run, self._instance, call.index), names) for call, names in limits if names]
 
-    def _limits_of(self, call: Call, definition: Definition) -> Mapping[str, int]:
+    def _limits_of(self, call: Call) -> Mapping[str, int]:
         """The names that limit a call, and how many calls of each may be at work."""
         if call.is_fire_and_forget:
             return {}
-        name = call.runner.name
+        name, definition = call.runner.name, self._definition
         limits = {f"run:{self._run}": definition.config.get(MAX_CONCURRENCY, self._settings.limit_run_concurrency)}
         if call.runner.executor is Executor.ACTIVITY:
             limits[f"activity:{name}"] = _limit_of(self._registry.activities.get(name))

@@ -126,7 +126,7 @@ class Drive:
         return self._lane.execution
 
     def _status(self, index: int) -> Status:
-        return self._execution.status(index) if index in self._lane.indexes else Status.DONE
+        return self._execution.status(index) if index in self._lane.by_index else Status.DONE
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
@@ -135,8 +135,9 @@ class Drive:
         starts = self._decide(outcomes) if self._run_status == "running" else []
         starts = await self._admission.admit(starts)
         if outcomes or rests or starts:
+            indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
+            ended = [self._lane.by_index[index] for index in indexes]
             await self._commit(outcomes, rests, starts)
-            ended = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True

@@ -95,7 +95,7 @@ class LaneView:
         record = next((entry.record for entry in reversed(entries) if entry.record is not None), None)
         self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord()
         self.calls = run.definition.lane_calls(self.record, instance)
-        self.indexes = frozenset(call.index for call in self.calls)
+        self.by_index = {call.index: call for call in self.calls}
         self.fold = Fold(run.fold) if instance is not None else Fold()
         shared = run.calls if instance is not None else ()
         graph = run.definition.graph(self.calls, self.record, shared)

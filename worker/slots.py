@@ -22,6 +22,7 @@ from .log import read_script
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 _AT_ONCE: Final = 1_000
+"""How many calls or lanes in one command: the server does nothing else meanwhile."""
 _UNDER_WAY: Final = (b"running:", b"sent:")
 _TO_BEGIN: Final = (b"lost:", b"retry:")
 
@@ -66,7 +67,11 @@ class Slots:
     async def acquire(self, wanted: Sequence[tuple[SlotCall, Mapping[str, int]]]) -> Slotted:
         """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
         calls = [{"call": str(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
-        return await self._ask(acquire=calls)
+        answers = [await self._ask(acquire=calls[start : start + _AT_ONCE]) for start in range(0, len(calls), _AT_ONCE)]
+        return Slotted(
+            tuple(is_granted for answer in answers for is_granted in answer.granted),
+            tuple(call for answer in answers for call in answer.handed),
+        )
 
     async def release(self, held: Iterable[tuple[SlotCall, Iterable[str]]]) -> Slotted:
         """Give back what calls hold, or would hold; doing it twice does no harm."""
