@@ -294,7 +294,7 @@ class Drive:
         for index in due:
             self._execution.record(index, Status.WAITING)
         deliveries, self._deliveries = self._deliveries, []
-        if any(self._status(delivery.id.index) is Status.WAITING for delivery in deliveries):
+        if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in deliveries):
             await self._reload()  # begun by another driver, after outcomes that are to be judged by and not known here
         for delivery in deliveries:
             self._results.append((delivery.attempt, delivery.result))
