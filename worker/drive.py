@@ -355,7 +355,7 @@ class Drive:
             claims=claims,
             park=park,
             leaves=leaves,
-            takes_up=self._takes_up,
+            takes_up=lane.mark if self._takes_up else None,
         )
         self._takes_up = False
         self._run_status = advance.status

@@ -85,12 +85,19 @@ class LaneView:
     """One lane: the values its reader sees, and the state of its calls."""
 
     def __init__(
-        self, run: RunView, instance: str | None, entries: Iterable[Entry], running: Iterable[int] = ()
+        self,
+        run: RunView,
+        instance: str | None,
+        entries: Iterable[Entry],
+        running: Iterable[int] = (),
+        mark: float | None = None,
     ) -> None:
         self.run = run
         self.instance = instance
         self.seen = "0-0"
         self.global_seen = run.seen
+        self.mark = mark
+        """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
         record = next((entry.record for entry in reversed(entries) if entry.record is not None), None)
         self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord()
@@ -109,10 +116,10 @@ class LaneView:
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
         """Read a lane from its journal; where it was amended, what it shares with others may be newer than the view."""
-        entries, running = await log.open(run.run, instance)
+        entries, running, mark = await log.open(run.run, instance)
         if any(entry.record is not None for entry in entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
-        return cls(run, instance, entries, running)
+        return cls(run, instance, entries, running, mark)
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt of global calls."""

@@ -139,16 +139,20 @@ class MessageLog:
         found: Any = await self._redis.xrange(stream, min=f"({after}", max="+")
         return [read_entry(id_, fields) for id_, fields in found]
 
-    async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int]]:
-        """A lane's whole journal, and the calls that somebody is at work on or that rest."""
+    async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int], float | None]:
+        """A lane's whole journal, the calls that somebody is at work on or that rest, and the mark of its task.
+
+        The mark (see advance.lua) is that of before it was read who is at work.
+        """
         keys, lane = self._keys(run), lane_token(instance)
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.xrange(keys.journal(lane))
+            pipeline.zscore(keys.published, lane)
             pipeline.hgetall(keys.ledger(lane))
             pipeline.time()
-            entries, ledger, (seconds, microseconds) = await pipeline.execute()
-        now_ms = seconds * 1000 + microseconds // 1000
-        return [read_entry(id_, fields) for id_, fields in entries], read_running(ledger) | _resting(ledger, now_ms)
+            entries, mark, ledger, (seconds, microseconds) = await pipeline.execute()
+        busy = read_running(ledger) | _resting(ledger, seconds * 1000 + microseconds // 1000)
+        return [read_entry(id_, fields) for id_, fields in entries], busy, mark
 
     async def advance(
         self,
@@ -164,7 +168,7 @@ class MessageLog:
         claims: Sequence[Claim] = (),
         park: bool = False,
         leaves: bool = False,
-        takes_up: bool = True,
+        takes_up: float | None = None,
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)

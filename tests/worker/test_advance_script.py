@@ -54,6 +54,7 @@ class Log:
             "global_seen": self.last(None),
             "owner": secrets.token_hex(4),
             "leaves": True,
+            "takes_up": self.redis.zscore(self.keys.published, instance or ""),
         }
         return self._do(lambda log: log.advance(RUN, instance, **(seen | how)))
 
@@ -336,10 +337,13 @@ def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
     assert third.journal_id == log.last(None)
 
 
-def test_whoever_drives_a_lane_takes_the_mark_of_its_task_away(log: Log) -> None:
+def test_whoever_takes_a_lanes_task_up_takes_away_the_mark_that_he_has_read(log: Log) -> None:
     log.begin(1)
-    log.redis.zadd(log.keys.published, {"①": 1, "②": 1})
-    log.advance("①")
+    log.redis.zadd(log.keys.published, {"①": 5, "②": 5})
+    log.advance("①", takes_up=None)
+    log.advance("①", takes_up=4.0)
+    assert log.redis.zrange(log.keys.published, 0, -1) == ["①", "②"], "marked anew since: somebody has to look again"
+    log.advance("①", takes_up=5.0)
     assert log.redis.zrange(log.keys.published, 0, -1) == ["②"]
 
 

@@ -18,7 +18,8 @@
 --        he has claimed already he gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
 --        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
---        arrived), takes_up (this takes up the lane's published task), window (see window.lua),
+--        arrived), takes_up (the mark of the lane's published task as it was before the ledger was read: one that was set
+--        since stays), window (see window.lua),
 --        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack)},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
@@ -165,7 +166,8 @@ if request.park and nothing_new and not is_over(status) then
 end
 if status == 'paused' then
     redis.call('ZADD', published, 0, lane)
-elseif request.takes_up and redis.call('ZREM', published, lane) == 1 then
+elseif request.takes_up and tonumber(redis.call('ZSCORE', published, lane)) == request.takes_up then
+    redis.call('ZREM', published, lane)
     lets_out = true
 end
 local woken = {}

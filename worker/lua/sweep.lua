@@ -25,8 +25,9 @@ if status ~= 'running' or (format and tonumber(format) ~= request.format) then
 end
 
 local function publish(lane)
-    if tonumber(redis.call('ZSCORE', published, lane) or 0) <= now then
-        redis.call('ZADD', published, due, lane)
+    local mark = tonumber(redis.call('ZSCORE', published, lane) or 0)
+    redis.call('ZADD', published, due, lane) -- anew also where a task is on its way: who takes it up may have read before
+    if mark <= now then
         lanes[#lanes + 1] = lane
     end
 end
