@@ -18,6 +18,8 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
 from worker.application import make_client_application
+from worker.messages import Report, Sign
+from worker.reports import Reports
 
 from .servers import free_port, redis_server
 
@@ -96,6 +98,16 @@ def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, r
     mailboxes = make_client_application(guarded.as_("flower").settings).control.inspect(timeout=2, limit=3).ping()
     assert {name.split("@")[0] for name in mailboxes} == {"instances", "delegates", "background"}
     assert guarded.admin.acl_log() == []
+
+
+@pytest.mark.parametrize("user", ["delegates", "background"])
+def test_signs_of_life_are_sent_by_all_and_read_where_the_log_is(guarded: Guarded, user: str) -> None:
+    sender, reader = guarded.as_(user).settings, guarded.as_("instances").settings
+    Reports(make_client_application(sender), sender).send(Report(begun=(Sign("none", "", 0, 1),)))
+    with redis.Redis.from_url(guarded.url(user)) as connection, pytest.raises(NoPermissionError):
+        connection.lrange("reports", 0, -1)
+    # The sweep of the worker may have been faster.
+    assert len(list(Reports(make_client_application(reader), reader).read())) <= 1
 
 
 READS: list[list[Any]] = [
