@@ -19,11 +19,13 @@ from typing import Final, Protocol
 from broker_config import GuardedProcess
 
 from .proxy import Proxy
+from .records import Note
 from .server import ROOT
 from .site import Site
 from .workload import Submission
 
 _CLIENT_SECONDS: Final = 60
+_WORK_SECONDS: Final = 30
 _INTERVAL_SECONDS: Final = 0.05
 
 
@@ -50,12 +52,13 @@ class Fault(Protocol):
 
 @dataclass(frozen=True)
 class WorkerKilled:
-    """SIGKILL of a worker with its whole process group."""
+    """SIGKILL of a worker that is in the midst of a call, with its whole process group."""
 
-    names: tuple[str, ...] = ("near", "far")
+    names: tuple[str, ...]
 
     def strike(self, site: Site, random: Random) -> Incident:
-        member = random.choice([member for member in site.crew if member.name in self.names])
+        members = {member.group: member for member in site.crew if member.name in self.names}
+        member = members[_at_work(site, random, lambda note: note.group in members).group]
         at = time.time()
         return Incident("worker killed", at, at, frozenset({member.kill()}))
 
@@ -64,9 +67,7 @@ class PoolProcessKilled:
     """SIGKILL of a process of a prefork pool that is in the midst of a call; its parent lives on."""
 
     def strike(self, site: Site, random: Random) -> Incident:
-        while not (at_work := [note for note in site.records.under_way if note.pid != note.group]):
-            _pass(_INTERVAL_SECONDS)
-        victim = random.choice(at_work).pid
+        victim = _at_work(site, random, lambda note: note.pid != note.group).pid
         at = time.time()
         os.kill(victim, signal.SIGKILL)
         return Incident("pool process killed", at, at, frozenset({victim}))
@@ -189,6 +190,17 @@ class ClientKilled:
         file = site.folder / f"{self.submission.number}.json"
         file.write_text(json.dumps(self.submission.document), "utf-8")
         return str(file)
+
+
+def _at_work(site: Site, random: Random, is_wanted: Callable[[Note], bool]) -> Note:
+    """Somebody in the midst of a call that takes its time. Raises `TimeoutError`."""
+    deadline = time.monotonic() + _WORK_SECONDS
+    while time.monotonic() < deadline:
+        begun_by = time.time() - _INTERVAL_SECONDS
+        if found := [note for note in site.records.under_way if note.at < begun_by and is_wanted(note)]:
+            return random.choice(found)
+        _pass(_INTERVAL_SECONDS)
+    raise TimeoutError(f"nobody has been at work for {_WORK_SECONDS} s")
 
 
 def _pass(seconds: float) -> None:

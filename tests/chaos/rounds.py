@@ -106,9 +106,9 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
     def fault() -> Fault:
         return random.choice(
             (
-                WorkerKilled(),
-                WorkerKilled(),
-                WorkerKilled(),
+                WorkerKilled(("near",)),
+                WorkerKilled(("far",)),
+                WorkerKilled(("hands",)),
                 WorkerReplaced(),
                 ServerKilled(random.choice((0.0, 2.0, 5.0))),
                 ServerSilent(random.choice((1.0, 5.0))),

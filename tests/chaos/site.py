@@ -37,7 +37,7 @@ class Post:
 
 POSTS: Final = (
     Post("near", ("-Q", "instances")),
-    Post("far", ("-Q", "instances"), is_remote=True),
+    Post("far", is_remote=True),
     Post("hands", ("-Q", "delegates,background,chaos"), is_remote=True),
 )
 
@@ -87,8 +87,6 @@ class Site:
             redis_url=url,
             activities=(str(ACTIVITIES),),
             model=self._model,
-            lease_seconds=3,
-            sweep_interval_seconds=1,
         )
 
     def environment(self, url: str) -> dict[str, str]:

@@ -94,13 +94,11 @@ class Submission:
                 yield mark(self.number, *call), call
 
 
-def submission(
-    seed: int, number: int, *, size: tuple[int, int] | None = None, stays_in_line: bool = False
-) -> Submission:
-    """The submission of this number; the same for the same seed. In line: no call leaves its instance's task."""
+def submission(seed: int, number: int, *, size: tuple[int, int] | None = None, awaits_all: bool = False) -> Submission:
+    """The submission of this number; the same for the same seed. `awaits_all`: none is sent and forgotten."""
     random = Random(f"{seed} {number}")
     instances, shapes = size or random.choice(SIZES)
-    author = _Author(number, [f"i{index}" for index in range(instances)], random, stays_in_line=stays_in_line)
+    author = _Author(number, [f"i{index}" for index in range(instances)], random, awaits_all=awaits_all)
     return Submission(number, author.plan(shapes) if random.random() < 0.25 else author.solution(shapes))
 
 
@@ -123,11 +121,11 @@ def without_errors(data: Mapping[str, Any]) -> Json:
 class _Author:
     """Writes one submission, lane by lane; the current lane is `None` for the global one."""
 
-    def __init__(self, number: int, instances: Sequence[str], random: Random, *, stays_in_line: bool) -> None:
+    def __init__(self, number: int, instances: Sequence[str], random: Random, *, awaits_all: bool) -> None:
         self._number = number
         self._instances = instances
         self._random = random
-        self._stays_in_line = stays_in_line
+        self._awaits_all = awaits_all
         self._lane: str | None = None
         self._is_plan = False
         self._calls: list[Json] = []
@@ -170,10 +168,9 @@ class _Author:
         return [{"type": "input", "number": self._number}, {"type": "state", "base": BASE}, *own]
 
     def _shapes(self, count: int) -> None:
-        in_line = (self._chains, self._fan, self._branch, self._trouble)
-        away = () if self._stays_in_line else (self._delegate, self._words, self._event)
+        awaited = (self._chains, self._fan, self._branch, self._delegate, self._words, self._trouble)
         for _ in range(count):
-            self._random.choice((*in_line, *away))()
+            self._random.choice(awaited if self._awaits_all else (*awaited, self._event))()
 
     def _add(self, tool: str, to: str | None, /, **properties: Any) -> str:
         index = len(self._calls)
@@ -197,9 +194,7 @@ class _Author:
         return self._random.choice(SECONDS)
 
     def _step(self, value: str, to: str) -> str:
-        tool = self._random.choice(
-            ("step", "step", "stepPlain", "stepPlain" if self._stays_in_line else "stepElsewhere")
-        )
+        tool = self._random.choice(("step", "step", "stepPlain", "stepElsewhere"))
         return self._add(tool, to, value=value, seconds=self._seconds())
 
     def _chain(self, value: str, length: int) -> str:
