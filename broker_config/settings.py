@@ -137,6 +137,9 @@ class Settings(BaseSettings):
     limit_run_concurrency: Count | None = Field(
         None, description="Calls of one run at work at a time, where its config says nothing. Unset: no limit."
     )
+    limit_dead_letters: Count = Field(
+        10_000, description="Fire-and-forget calls that failed for good and are kept; beyond, the oldest go."
+    )
     limit_attempts: Count = Field(
         5, description="Times a call is started before it counts as failed, also when its workers keep dying."
     )

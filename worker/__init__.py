@@ -10,11 +10,13 @@ from protocol import Output
 from .activities import activity, delegate
 from .attempts import CurrentCall, current_call
 from .client import Client
+from .dead_letters import DeadLetter, DeadLetters
 from .errors import (
     ActivitiesError,
     BeingAmended,
     CallFailed,
     InfrastructureError,
+    LetterNotFound,
     OtherFormat,
     RunNotFound,
     RunOver,
@@ -30,8 +32,11 @@ __all__ = [
     "CallResult",
     "Client",
     "CurrentCall",
+    "DeadLetter",
+    "DeadLetters",
     "Event",
     "InfrastructureError",
+    "LetterNotFound",
     "LogEntry",
     "OtherFormat",
     "Output",

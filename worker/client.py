@@ -20,6 +20,7 @@ from protocol.tools import Executor
 from .activities import Registry
 from .activities import registry as default_registry
 from .connections import connect, translated
+from .dead_letters import DeadLetters
 from .limits import limits_of
 from .loading import load_activities
 from .request_definitions import KnownDelegates
@@ -137,6 +138,10 @@ class Client:
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
         return Run(run, self._redis, self.settings, lambda: self._publisher, self.check_amendment)
+
+    def dead_letters(self) -> DeadLetters:
+        """The fire-and-forget calls that failed for good (SPEC R5.3)."""
+        return DeadLetters(self._redis, self.settings)
 
     @cached_property
     def _redis(self) -> Redis:

@@ -79,6 +79,8 @@ class Drive:
         self._resting: dict[int, asyncio.TimerHandle] = {}
         """Calls to be tried again so soon that we stay."""
         self._due: list[int] = []
+        self._sendings: dict[int, TaskMessage] = {}
+        """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._takes_up = True
         self._deliveries: list[Delivery] = []
         self._receipts: list[asyncio.Future[bool]] = []
@@ -200,13 +202,16 @@ class Drive:
             claims=[self._claim(start) for start in starts],
             leaves=not self._running and not self._resting and not starts and not self._lane.waits_for_global,
         )
+        sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:
+            if sent:
+                await self._shop.publish(sent)
             return
         woken = [self._lane_task(lane or None) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []
-        if woken or messages:
-            await self._shop.publish([*woken, *messages])
+        if woken or sent or messages:
+            await self._shop.publish([*woken, *sent, *messages])
         if not is_ours:
             await self._reload()
             self._reconsider(starts, advance)
@@ -215,6 +220,11 @@ class Drive:
         else:
             self._lane.seen = advance.journal_id
             await self._note_global(advance)
+
+    def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:
+        """What is in the outbox since this commit."""
+        tasks = [self._sendings.pop(outcome.index, None) for outcome in outcomes]
+        return [task for task, is_ours in zip(tasks, advance.accepted, strict=True) if task is not None and is_ours]
 
     def _reconsider(self, starts: Sequence[Start], advance: Advance) -> None:
         """Decide anew about calls claimed with values that are not in the log: it has somebody else's."""
@@ -258,9 +268,7 @@ class Drive:
         """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
         call = start.call
         if self._shop.remote.leaves(call):
-            if call.is_fire_and_forget:
-                self._results.append((attempt, Success(None)))
-            return self._shop.remote.message(start, attempt, self._execution, self._lane.run.definition)
+            return self._send(start, attempt)
         activity = self._shop.registry.activities.get(call.runner.name)
         if activity is None:
             missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
@@ -280,6 +288,17 @@ class Drive:
         )
         self._running[task] = attempt
         self._shop.leases.hold(self._lane.run.run, self._lease(attempt))
+        return None
+
+    def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
+        """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
+        is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
+        first = Attempt(attempt.id) if is_forgotten else attempt
+        message = self._shop.remote.message(start, first, self._execution, definition)
+        if not is_forgotten:
+            return message
+        self._sendings[start.call.index] = message
+        self._results.append((attempt, Success(None)))
         return None
 
     async def _take_news(self) -> None:
@@ -353,6 +372,7 @@ class Drive:
             waking=self._waking(outcomes),
             rests=rests,
             claims=claims,
+            sendings=self._sendings,
             park=park,
             leaves=leaves,
             takes_up=lane.mark if self._takes_up else None,

@@ -7,26 +7,23 @@ sent and not awaited (SPEC R5.1) is done before the block is left in peace; an e
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kombu.exceptions import OperationalError
 from redis import Redis
 from redis.exceptions import RedisError
 
-from broker_config import EmbeddedServer, GuardedProcess, Settings, queue_names
+from broker_config import EmbeddedServer, GuardedProcess, Settings
 
 from .errors import InfrastructureError
-
-if TYPE_CHECKING:
-    from celery import Celery
+from .keys import Keys, active_runs
 
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
@@ -36,8 +33,8 @@ _GRACE_SECONDS: Final = 2.0
 # that dies for a reason of its own must not be started for ever.
 _MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
-_UNACKNOWLEDGED: Final = "unacked"
-"""The hash in which kombu notes the messages that a worker has in hand."""
+_SWEEP_INTERVAL_SECONDS: Final = 0.2
+"""Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
 _TOLD_LINES: Final = 3
 # A worker that is started again sees the same modules under the same names as we do: also where the current directory
 # holds a `worker.py` of somebody else's.
@@ -56,11 +53,14 @@ def embedded_backend(
     `InfrastructureError` where either cannot be had or the worker ends for good.
     """
     with EmbeddedServer() as server:
-        own = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
+        urls = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
+        interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
+        own = urls.model_copy(update={"sweep_interval_seconds": interval})
         worker = _Worker(own, server, worker_log or server.directory / _LOG_NAME)
         try:
             yield own
-            _drain(own, deadline, orphans=worker.drain())
+            worker.drain()
+            _drain(own, deadline)
         except (InfrastructureError, RedisError, OperationalError, OSError) as error:
             if worker.failure is not None:
                 raise worker.failure from error
@@ -79,20 +79,15 @@ class _Worker:
         self._log = log
         self._lock = threading.Lock()
         self._may_restart = True
-        self._orphans: set[str] = set()
         self._is_stopping = False
         self._process = self._start()
         self._watcher = threading.Thread(target=self._watch, name="acts-embedded-worker", daemon=True)
         self._watcher.start()
 
-    def drain(self) -> set[str]:
-        """Return the tags of the messages that died with a worker. From now on a dead worker is the end.
-
-        So a call that was sent, is not awaited and kills its worker cannot do so for ever.
-        """
+    def drain(self) -> None:
+        """From now on a dead worker is the end: a call that is not awaited shall not kill one after the other."""
         with self._lock:
             self._may_restart = False
-            return self._orphans
 
     def stop(self) -> None:
         """End the process, gracefully if it ends in time."""
@@ -134,18 +129,11 @@ class _Worker:
         """Start another worker, if that promises anything."""
         try:
             if self._may_restart and self._was_ready() and start < _MOST_STARTS:
-                self._orphans |= self._unacknowledged()
                 self._process = self._start()
                 return True
         except (InfrastructureError, RedisError, OSError):
             pass  # the server is gone as well
         return False
-
-    def _unacknowledged(self) -> set[str]:
-        """The tags of the messages that the dead worker had in hand: nobody else consumes here."""
-        with _connected(self._settings) as redis:
-            tags: Any = redis.hkeys(_UNACKNOWLEDGED)
-        return {tag.decode() for tag in tags}
 
     def _was_ready(self) -> bool:
         return READY.encode() in self._written()
@@ -166,20 +154,13 @@ class _Worker:
             return b""
 
 
-def _drain(settings: Settings, deadline: float | None, *, orphans: set[str]) -> None:
-    """Wait until everything sent and not awaited is done: an event of the server's for each look at its queues."""
-    from .activities import registry
-    from .application import make_client_application
-
-    app = make_client_application(settings)
-    queues = [name for name in (*queue_names(settings), *registry.queues()) if name != settings.queue_instances]
+def _drain(settings: Settings, deadline: float | None) -> None:
+    """Wait until everything sent and not awaited is done: an event of the server's for each look at the outboxes."""
     try:
         with _connected(settings) as redis, redis.pubsub() as changes:
-            redis.config_set("notify-keyspace-events", "Kghl")
-            changes.subscribe(*(f"__keyspace@0__:{key}" for key in (_UNACKNOWLEDGED, *queues)))
-            _restore(app, orphans)
-            _mark_ends(app, queues)
-            while _is_pending(redis, queues):
+            redis.config_set("notify-keyspace-events", "Khg")
+            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
+            while _is_pending(redis, settings.key_prefix):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise InfrastructureError("calls that were sent and not awaited were not done in time")
@@ -188,33 +169,10 @@ def _drain(settings: Settings, deadline: float | None, *, orphans: set[str]) -> 
         raise InfrastructureError(f"the embedded server ended: {error}") from error
 
 
-def _restore(app: Celery, orphans: set[str]) -> None:
-    """Put messages that died with a worker back into their queues; the broker itself would wait for an hour."""
-    with app.connection_for_write() as connection:
-        for tag in orphans:
-            connection.default_channel.qos.restore_by_tag(tag)
-
-
-def _mark_ends(app: Celery, queues: Sequence[str]) -> None:
-    """Put a task that does nothing at the end of each queue.
-
-    A worker takes a message off its queue a moment before it notes it as its own. While the last task is in neither
-    place, everything before it is noted: so what is seen nowhere is done.
-    """
-    with app.producer_or_acquire() as producer:
-        for queue in queues:
-            app.send_task("celery.accumulate", queue=queue, producer=producer, ignore_result=True)
-
-
-def _is_pending(redis: Any, queues: Sequence[str]) -> bool:
-    """Whether a message lies in one of these queues, or came from one and is being worked on."""
-    with redis.pipeline(transaction=True) as pipeline:
-        for queue in queues:
-            pipeline.llen(queue)
-        pipeline.hvals(_UNACKNOWLEDGED)
-        *lengths, taken = pipeline.execute()
-    # kombu's note of a message: [message, exchange, routing key], the last being our queue's name.
-    return any(lengths) or any(json.loads(note)[2] in queues for note in taken)
+def _is_pending(redis: Any, prefix: str) -> bool:
+    """Whether a run has something in its outbox."""
+    runs = redis.zrange(active_runs(prefix), 0, -1)
+    return any(redis.exists(Keys(prefix, run.decode()).outbox) for run in runs)
 
 
 def _connected(settings: Settings) -> Redis:

@@ -31,6 +31,10 @@ class OtherFormat(WorkerError):
     """A run that another version has written down, in a way that this one does not read."""
 
 
+class LetterNotFound(WorkerError):
+    """No dead letter of that id: it never was, was dropped, or was sent again."""
+
+
 class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
 

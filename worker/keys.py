@@ -66,6 +66,21 @@ class Keys:
         """List: lanes whose turn to be published has not come yet (see window.lua)."""
         return self._key("backlog")
 
+    @property
+    def outbox(self) -> str:
+        """Hash: fire-and-forget calls that were not done yet, and how they stand (see outbox.lua)."""
+        return self._key("outbox")
+
+    @property
+    def outbox_tasks(self) -> str:
+        """Hash: their tasks."""
+        return self._key("outbox", "tasks")
+
+    @property
+    def outbox_due(self) -> str:
+        """Sorted set: they, by the time at which they are to be looked after."""
+        return self._key("outbox", "due")
+
     def journal(self, lane: str) -> str:
         """Stream: everything that happened in a lane - the message log and the outcomes of calls."""
         return self._key("journal", lane)

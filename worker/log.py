@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import msgpack
@@ -24,6 +25,7 @@ from protocol.execution import Outcome, Status
 
 from .definition import pack, unpack
 from .keys import Keys, lane_token
+from .messages import TaskMessage, pack_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +168,15 @@ class MessageLog:
         waking: Iterable[int] = (),
         rests: Sequence[Rest] = (),
         claims: Sequence[Claim] = (),
+        sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
         park: bool = False,
         leaves: bool = False,
         takes_up: float | None = None,
     ) -> Advance:
-        """Append outcomes, claim calls, all at once (see advance.lua). `waking` are calls that parked lanes await."""
+        """Append outcomes, claim calls, all at once (see advance.lua).
+
+        `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
+        """
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
         request = {
             "lane": lane,
@@ -183,7 +189,9 @@ class MessageLog:
             "leaves": leaves,
             "takes_up": takes_up,
             "window": self._window,
-            "outcomes": [_outcome(outcome, wakes=outcome.index in wakes) for outcome in outcomes],
+            "outcomes": [
+                _outcome(outcome, sendings.get(outcome.index), wakes=outcome.index in wakes) for outcome in outcomes
+            ],
             "retries": [
                 {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
                 for rest in rests
@@ -204,6 +212,9 @@ class MessageLog:
                 keys.parked,
                 keys.published,
                 keys.backlog,
+                keys.outbox,
+                keys.outbox_tasks,
+                keys.outbox_due,
             ],
             args=[msgpack.packb(request, use_bin_type=False)],  # Redis' own msgpack knows no bin type
         )
@@ -217,13 +228,15 @@ def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _outcome(outcome: Outcome, *, wakes: bool) -> dict[str, Any]:
+def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool) -> dict[str, Any]:
     return {
         "call": outcome.index,
         "status": outcome.status.value,
         "detail": _detail(outcome),
         "wakes": wakes,
         "messages": [pack(message) for message in outcome.messages],
+        "task": pack_task(sending) if sending is not None else b"",
+        "queue": sending.queue if sending is not None else "",
     }
 
 

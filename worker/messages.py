@@ -10,7 +10,7 @@ shape, then for a result, which goes into the log, that it holds JSON values of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
@@ -85,12 +85,25 @@ class Sign(NamedTuple):
     attempt: int
 
 
+class Closing(NamedTuple):
+    """What came of an attempt at a fire-and-forget call: nothing to tell, or an error; and when it is tried again."""
+
+    sign: Sign
+    error: tuple[str, str] | None = None
+    """Type and message."""
+    delay_seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one process says of its remote calls: those at work, and those told of before whose results are sent."""
+    """What one process says of its remote calls.
+
+    `begun` are those at work, `ended` those told of before whose results are sent, `closed` the fire-and-forget calls.
+    """
 
     begun: tuple[Sign, ...] = ()
     ended: tuple[Sign, ...] = ()
+    closed: tuple[Closing, ...] = ()
 
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
@@ -153,9 +166,21 @@ def sign_of(attempt: Attempt) -> Sign:
     return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number)
 
 
+def closing_of(attempt: Attempt, result: Result) -> Closing:
+    """What a report says of the result of a fire-and-forget call."""
+    sign = sign_of(attempt)
+    match result:
+        case Success():
+            return Closing(sign)
+        case Retry(failure, delay_seconds):
+            return Closing(sign, (failure.type, failure.message), delay_seconds)
+        case Failure(type_, message):
+            return Closing(sign, (type_, message))
+
+
 def pack_report(report: Report) -> bytes:
     """The bytes of a report."""
-    return pack({"begun": report.begun, "ended": report.ended})
+    return pack({"begun": report.begun, "ended": report.ended, "closed": report.closed})
 
 
 def unpack_report(data: object, limits: Limits) -> Report:
@@ -171,6 +196,24 @@ def pack_lane_id(run: str, instance: str | None) -> bytes:
 def unpack_lane_id(data: object, limits: Limits) -> tuple[str, str | None]:
     """The inverse of `pack_lane_id`. Raises `MalformedMessage`."""
     return _read(_LANE_ID, data, limits.message_bytes)
+
+
+def pack_task(message: TaskMessage) -> bytes:
+    """The bytes of a fire-and-forget call's task, as the outbox keeps it."""
+    return pack([message.task, message.queue, message.body, message.shown])
+
+
+def unpack_task(data: bytes) -> TaskMessage:
+    """The inverse of `pack_task`."""
+    task, queue, body, shown = unpack(data)
+    return TaskMessage(task, queue, body, shown, is_forgotten=True)
+
+
+def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool) -> TaskMessage:
+    """The same call's task for another attempt."""
+    fields = unpack(message.body)
+    attempt = {**fields["attempt"], "number": number, "failures": failures, "is_repeated": is_repeated}
+    return replace(message, body=pack({**fields, "attempt": attempt}))
 
 
 def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:

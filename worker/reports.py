@@ -18,15 +18,14 @@ from redis.exceptions import RedisError
 
 from broker_config import Settings, reports_queue
 
-from .attempts import Attempt
+from .attempts import Attempt, Result
 from .errors import InfrastructureError, MalformedMessage
 from .limits import limits_of
-from .messages import Report, Sign, pack_report, sign_of, unpack_report
+from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
 
 logger = logging.getLogger(__name__)
 
-_MOST_UNREAD: Final = 1_000
-"""How many reports may lie unread before none are added: nobody reads them."""
+_PATIENCE: Final = {"max_retries": 120, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 5}
 
 
 class Reports:
@@ -37,19 +36,18 @@ class Reports:
         self._queue = reports_queue(settings)
         self._limits = limits_of(settings)
 
-    def send(self, report: Report) -> None:
-        """Add a report, unless nobody has read those before. Raises `InfrastructureError`."""
+    def send(self, report: Report, *, is_needed: bool = False) -> None:
+        """Add a report; one that is needed waits minutes for a broker that is away. Raises `InfrastructureError`."""
         with _translated(), self._app.producer_or_acquire() as producer:
-            queue = self._queue(producer.channel)
-            if queue.queue_declare().message_count < _MOST_UNREAD:
-                producer.publish(
-                    pack_report(report),
-                    exchange="",
-                    routing_key=queue.name,
-                    content_type="application/msgpack",
-                    content_encoding="binary",
-                    retry=False,
-                )
+            producer.publish(
+                pack_report(report),
+                exchange="",
+                routing_key=self._queue.name,
+                content_type="application/msgpack",
+                content_encoding="binary",
+                retry=is_needed,
+                retry_policy=_PATIENCE,
+            )
 
     def read(self) -> Iterator[Report]:
         """Take all reports that there are now. Raises `InfrastructureError`.
@@ -106,14 +104,18 @@ class Reporter:
             with self._lock:
                 self._ended.append(sign)
 
+    def close(self, attempt: Attempt, result: Result) -> None:
+        """Tell what came of a fire-and-forget call. Raises `InfrastructureError`."""
+        self._reports.send(Report(closed=(closing_of(attempt, result),)), is_needed=True)
+
     def report(self) -> None:
         """Tell what is at work now and what has ended since. Raises `InfrastructureError`."""
         with self._lock:
-            report = Report(tuple(self._at_work), tuple(self._ended))
-            self._told.update(self._at_work)
-            self._ended.clear()
-        if report.begun or report.ended:
-            self._reports.send(report)
+            begun = tuple(self._at_work)
+            ended, self._ended = self._ended, []
+            self._told.update(begun)
+        if begun or ended:
+            self._reports.send(Report(begun, tuple(ended)))
 
     def _leave(self, sign: Sign) -> bool:
         """Nobody here is at work on it any more; says whether it had been told of."""

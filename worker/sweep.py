@@ -32,7 +32,8 @@ from .errors import InfrastructureError
 from .keys import Keys, active_runs
 from .leases import PUBLISHED_SECONDS
 from .log import read_script
-from .messages import Report, lane_task
+from .messages import Closing, Report, lane_task
+from .outbox import Outbox
 from .publisher import Publisher
 from .reports import Reports
 from .runs import ENDED
@@ -62,6 +63,7 @@ class Sweeper:
         self._queues = tuple(dict.fromkeys((*queue_names(settings), *queues)))
         self._script = redis.register_script(read_script("window", "sweep"))
         self._signs = redis.register_script(read_script("signs"))
+        self._outbox = Outbox(redis, publisher, settings)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
         self._grace = f"{settings.key_prefix}:grace"
         self._lock = redis.lock(
@@ -117,9 +119,11 @@ class Sweeper:
 
     def _hear(self) -> None:
         """Take note of the reports that have come in."""
-        heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"begun": [], "ended": []})
+        heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"begun": [], "ended": [], "closed": []})
         for report in self._reports.read():
             _sort_by_run(report, heard)
+        for run, signs in heard.items():
+            self._outbox.bury(run, signs["closed"])
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, signs in heard.items():
                 keys = Keys(self._settings.key_prefix, run)
@@ -128,9 +132,12 @@ class Sweeper:
                     "lease_ms": int(self._settings.lease_seconds * 1000),
                     "published_ms": int(PUBLISHED_SECONDS * 1000),
                     "instances": self._settings.queue_instances,
-                    **signs,
+                    "begun": [sign[1:] for sign in signs["begun"]],
+                    "ended": [sign[1:] for sign in signs["ended"]],
+                    "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in signs["closed"]],
                 }
-                self._signs(keys=[keys.leases], args=[_packed(request)], client=pipeline)
+                names = [keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
+                self._signs(keys=names, args=[_packed(request)], client=pipeline)
             pipeline.execute()
 
     def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> None:
@@ -140,13 +147,16 @@ class Sweeper:
                 for run in runs:
                     self._judge(Keys(self._settings.key_prefix, run), idle, pipeline)
                 found = dict(zip(runs, pipeline.execute(), strict=True))
-            for run, (status, lanes, let_out, lost, _) in found.items():
+            for run, (status, lanes, let_out, lost, _, forgotten) in found.items():
                 if lost:
                     logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
                 queue = self._settings.queue_instances
                 self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
-                self._end(Keys(self._settings.key_prefix, run), runs[run], status)
-            runs = {run: runs[run] for run, (*_, is_all) in found.items() if not is_all}
+                if forgotten:
+                    self._outbox.sweep(run, idle)
+                else:
+                    self._end(Keys(self._settings.key_prefix, run), runs[run], status)
+            runs = {run: runs[run] for run, (*_, is_all, _) in found.items() if not is_all}
 
     def _judge(self, keys: Keys, idle: Mapping[str, bool], pipeline: Pipeline) -> None:
         request = {
@@ -158,7 +168,7 @@ class Sweeper:
             "window": self._settings.publish_window,
             "format": FORMAT,
         }
-        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked]
+        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due]
         self._script(keys=names, args=[_packed(request)], client=pipeline)
 
     def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:
@@ -226,8 +236,14 @@ def forget(redis: Redis, keys: Keys, *, instances: Iterable[str] = ()) -> None:
 
 def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -> None:
     for what, signs in (("begun", report.begun), ("ended", report.ended)):
-        for run, *sign in signs:
-            heard[run][what].append(sign)
+        for sign in signs:
+            heard[sign.run][what].append(sign)
+    for closing in report.closed:
+        heard[closing.sign.run]["closed"].append(closing)
+
+
+def _delay_ms(closing: Closing) -> int:
+    return -1 if closing.delay_seconds is None else int(closing.delay_seconds * 1000)
 
 
 def _packed(request: Mapping[str, Any]) -> bytes:
@@ -239,6 +255,7 @@ def _packed(request: Mapping[str, Any]) -> bytes:
 def _names(redis: Redis, keys: Keys) -> Iterator[str]:
     """Every key that a run may have; the list of its instances comes last, as it is needed to find the others."""
     yield from (keys.definition, keys.state, keys.events, keys.leases, keys.parked, keys.published, keys.backlog)
+    yield from (keys.outbox, keys.outbox_tasks, keys.outbox_due)
     instances: Any = redis.lrange(keys.instances, 0, -1)
     yield from _lane_names(keys, ["", *(instance.decode() for instance in instances)])
     yield keys.instances

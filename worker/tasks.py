@@ -5,10 +5,8 @@ A message that is none of ours is refused with one line in the worker's log; nob
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -24,7 +22,7 @@ from broker_config import (
 from protocol import Limits
 from protocol.execution import Failure
 
-from .attempts import Result, Retry
+from .attempts import Result
 from .errors import MalformedMessage
 from .messages import (
     ActivityCall,
@@ -99,17 +97,17 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
         if message.awaited:
             _carry_out(runtime, message, runtime.remote.delegate)
         else:
-            _persist(runtime, message, runtime.remote.delegate)
+            _try(runtime, message, runtime.remote.delegate)
 
     @task(EXECUTE_ACTIVITY, unpack_activity_call, is_dropped_again=True)
     def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
         _carry_out(runtime, message, runtime.remote.activity)
 
-    @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
+    @task(EXECUTE_BACKGROUND, unpack_activity_call, is_dropped_again=True, ignore_result=True)
     def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nobody waits."""
-        _persist(runtime, message, runtime.remote.activity)
+        _try(runtime, message, runtime.remote.activity)
 
 
 def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
@@ -121,13 +119,11 @@ def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) 
             runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
 
 
-def _persist(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
-    """Carry out a fire-and-forget call, as often as its policy grants."""
-    result = runtime.run(doing(message))
-    while isinstance(result, Retry):
-        runtime.run(asyncio.sleep(result.delay_seconds))
-        failed = message.attempt
-        message = replace(message, attempt=replace(failed, number=failed.number + 1, failures=failed.failures + 1))
+def _try(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+    """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
+    attempt = message.attempt
+    with runtime.reporter.at_work(attempt):
         result = runtime.run(doing(message))
+        runtime.reporter.close(attempt, result)
     if isinstance(result, Failure):
-        raise BackgroundFailed(f"{message.attempt.id}: {result.type}")
+        raise BackgroundFailed(f"{attempt.id}: {result.type}")

@@ -8,6 +8,7 @@ import click
 
 from worker.cli.check import check
 from worker.cli.control import amend, cancel, fork, pause, resume
+from worker.cli.dead import dead
 from worker.cli.doctor import doctor
 from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
@@ -62,5 +63,21 @@ def acts(ctx: click.Context) -> None:
         ctx.exit(REJECTED)
 
 
-for command in (run, check, submit, status, show, log, explain, pause, resume, cancel, fork, amend, worker, doctor):
+for command in (
+    run,
+    check,
+    submit,
+    status,
+    show,
+    log,
+    explain,
+    pause,
+    resume,
+    cancel,
+    fork,
+    amend,
+    dead,
+    worker,
+    doctor,
+):
     acts.add_command(command)

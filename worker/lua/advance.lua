@@ -14,13 +14,15 @@
 --      8 published zset    lanes whose tasks lie in the queue -> the time in ms at which they count as lost;
 --                          one at 0 is not in the queue: its lane was left since the run is paused
 --      9 backlog   list    lanes whose turn to be published has not come yet
+--      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
 -- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (who drives; what
 --        he has claimed already he gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
 --        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
 --        arrived), takes_up (the mark of the lane's published task as it was before the ledger was read: one that was set
 --        since stays), window (see window.lua),
---        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack)},
+--        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
+--        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
@@ -37,7 +39,7 @@
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      lost      whoever was at work on it is dead: only the sweep says so
 
-local state, journal, ledger, global, leases, events, parked, published, backlog = unpack(KEYS)
+local state, journal, ledger, global, leases, events, parked, published, backlog, outbox, outbox_tasks, outbox_due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -112,6 +114,12 @@ for _, outcome in ipairs(request.outcomes) do
         redis.call('HINCRBY', state, 'n:' .. outcome.status, 1)
         if is_under_way(read(before)) then
             redis.call('HINCRBY', state, 'running', -1)
+        end
+        if outcome.task ~= '' then
+            local member = lane .. '\31' .. outcome.call
+            redis.call('HSET', outbox, member, 'sent:1:0:' .. outcome.queue)
+            redis.call('HSET', outbox_tasks, member, outcome.task)
+            redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
         end
         if outcome.wakes then
             redis.call('HINCRBY', state, 'wakes', 1)

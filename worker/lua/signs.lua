@@ -1,10 +1,11 @@
 -- Take note of what workers that see only the broker say of a run's calls (see reports.py).
 --
--- KEYS 1 leases (zset, see advance.lua)
+-- KEYS 1 leases (zset, see advance.lua)    2 outbox (hash)    3 outbox_tasks (hash)    4 outbox_due (zset, see outbox.lua)
 -- ARGV 1 the request, msgpack: ledgers (what the keys of the lanes' ledgers begin with), lease_ms, published_ms,
---        instances (the queue of results), begun and ended: lists of {lane, call, attempt}
+--        instances (the queue of results), begun and ended: lists of {lane, call, attempt}, closed: a list of
+--        {lane, call, attempt, delay_ms (until the next attempt, or -1 where there is none)}
 
-local leases = KEYS[1]
+local leases, outbox, outbox_tasks, outbox_due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -21,6 +22,34 @@ local function note(signs, condition, queue, silent_ms)
             redis.call('HSET', ledger, call, string.format('%s:%s:%s:%s', condition, number, failures, holder))
             redis.call('ZADD', leases, 'XX', now + silent_ms, lane .. '\31' .. call)
         end
+    end
+end
+
+local function forgotten(sign)
+    local member = sign[1] .. '\31' .. sign[2]
+    local entry = redis.call('HGET', outbox, member)
+    local condition, number, failures, queue = string.match(entry or '', '^(%a+):(%d+):(%d+):(.*)$')
+    if condition and condition ~= 'retry' and tonumber(number) == sign[3] then
+        return member, failures, queue
+    end
+end
+
+for _, sign in ipairs(request.begun) do
+    local member, failures, queue = forgotten(sign)
+    if member then
+        redis.call('HSET', outbox, member, string.format('running:%d:%s:%s', sign[3], failures, queue))
+        redis.call('ZADD', outbox_due, now + request.lease_ms, member)
+    end
+end
+for _, closing in ipairs(request.closed) do
+    local member, failures, queue = forgotten(closing)
+    if member and closing[4] >= 0 then
+        redis.call('HSET', outbox, member, string.format('retry:%d:%d:%s', closing[3], failures + 1, queue))
+        redis.call('ZADD', outbox_due, now + closing[4], member)
+    elseif member then
+        redis.call('HDEL', outbox, member)
+        redis.call('HDEL', outbox_tasks, member)
+        redis.call('ZREM', outbox_due, member)
     end
 end
 

@@ -2,12 +2,14 @@
 -- lanes of both as published again. Let out lanes of the backlog where the window has room.
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
+--      6 outbox_due (zset, see outbox.lua)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
 --        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
 --        window (see window.lua), format (of the runs that this version writes down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
---          is all of them}. A call found lost, or due, can be claimed anew.
+--          is all of them, how many calls were sent and forgotten and not done}. A call found lost, or due, can be claimed
+--          anew.
 --
 -- What may still lie in a queue waits its turn. A call whose queue was seen empty has been taken from there; whoever took
 -- it has then as long as a published task to be heard of.
@@ -20,8 +22,9 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
 local lanes, lost = {}, 0
+local forgotten = redis.call('ZCARD', KEYS[6])
 if status ~= 'running' or (format and tonumber(format) ~= request.format) then
-    return { status, lanes, {}, lost, 1 }
+    return { status, lanes, {}, lost, 1, forgotten }
 end
 
 local function publish(lane)
@@ -71,4 +74,4 @@ for i = 1, #unbegun, 2 do
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
 local is_all = #silent < request.most and #unbegun < 2 * request.most
-return { status, lanes, refill(keys, request.window, due), lost, is_all and 1 or 0 }
+return { status, lanes, refill(keys, request.window, due), lost, is_all and 1 or 0, forgotten }

@@ -1,0 +1,195 @@
+"""What is sent and forgotten is done all the same, or becomes a dead letter (SPEC R5.1, R5.3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from worker import Client, LetterNotFound
+from worker.attempts import CallId
+from worker.dead_letters import DeadLetter, DeadLetters
+from worker.keys import Keys
+from worker.messages import TaskMessage
+
+from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
+from .test_liveness import RECOVERY_SECONDS
+
+QUEUES = "instances,background,far"
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A server of our own; every setting at its default."""
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path_factory.mktemp("dead"))
+
+
+@pytest.fixture(scope="module")
+def hasty(backend: Backend) -> Backend:
+    """The same, with short leases and little patience."""
+    short = {"lease_seconds": 1.5, "sweep_interval_seconds": 0.2, "limit_attempts": 2}
+    return Backend(backend.settings.model_copy(update=short), backend.meeting, backend.folder)
+
+
+@contextmanager
+def writes_to(backend: Backend, key: str) -> Iterator[Iterator[None]]:
+    """Yields once for each write to a key."""
+    backend.redis.config_set("notify-keyspace-events", "Kghz")
+    with backend.redis.pubsub() as events:  # type: ignore[no-untyped-call]  # redis is typed but here
+        events.subscribe(f"__keyspace@0__:{key}")
+        events.get_message(timeout=DEADLINE_SECONDS)
+        yield (None for _ in iter(lambda: events.get_message(timeout=DEADLINE_SECONDS), None))
+
+
+def forget(backend: Backend, tool: str, **parameters: Any) -> str:
+    """Submit a call that nobody awaits. Returns its run."""
+    run = backend.client.submit(solution={"calls": [{"_tool": tool, **parameters}]})
+    assert backend.wait(run.id).status == "completed"
+    return run.id
+
+
+def wait_until_done(backend: Backend, run: str) -> None:
+    """Wait until a run has nothing in its outbox."""
+    outbox = Keys("acts", run).outbox
+    with writes_to(backend, outbox) as writes:
+        while backend.redis.exists(outbox):
+            next(writes)
+
+
+def acts_dead(backend: Backend, *arguments: str) -> tuple[int, list[Any]]:
+    command = [sys.executable, "-m", "worker", "dead", *arguments, "--json"]
+    done = subprocess.run(command, env=backend.environment(), cwd=backend.folder, capture_output=True, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_what_a_killed_worker_did_unawaited_is_at_work_again_within_ten_seconds(backend: Backend) -> None:
+    with backend.worker("-Q", "instances"), backend.worker("-Q", "background") as victim:
+        run = forget(backend, "hangOnce", name="forgotten")
+        assert backend.meeting.take("hanging:forgotten") == victim.pid
+        with backend.worker("-Q", "background") as heir:
+            os.kill(victim.pid, signal.SIGKILL)
+            killed = time.monotonic()
+            assert backend.meeting.take("hanging:forgotten") == heir.pid
+            assert time.monotonic() - killed < RECOVERY_SECONDS
+            wait_until_done(backend, run)
+    assert not [key for key in backend.keys(run) if b"outbox" in key.encode()]
+    assert backend.meeting.count("hanging:forgotten") == 0
+
+
+def test_a_message_that_was_lost_on_the_way_is_sent_again(hasty: Backend) -> None:
+    with hasty.worker("-Q", "instances"):
+        with writes_to(hasty, "background") as writes:
+            hasty.redis.config_set("notify-keyspace-events", "Kl")
+            run = forget(hasty, "note", name="strayed")
+            next(writes)
+        hasty.redis.delete("background")
+        with hasty.worker("-Q", "background"):
+            assert hasty.meeting.take("strayed")
+            wait_until_done(hasty, run)
+    assert hasty.meeting.count("strayed") == 0
+
+
+def test_a_retry_of_what_nobody_awaits_survives_its_worker(backend: Backend) -> None:
+    with backend.worker("-Q", QUEUES) as first:
+        run = forget(backend, "failOnceThenLate", name="unawaited")
+        assert backend.meeting.take("unawaited") == [1, f"{run}:0", first.pid]
+        first.terminate()
+        assert first.wait(10) == 0
+    with backend.worker("-Q", QUEUES) as second:
+        assert backend.meeting.take("unawaited") == [2, f"{run}:0", second.pid]
+        wait_until_done(backend, run)
+    assert backend.client.dead_letters().list() == []
+
+
+def test_who_leaves_politely_has_told_what_was_done(backend: Backend) -> None:
+    with backend.worker("-Q", "instances"):
+        with backend.worker("-Q", "background") as leaving:
+            run = forget(backend, "note", name="done-politely")
+            backend.meeting.take("done-politely")
+            leaving.terminate()
+            assert leaving.wait(10) == 0
+        wait_until_done(backend, run)
+    assert backend.redis.llen("background") == 0
+
+
+def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> None:
+    with hasty.worker("-Q", QUEUES):
+        with writes_to(hasty, "acts:{dead}:times") as deaths:
+            run = forget(hasty, "noteAndFail", name="doomed")
+            next(deaths)
+            hasty.meeting.take("doomed")
+        wait_until_done(hasty, run)
+        (code, (letter,)) = acts_dead(hasty, "list")
+        assert code == 0
+        assert (letter["id"], letter["run"], letter["index"], letter["instance"]) == (f"{run}:0", run, 0, None)
+        assert (letter["queue"], letter["attempts"]) == ("background", 1)
+        assert letter["error"] == {"type": "ValueError", "message": "in the background"}
+        code, (shown,) = acts_dead(hasty, "show", letter["id"])
+        assert (code, shown["body"]["parameters"]) == (0, {"name": "doomed"})
+        with writes_to(hasty, "acts:{dead}:times") as changes:
+            assert acts_dead(hasty, "resend", "--all") == (0, [{"resent": [f"{run}:0"]}])
+            next(changes)
+            next(changes)
+        hasty.meeting.take("doomed")
+        wait_until_done(hasty, run)
+    assert acts_dead(hasty, "drop", f"{run}:0") == (0, [{"dropped": [f"{run}:0"]}])
+    assert acts_dead(hasty, "list") == (0, [])
+    assert acts_dead(hasty, "drop", f"{run}:0")[0] == 3
+    assert acts_dead(hasty, "resend")[0] == 2
+
+
+def test_what_kills_its_worker_again_and_again_becomes_a_dead_letter(hasty: Backend) -> None:
+    with hasty.worker("-Q", "instances"), writes_to(hasty, "acts:{dead}:times") as deaths:
+        run = forget(hasty, "killFar", name="poison")
+        for attempt in (1, 1, 2):
+            with hasty.worker("-Q", "far") as victim:
+                assert hasty.meeting.take("poison") == attempt
+                assert victim.wait() == -signal.SIGKILL
+        next(deaths)
+    letter = hasty.client.dead_letters().get(f"{run}:0")
+    assert (letter.error_type, letter.attempts) == ("WorkerLost", 2)
+    hasty.client.dead_letters().drop([letter.id])
+
+
+@pytest.fixture
+def letters(backend: Backend) -> Iterator[DeadLetters]:
+    settings = backend.settings.model_copy(update={"key_prefix": "few", "limit_dead_letters": 2})
+    with Client(settings) as client:
+        found = client.dead_letters()
+        yield found
+        found.drop([letter.id for letter in found.list()])
+
+
+def letter(index: int, error: str = "E") -> DeadLetter:
+    task = TaskMessage("acts.execute_background", "background", b"\x80", "-", is_forgotten=True)
+    return DeadLetter(CallId("r", "①", index), task, error, "", 1, f"2026-11-21T00:00:0{index}.000+00:00")
+
+
+def test_a_death_that_is_told_twice_is_one_letter(letters: DeadLetters) -> None:
+    letters.add(letter(0, "first"))
+    letters.add(letter(0, "second"))
+    assert [found.error_type for found in letters.list()] == ["first"]
+
+
+def test_the_oldest_letters_make_room(letters: DeadLetters) -> None:
+    for index in range(4):
+        letters.add(letter(index))
+    assert [found.id for found in letters.list()] == ["r:2:①", "r:3:①"]
+
+
+def test_nothing_is_resent_or_dropped_where_one_of_them_is_not_there(letters: DeadLetters) -> None:
+    letters.add(letter(0))
+    for act in (letters.resend, letters.drop):
+        with pytest.raises(LetterNotFound, match="r:9"):
+            act(["r:0:①", "r:9"])
+    assert [found.id for found in letters.list()] == ["r:0:①"]

@@ -1,0 +1,114 @@
+"""`acts dead`: fire-and-forget calls that failed for good (SPEC R5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli.failures import COMPLETED
+from worker.cli.options import Common, common_options
+from worker.cli.output import escaped, print_json, print_text
+from worker.cli.rendering import counted, value_lines
+
+if TYPE_CHECKING:
+    from worker.dead_letters import DeadLetter, DeadLetters
+
+
+@click.group(short_help="List, show, resend and drop fire-and-forget calls that failed for good.")
+def dead() -> None:
+    """Fire-and-forget calls that failed after their retries, or whose workers died again and again."""
+
+
+@dead.command("list", short_help="Print them, the oldest first.")
+@common_options
+def list_(*, common: Common) -> int:
+    """Print all dead letters, the oldest first, one line each.
+
+    Exit codes: 0 also where there are none, 3 no server.
+    """
+    with _letters(common) as letters:
+        found = letters.list()
+    for letter in found:
+        _print(letter, common)
+    if not found and not common.json:
+        print_text("no dead letters")
+    return COMPLETED
+
+
+@dead.command(short_help="Print one, with what its call was sent with.")
+@click.argument("id_", metavar="ID")
+@common_options
+def show(id_: str, *, common: Common) -> int:
+    """Print the dead letter ID, with the parameters and scopes its call was sent with.
+
+    Exit codes: 0 found, 3 not found, or no server.
+    """
+    with _letters(common) as letters:
+        letter = letters.get(id_)
+    if common.json:
+        print_json(letter.to_dict() | {"body": letter.body})
+    else:
+        _print(letter, common)
+        for line in value_lines(letter.body, 2):
+            print_text(line)
+    return COMPLETED
+
+
+@dead.command(short_help="Send calls again, with all their attempts.")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every one there is.")
+@common_options
+def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
+    """Send calls again, with all their attempts. A running instance worker does so within a second or two.
+
+    Exit codes: 0 done, 3 one of them not found (then none is sent), or no server.
+    """
+    return _act(ids, is_all, common, "resent", lambda letters, chosen: letters.resend(chosen))
+
+
+@dead.command(short_help="Forget calls for ever.")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every one there is.")
+@common_options
+def drop(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
+    """Forget calls for ever.
+
+    Exit codes: 0 done, 3 one of them not found (then none is dropped), or no server.
+    """
+    return _act(ids, is_all, common, "dropped", lambda letters, chosen: letters.drop(chosen))
+
+
+@contextmanager
+def _letters(common: Common) -> Iterator[DeadLetters]:
+    from worker.client import Client
+
+    with Client(common.settings()) as client:
+        yield client.dead_letters()
+
+
+def _act(
+    ids: tuple[str, ...], is_all: bool, common: Common, done: str, act: Callable[[DeadLetters, tuple[str, ...]], None]
+) -> int:
+    if bool(ids) == is_all:
+        raise click.UsageError("name the calls by their ids, or give --all")
+    with _letters(common) as letters:
+        chosen = tuple(letter.id for letter in letters.list()) if is_all else ids
+        act(letters, chosen)
+    if common.json:
+        print_json({done: list(chosen)})
+    else:
+        print_text(f"{counted(len(chosen), 'call')} {done}")
+    return COMPLETED
+
+
+def _print(letter: DeadLetter, common: Common) -> None:
+    document: dict[str, Any] = letter.to_dict()
+    if common.json:
+        print_json(document)
+        return
+    where = f"{letter.task.queue}, {counted(letter.attempts, 'attempt')}"
+    error = escaped(f"{letter.error_type}: {letter.error_message}")
+    print_text(f"{letter.date}  {escaped(letter.id)}  {where}  {error}")

@@ -1,0 +1,44 @@
+-- Look after what was sent and forgotten (SPEC R5.1): send again what was lost, or is due to be tried again.
+--
+-- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<queue>"; the counts as in advance.lua
+--      2 tasks   hash  -> the call's task
+--      3 due     zset  -> the time in ms at which it is to be looked after
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms, idle (the queues in which nothing lies, as keys),
+--        limit_attempts (that many executions may be lost)
+-- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}. What is dead stays here, for
+--        whoever asks to be told of it again, until it is removed.
+--
+--      sent      its task lies in the queue, or was taken
+--      taken     its queue was seen empty since: whoever took it has as long as a published task to be heard of
+--      running   its worker has told of it
+--      retry     failed, to be tried again when due
+
+local outbox, tasks, due = unpack(KEYS)
+local request = cmsgpack.unpack(ARGV[1])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local send, dead = {}, {}
+
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, request.most)) do
+    local entry = redis.call('HGET', outbox, member)
+    local condition, attempt, failures, queue = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
+    attempt, failures = tonumber(attempt), tonumber(failures)
+    local is_lost = condition == 'running' or condition == 'taken'
+    if condition == 'running' or condition == 'retry' then
+        attempt = attempt + 1
+    end
+    local known = { member, attempt, failures, is_lost, redis.call('HGET', tasks, member) }
+    redis.call('ZADD', due, now + request.published_ms, member)
+    if condition == 'sent' then
+        if request.idle[queue] then
+            redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s', attempt, failures, queue))
+        end
+    elseif is_lost and attempt - failures - 1 >= request.limit_attempts then
+        dead[#dead + 1] = known
+    else
+        redis.call('HSET', outbox, member, string.format('sent:%d:%d:%s', attempt, failures, queue))
+        redis.call('ZADD', due, now + 1000, member)
+        send[#send + 1] = known
+    end
+end
+return cmsgpack.pack({ send = send, dead = dead })
