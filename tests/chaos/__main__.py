@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from .report import Report
@@ -28,20 +29,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="default: drawn, and printed")
     parser.add_argument("--round", type=int, default=0, help="the round to begin with (default 0)")
     parser.add_argument("--round-seconds", type=float, default=60, help="how long faults strike before each audit")
+    parser.add_argument("--folder", type=Path, help="where logs and the server's data are kept; default: nowhere")
     parser.add_argument("--json", action="store_true", help="machine output")
     options = parser.parse_args(arguments)
     report = Report(options.seed)
-    ends_at = time.monotonic() + options.seconds
-    with tempfile.TemporaryDirectory(prefix="acts-chaos-") as folder, Site(Path(folder)) as site:
-        number = options.round
-        while time.monotonic() < ends_at:
+    with tempfile.TemporaryDirectory(prefix="acts-chaos-") as folder, Site(options.folder or Path(folder)) as site:
+        ends_at = time.monotonic() + options.seconds
+        for number in count(options.round):
             command = f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
             print(f"round {number}: {shlex.join([sys.executable])} -m tests.chaos {command}", file=sys.stderr)
             round_ = random_round(site, options.seed, number, seconds=options.round_seconds)
             report.add(round_)
             print(*_summary(round_.audit.findings, len(round_.incidents)), sep="\n", file=sys.stderr, flush=True)
+            if time.monotonic() >= ends_at:
+                break
             site.turn_over()
-            number += 1
     if options.json:
         print(json.dumps({**report.to_dict(), "findings": [vars(finding) for finding in report.findings]}, indent=1))
     else:

@@ -103,6 +103,9 @@ class Auditor:
             self._audit.add("stuck", f"run {run} has not ended: {self._situation(client, run)}")
         self._until(lambda: not self._redis.zcard(active_runs(self._prefix)))
         self._until(lambda: not self._waiting_tasks())
+        if not self._until(lambda: self._listeners() == len(self._site.crew)):
+            told = f"{self._listeners()} of {len(self._site.crew)} workers listen to their queues"
+            self._audit.add("stuck", told)
 
     def _let_age(self, run: str) -> None:
         """Let a run that is being written by nobody any more look as if it were ten minutes older."""
@@ -135,6 +138,10 @@ class Auditor:
         names = dict.fromkeys((*queue_names(self._site.settings), *registry.queues()))
         lengths = {name: self._redis.llen(name) for name in names}
         return {name: length for name, length in lengths.items() if length}
+
+    def _listeners(self) -> int:
+        """Workers that wait for a task this moment."""
+        return sum(client["cmd"] == "brpop" for client in self._redis.client_list())
 
     def _runs(self) -> set[str]:
         """Every run of which there is any key."""

@@ -46,11 +46,12 @@ class Site:
     """Everything that runs; use it as a context manager. All of it ends with the block, or with us."""
 
     def __init__(self, folder: Path, posts: Sequence[Post] = POSTS) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.crew: list[Member] = []
         self._posts = posts
-        self._model = write_model(folder / "model.json")
-        self._records = folder / "records"
+        self._model = write_model(self.folder / "model.json")
+        self._records = self.folder / "records"
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

@@ -35,14 +35,14 @@ UNHEARD_OF_SECONDS = 15.0
 """As long as a call may take whose worker died before it gave a first sign of life."""
 
 
-def submissions(count: int = 3, *, awaits_all: bool = False) -> Iterator[Submission]:
-    return (submission(SEED, number, size=SIZE, awaits_all=awaits_all) for number in range(count))
+def submissions(count: int = 3) -> Iterator[Submission]:
+    return (submission(SEED, number, size=SIZE) for number in range(count))
 
 
-def struck(site: Site, *faults: Fault, awaits_all: bool = False) -> Round:
+def struck(site: Site, *faults: Fault) -> Round:
     """A round in which these strike one after the other."""
     strikes = at_progress(site, Random(SEED), *((SOON * n, fault) for n, fault in enumerate(faults, 1)))
-    return hold_round(site, submissions(awaits_all=awaits_all), strikes)
+    return hold_round(site, submissions(), strikes)
 
 
 def assert_unharmed(one: Round) -> None:
@@ -51,19 +51,19 @@ def assert_unharmed(one: Round) -> None:
 
 
 def test_a_killed_worker(site: Site) -> None:
-    one = struck(site, WorkerKilled(("near",)), awaits_all=True)
+    one = struck(site, WorkerKilled(("near",)))
     assert_unharmed(one)
     assert 0 < max(one.recoveries) < RECOVERED_SECONDS
 
 
 def test_all_instance_workers_killed_one_after_the_other(site: Site) -> None:
-    one = struck(site, WorkerKilled(("near",)), WorkerKilled(("far",)), awaits_all=True)
+    one = struck(site, WorkerKilled(("near",)), WorkerKilled(("far",)))
     assert_unharmed(one)
     assert 0 < max(one.recoveries) < UNHEARD_OF_SECONDS
 
 
 def test_a_killed_worker_of_delegates_and_of_other_queues(site: Site) -> None:
-    one = struck(site, WorkerKilled(("hands",)), awaits_all=True)
+    one = struck(site, WorkerKilled(("hands",)))
     assert_unharmed(one)
     assert 0 < max(one.recoveries) < UNHEARD_OF_SECONDS
 
@@ -76,7 +76,7 @@ def test_a_worker_replaced_as_in_a_deployment(site: Site) -> None:
 
 def test_a_killed_process_of_a_prefork_pool(tmp_path: Path) -> None:
     with Site(tmp_path, (Post("pool", ("-P", "prefork", "-c", "2")),)) as site:
-        few = iter([submission(SEED, 0, size=(2, 4), awaits_all=True)])
+        few = iter([submission(SEED, 0, size=(2, 4))])
         one = hold_round(site, few, at_progress(site, Random(SEED), (1, PoolProcessKilled())))
     assert one.audit.findings == []
     assert 0 < max(one.recoveries) < RECOVERED_SECONDS
@@ -100,7 +100,7 @@ def test_a_client_killed_while_it_submits(site: Site, after_bytes: int, left_beh
 
 @pytest.mark.parametrize("away_seconds", [0.0, 5.0])
 def test_a_killed_server_that_comes_back(site: Site, away_seconds: float) -> None:
-    one = struck(site, ServerKilled(away_seconds), awaits_all=True)
+    one = struck(site, ServerKilled(away_seconds))
     assert_unharmed(one)
     assert max(one.resumptions) < RECOVERED_SECONDS
 
@@ -112,13 +112,13 @@ def test_a_server_that_says_nothing_for_five_seconds(site: Site) -> None:
 
 
 def test_a_full_server(site: Site) -> None:
-    one = struck(site, ServerFull(3.0), awaits_all=True)
+    one = struck(site, ServerFull(3.0))
     assert_unharmed(one)
     assert max(one.resumptions) < RECOVERED_SECONDS
 
 
 def test_dropped_connections(site: Site) -> None:
-    assert_unharmed(struck(site, ConnectionsDropped(), NetworkCut(), awaits_all=True))
+    assert_unharmed(struck(site, ConnectionsDropped(), NetworkCut()))
 
 
 def test_a_slow_network(site: Site) -> None:

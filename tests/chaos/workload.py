@@ -94,11 +94,11 @@ class Submission:
                 yield mark(self.number, *call), call
 
 
-def submission(seed: int, number: int, *, size: tuple[int, int] | None = None, awaits_all: bool = False) -> Submission:
-    """The submission of this number; the same for the same seed. `awaits_all`: none is sent and forgotten."""
+def submission(seed: int, number: int, *, size: tuple[int, int] | None = None) -> Submission:
+    """The submission of this number; the same for the same seed."""
     random = Random(f"{seed} {number}")
     instances, shapes = size or random.choice(SIZES)
-    author = _Author(number, [f"i{index}" for index in range(instances)], random, awaits_all=awaits_all)
+    author = _Author(number, [f"i{index}" for index in range(instances)], random)
     return Submission(number, author.plan(shapes) if random.random() < 0.25 else author.solution(shapes))
 
 
@@ -121,11 +121,10 @@ def without_errors(data: Mapping[str, Any]) -> Json:
 class _Author:
     """Writes one submission, lane by lane; the current lane is `None` for the global one."""
 
-    def __init__(self, number: int, instances: Sequence[str], random: Random, *, awaits_all: bool) -> None:
+    def __init__(self, number: int, instances: Sequence[str], random: Random) -> None:
         self._number = number
         self._instances = instances
         self._random = random
-        self._awaits_all = awaits_all
         self._lane: str | None = None
         self._is_plan = False
         self._calls: list[Json] = []
@@ -168,9 +167,10 @@ class _Author:
         return [{"type": "input", "number": self._number}, {"type": "state", "base": BASE}, *own]
 
     def _shapes(self, count: int) -> None:
-        awaited = (self._chains, self._fan, self._branch, self._delegate, self._words, self._trouble)
         for _ in range(count):
-            self._random.choice(awaited if self._awaits_all else (*awaited, self._event))()
+            self._random.choice(
+                (self._chains, self._fan, self._branch, self._delegate, self._words, self._event, self._trouble)
+            )()
 
     def _add(self, tool: str, to: str | None, /, **properties: Any) -> str:
         index = len(self._calls)
