@@ -22,8 +22,9 @@ from .errors import (
     RunOver,
     WorkerError,
 )
+from .progress import Event
 from .results import CallResult, Result
-from .runs import Event, LogEntry, Run
+from .runs import LogEntry, Run
 
 __all__ = [
     "ActivitiesError",

@@ -41,7 +41,7 @@ from .errors import BeingAmended, RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import amended, id_key, known_calls
 from .log import Entry, read_entry, read_script
-from .runs import ENDED
+from .progress import ENDED
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
@@ -103,7 +103,7 @@ class Amender:
         data: Any = self._redis.get(self._keys.definition)
         found: Any = self._redis.lrange(self._keys.instances, 0, -1)
         if data is None:
-            raise self._not_found()
+            raise RunNotFound(self._keys.run)
         definition = unpack_definition(data)
         lanes: list[_Lane] = []
         remaining = iter([None, *(instance.decode() for instance in found)])
@@ -162,15 +162,12 @@ class Amender:
         """What the script says. Raises where the run is not ours to amend."""
         answer: dict[str, Any] = unpack(reply)
         if answer["status"] == "gone":
-            raise self._not_found()
+            raise RunNotFound(self._keys.run)
         if answer["status"] in ENDED and not answer["is_ours"]:
             raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
         if not answer["is_ours"]:
             raise BeingAmended(f"run {self._keys.run} is being amended by somebody else; look at it, then try again")
         return answer
-
-    def _not_found(self) -> RunNotFound:
-        return RunNotFound(f"no run {self._keys.run}: it never was in this log, or its retention is over")
 
 
 def _lane(

@@ -62,7 +62,7 @@ class Control:
         """Change the status. Returns lanes to be published."""
         before, now, lanes = self._steer(wanted)
         if before is None:
-            raise RunNotFound(f"no run {self._run}: it never was in this log, or its retention is over")
+            raise RunNotFound(self._run)
         if now == "paused" and wanted == "running":
             raise BeingAmended(
                 f"run {self._run} is amended in part: repeat `acts amend` with the same file, or cancel it"

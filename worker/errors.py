@@ -18,6 +18,9 @@ class ActivitiesError(WorkerError):
 class RunNotFound(WorkerError):
     """No run of that id in the log: it never was, or its retention is over."""
 
+    def __init__(self, run: str) -> None:
+        super().__init__(f"no run {run}: it never was in this log, or its retention is over")
+
 
 class RunOver(WorkerError):
     """A run that has ended and cannot be changed any more."""

@@ -22,7 +22,7 @@ from .errors import BeingAmended, RunNotFound
 from .keys import Keys, active_runs, lane_token, make_run_id
 from .lane import amended, id_key, known_calls
 from .log import read_entry
-from .runs import ENDED
+from .progress import ENDED
 from .sweep import forget
 
 _LANES_AT_ONCE: Final = 200
@@ -87,7 +87,7 @@ class Forker:
             pipeline.xrange(self._keys.events, count=1)
             (ms, seq, amending, amendments), definition, first = pipeline.execute()
         if ms is None or definition is None:
-            raise RunNotFound(f"no run {self._keys.run}: it never was in this log, or its retention is over")
+            raise RunNotFound(self._keys.run)
         if amending is not None:
             raise BeingAmended(f"run {self._keys.run} is amended in part: fork it when that is finished")
         now, submitted = f"{int(ms)}-{int(seq)}", first[0][0].decode()

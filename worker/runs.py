@@ -1,11 +1,7 @@
-"""A run, from outside: its status, its result, its log, and waiting for its end.
-
-Nothing here polls: waiting and following block on the run's progress stream.
-"""
+"""A run, from outside: its status, its result, its log, waiting for its end, and orders to it."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,32 +23,14 @@ from .errors import RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import id_key
 from .log import Entry, read_entry, read_running
+from .progress import Event, Progress
 from .results import LaneHistory, Result, assemble
 
 if TYPE_CHECKING:
     from .amendment import Check
     from .publisher import Publisher
 
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 _AT_ONCE: Final = 500
-_BLOCK_MS: Final = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something happened: a call ended (`kind` "call"), or the run's status changed (`kind` "run")."""
-
-    id: str
-    kind: str
-    status: str
-    instance: str | None = None
-    index: int | None = None
-    messages: int = 0
-
-    @property
-    def is_end(self) -> bool:
-        """Whether the run has ended with it; nothing comes behind."""
-        return self.kind == "run" and self.status in ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +54,7 @@ class Run:
         self._keys = Keys(settings.key_prefix, run)
         self._publisher = publisher
         self._check = check
+        self._progress = Progress(run, redis, settings)
         self._control = Control(run, redis, settings, publisher)
 
     def status(self, at: str | None = None) -> dict[str, Any]:
@@ -143,18 +122,16 @@ class Run:
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
-        deadline = _deadline(timeout_seconds)
-        newest = self._newest_event()
+        newest = self._progress.newest()
         if not newest.is_end:
-            for _ in self._events_after(newest.id, deadline):
+            for _ in self._progress.after(newest.id, timeout_seconds=timeout_seconds):
                 pass
         return self.result()
 
     def follow(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
-        deadline = _deadline(timeout_seconds)
         self._state()
-        yield from self._events_after("0-0", deadline)
+        yield from self._progress.after("0-0", timeout_seconds=timeout_seconds)
 
     def result(self, at: str | None = None) -> Result:
         """What the run has come to, now or as of a past id (SPEC R11.2).
@@ -171,10 +148,10 @@ class Run:
                 _read_lane(pipeline, keys, None)
                 status, definition, instances, entries, ledger = pipeline.execute()
             if status is None or definition is None:
-                raise self._not_found()
+                raise RunNotFound(self.id)
             shared = LaneHistory(None, _entries(entries), read_running(ledger))
             lanes = self._histories([instance.decode() for instance in instances])
-            status = status.decode() if at is None else self._status_at(at)
+            status = status.decode() if at is None else self._progress.status_at(at)
             return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
@@ -210,21 +187,6 @@ class Run:
             if is_wanted and id_key(event.id) > shown:
                 yield from self._messages_of(event, shown)
 
-    def _status_at(self, at: str) -> str:
-        """The run's status as of an id, as its events tell it; before the first of them it is about to run."""
-        until = at
-        while found := self._events_before(until):
-            for event in found:
-                if event.kind == "run":
-                    return event.status
-            until = f"({found[-1].id}"
-        return "running"
-
-    def _events_before(self, until: str) -> list[Event]:
-        """Events up to an id, the newest first."""
-        found: Any = self._redis.xrevrange(self._keys.events, max=until, count=_AT_ONCE)
-        return [_read_event(id_, fields) for id_, fields in found]
-
     def _journal(self, instance: str | None, until: str | None) -> Any:
         return self._redis.xrange(self._keys.journal(lane_token(instance)), max=until or "+")
 
@@ -250,49 +212,12 @@ class Run:
             if entry.message is not None and id_key(entry.id) > seen:
                 yield LogEntry(entry.id, event.instance, entry.message)
 
-    def _newest_event(self) -> Event:
-        with translated(self._settings):
-            found: Any = self._redis.xrevrange(self._keys.events, count=1)
-        if not found:
-            raise self._not_found()
-        return _read_event(*found[0])
-
-    def _events_after(self, seen: str, deadline: float | None) -> Iterator[Event]:
-        """Events behind an id, as they happen, until the run has ended."""
-        while True:
-            events = self._read_events(seen, deadline)
-            for event in events:
-                yield event
-                if event.is_end:
-                    return
-            if events:
-                seen = events[-1].id
-            elif self._state()["status"] in ENDED:
-                return
-
-    def _read_events(self, seen: str, deadline: float | None) -> list[Event]:
-        block = _BLOCK_MS
-        if deadline is not None:
-            left = int((deadline - time.monotonic()) * 1000)
-            if left <= 0:
-                raise TimeoutError(f"run {self.id} has not ended in time; it goes on")
-            block = min(block, left)
-        with translated(self._settings):
-            found: Any = self._redis.xread({self._keys.events: seen}, block=block, count=_AT_ONCE)
-        if not found:
-            return []
-        streams = found.items() if isinstance(found, dict) else found
-        return [_read_event(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
-
     def _state(self) -> dict[str, str]:
         with translated(self._settings):
             state: Any = self._redis.hgetall(self._keys.state)
         if not state:
-            raise self._not_found()
+            raise RunNotFound(self.id)
         return {key.decode(): value.decode() for key, value in state.items()}
-
-    def _not_found(self) -> RunNotFound:
-        return RunNotFound(f"no run {self.id}: it never was in this log, or its retention is over")
 
     def _instances(self) -> list[str]:
         with translated(self._settings):
@@ -311,28 +236,11 @@ class Run:
                 yield LaneHistory(instance, _entries(entries), read_running(ledger))
 
 
-def _deadline(timeout_seconds: float | None) -> float | None:
-    return time.monotonic() + timeout_seconds if timeout_seconds is not None else None
-
-
 def _read_lane(pipeline: Pipeline, keys: Keys, instance: str | None) -> None:
     """Ask for a lane's journal and its ledger."""
     pipeline.xrange(keys.journal(lane_token(instance)))
     pipeline.hgetall(keys.ledger(lane_token(instance)))
 
 
-def _flat(entries: Any) -> Any:
-    """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
-    return entries[0] if entries and isinstance(entries[0], list) else entries
-
-
 def _entries(found: Sequence[Any]) -> list[Entry]:
     return [read_entry(id_, fields) for id_, fields in found]
-
-
-def _read_event(id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
-    status = fields[b"s"].decode()
-    if b"c" not in fields:
-        return Event(id_.decode(), "run", status)
-    instance = fields[b"l"].decode() or None
-    return Event(id_.decode(), "call", status, instance, int(fields[b"c"]), int(fields[b"n"]))

@@ -34,9 +34,9 @@ from .leases import PUBLISHED_SECONDS
 from .log import read_script
 from .messages import Closing, Report, lane_task
 from .outbox import Outbox
+from .progress import ENDED
 from .publisher import Publisher
 from .reports import Reports
-from .runs import ENDED
 from .slots import SlotKeeper
 
 logger = logging.getLogger(__name__)

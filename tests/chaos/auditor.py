@@ -19,7 +19,8 @@ from broker_config import queue_names
 from worker import Client
 from worker.activities import registry
 from worker.keys import Keys, active_runs, lane_token
-from worker.runs import ENDED, Run
+from worker.progress import ENDED
+from worker.runs import Run
 
 from .site import Site
 from .workload import CallKey, Submission, without_errors
