@@ -17,7 +17,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Executor as Threads
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -37,6 +36,7 @@ from .log import Advance, Claim, MessageLog, Rest
 from .messages import Delivery, TaskMessage, lane_task
 from .remote import Remote
 from .slots import Slots
+from .threads import Threads
 
 logger = logging.getLogger(__name__)
 

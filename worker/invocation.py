@@ -4,17 +4,15 @@ Whether and when there is another attempt is said here, and seen to by whoever k
 worker, and survives it.
 
 Coroutines run on the event loop of the process; plain functions in threads of their own, so that neither stops the
-other. A thread cannot be killed: a plain function that outlives its timeout goes on, and what it returns is dropped.
+other (see `threads`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -25,6 +23,7 @@ from protocol.execution import Failure, Success
 from .activities import Policy
 from .attempts import Attempt, Result, Retry, enter
 from .errors import CallFailed
+from .threads import Threads
 from .values import travelling
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ async def invoke(
     is_async: bool,
     policy: Policy,
     limits: Limits,
-    threads: Executor,
+    threads: Threads,
 ) -> Result:
     """Call a function, once. Never raises, but for its own cancellation."""
     enter(attempt)
@@ -58,40 +57,11 @@ async def invoke(
         return Retry(failure, _backoff_seconds(policy, failures))
 
 
-async def _called(function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Executor) -> Any:
-    """What the function returns; its time begins when the function does, not while it waits for a thread."""
-    if is_async:
-        async with asyncio.timeout(timeout_seconds):
-            return await function()
-    begun, ended = _in_thread(function, threads)
-    await begun
+async def _called(function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads) -> Any:
+    if not is_async:
+        return await threads.run(function, timeout_seconds=timeout_seconds)
     async with asyncio.timeout(timeout_seconds):
-        value, error = await ended
-    if error is not None:
-        raise error
-    return value
-
-
-def _in_thread(
-    function: Callable[[], Any], threads: Executor
-) -> tuple[asyncio.Future[None], asyncio.Future[tuple[Any, BaseException | None]]]:
-    """Run a function in a thread: two futures, one for its beginning, one for what it returned or raised."""
-    loop = asyncio.get_running_loop()
-    begun: asyncio.Future[None] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def begin() -> None:
-        if not begun.done():
-            begun.set_result(None)
-
-    def captured() -> tuple[Any, BaseException | None]:
-        loop.call_soon_threadsafe(begin)
-        try:
-            return context.run(function), None
-        except BaseException as error:  # some, such as StopIteration, could not be set on a future
-            return None, error
-
-    return begun, loop.run_in_executor(threads, captured)
+        return await function()
 
 
 def _is_cancelled() -> bool:

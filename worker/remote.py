@@ -7,7 +7,6 @@ background workers and sees nothing but its message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor as Threads
 from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
@@ -28,6 +27,7 @@ from .messages import (
     pack_message,
 )
 from .models import Model, ModelRequest, solve
+from .threads import Threads
 
 
 class Remote:

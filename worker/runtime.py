@@ -32,6 +32,7 @@ from .publisher import Publisher
 from .remote import Remote, RemoteExecutor
 from .reports import Reporter, Reports
 from .slots import Slots
+from .threads import Threads
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
-        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="acts-activity")
+        self._threads = Threads(settings.concurrency)
         self.remote = RemoteExecutor(registry, configured_model(settings), limits_of(settings), self._threads)
         # Who carries out remote calls may be without a log.
         self._driver = self._make_driver(registry) if settings.effective_redis_url is not None else None

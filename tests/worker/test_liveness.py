@@ -176,3 +176,13 @@ def test_who_leaves_politely_loses_nothing_and_no_attempt_is_counted(backend: Ba
             assert backend.wait(run.id).status == "completed"
     assert first
     assert meeting.count("at:polite0") + meeting.count("at:polite1") == 1
+
+
+def test_plain_functions_that_hang_take_nobodys_place_and_hold_up_no_shutdown(backend: Backend) -> None:
+    calls = [{"_tool": "blockAtGate", "gate": "shut", "_outputPath": f"†state.b{n}"} for n in range(3)]
+    with backend.worker(ACTS_CONCURRENCY="2") as worker:
+        result = backend.run(calls)
+        assert [error_of(result, n)["type"] for n in range(3)] == ["TimeoutError"] * 3
+        assert backend.run([{"_tool": "echoPlain", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
+        worker.terminate()
+        assert worker.wait(10) == 0, "though the functions are still waiting"
