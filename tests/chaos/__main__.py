@@ -10,6 +10,7 @@ import argparse
 import json
 import secrets
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where logs and the server's data are kept; default: nowhere")
     parser.add_argument("--json", action="store_true", help="machine output")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = Report(options.seed)
     with tempfile.TemporaryDirectory(prefix="acts-chaos-") as folder, Site(options.folder or Path(folder)) as site:
         ends_at = time.monotonic() + options.seconds

@@ -56,9 +56,9 @@ async def step(mark: str, value: int, seconds: float) -> int:
         return value + 1
 
 
-@activity
+@activity(max_concurrency=8)
 def stepPlain(mark: str, value: int, seconds: float) -> int:
-    """The same in a thread."""
+    """The same in a thread, and in so many threads of all workers at most."""
     with recorded(mark):
         time.sleep(seconds)
         return value + 1

@@ -104,6 +104,7 @@ class Auditor:
             self._audit.add("stuck", f"run {run} has not ended: {self._situation(client, run)}")
         self._until(lambda: not self._redis.zcard(active_runs(self._prefix)))
         self._until(lambda: not self._waiting_tasks())
+        self._until(lambda: not self._unsettled())
         if not self._until(lambda: self._listeners() == len(self._site.crew)):
             told = f"{self._listeners()} of {len(self._site.crew)} workers listen to their queues"
             self._audit.add("stuck", told)
@@ -131,14 +132,23 @@ class Auditor:
         ledgers = {lane: self._redis.hgetall(keys.ledger(lane)) for lane in {token(member) for member, _ in leases}}
         now = time.time()
         due = {member: f"{score / 1000 - now:+.1f} s" for member, score in leases}
-        text = f"{client.run_of(run).status()}; leases {due}; parked {self._redis.smembers(keys.parked)}; {ledgers}"
-        return f"{text}; tasks {self._waiting_tasks()}"
+        parked = self._redis.zrange(keys.parked, 0, 9)
+        text = f"{client.run_of(run).status()}; leases {due}; parked {parked}; {ledgers}"
+        return f"{text}; tasks {self._waiting_tasks()}; slots {self._held_slots()}"
 
     def _waiting_tasks(self) -> dict[str, int]:
         """Tasks in the queues, by queue."""
         names = dict.fromkeys((*queue_names(self._site.settings), *registry.queues()))
         lengths = {name: self._redis.llen(name) for name in names}
         return {name: length for name, length in lengths.items() if length}
+
+    def _unsettled(self) -> list[str]:
+        """Calls sent and forgotten that nobody has told the end of, and slots that somebody holds."""
+        return [key for key in self._keys() if key.endswith(":outbox")] + self._held_slots()
+
+    def _held_slots(self) -> list[str]:
+        """Names of which somebody holds a slot, or waits for one."""
+        return [key.decode() for key in self._redis.scan_iter(f"{self._prefix}:{{slots}}:*", count=1_000)]
 
     def _listeners(self) -> int:
         """Workers that wait for a task this moment."""
@@ -153,7 +163,7 @@ class Auditor:
             yield key.decode()
 
     def _run_of(self, key: str) -> str | None:
-        match = re.match(rf"{re.escape(self._prefix)}:\{{(.*?)\}}:", key)
+        match = re.match(rf"{re.escape(self._prefix)}:\{{([0-9a-f]+-[0-9a-f]+)\}}:", key)
         return match[1] if match else None
 
     def _submission_of(self, run: Run) -> Submission | None:
@@ -213,8 +223,8 @@ class Auditor:
         leased = [member for member in redis.zrange(keys.leases, 0, -1) if member.split(b"\x1f")[1].isdigit()]
         if leased:
             self._audit.add("orphan", f"{told}: calls have ended and hold leases: {leased}")
-        if parked := redis.smembers(keys.parked):
-            self._audit.add("orphan", f"{told}: lanes still wait for a global call: {parked}")
+        if waiting := [name for name in (keys.parked, keys.backlog, keys.outbox) if redis.exists(name)]:
+            self._audit.add("orphan", f"{told}: something still waits in {waiting}")
 
     def _look_at_executions(self, copies: Mapping[int, int]) -> None:
         """Whatever ended was executed; what was sent and forgotten has come to its end, which may take a while."""
@@ -234,12 +244,17 @@ class Auditor:
                 self._audit.executions.append(max(1, records.begun[mark] - copies[number] + 1))
 
     def _look_at_the_rest(self) -> None:
-        """Keys that never expire, tasks that nobody takes, workers that died of something else than us."""
+        """Keys that never expire, tasks that nobody takes, slots that nobody gives back, dead letters and workers."""
         for key in self._keys():
             if self._run_of(key) not in {None, *self._stuck} and self._redis.ttl(key) == -1:
                 self._audit.add("orphan", f"key {key} never expires")
         if tasks := self._waiting_tasks():
             self._audit.add("orphan", f"tasks that nobody takes: {tasks}")
+        if slots := self._held_slots():
+            self._audit.add("orphan", f"slots that nobody gives back: {slots}")
+        with self._site.client() as client:
+            for letter in client.dead_letters().list():
+                self._audit.add("lost", f"a dead letter: {letter}")
         for death in self._site.take_deaths():
             self._audit.add("wrong", f"worker {death.worker} ended by itself with {death.code}: {death.last_words}")
 

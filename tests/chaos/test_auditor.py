@@ -46,7 +46,8 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a value": (lambda r, k: r.hset(k.state, "n:done", 1), "wrong"),
     "a key for ever": (lambda r, k: r.persist(k.journal(LANE)), "orphan"),
     "a lease": (lambda r, k: r.zadd(k.leases, {f"{LANE}\x1f0": 1}), "orphan"),
-    "a waiting lane": (lambda r, k: r.sadd(k.parked, LANE), "orphan"),
+    "a waiting lane": (lambda r, k: r.zadd(k.parked, {LANE: 1}), "orphan"),
+    "a slot": (lambda r, k: r.zadd("acts:{slots}:holders:step", {f"{k.run}\x1f{LANE}\x1f0": 1}), "orphan"),
     "an unfinished run": (lambda r, k: r.hset(k.state, "status", "running"), "stuck"),
     "no run": (lambda r, k: r.unlink(*r.keys(f"*{{{k.run}}}*")), "lost"),
 }
