@@ -155,8 +155,9 @@ class Auditor:
         return sum(client["cmd"] == "brpop" for client in self._redis.client_list())
 
     def _runs(self) -> set[str]:
-        """Every run of which there is any key."""
-        return {run for run in map(self._run_of, self._keys()) if run is not None}
+        """Every run of which there is any key, or that is listed."""
+        listed: list[bytes] = self._redis.zrange(active_runs(self._prefix), 0, -1)
+        return {run for run in map(self._run_of, self._keys()) if run is not None} | {run.decode() for run in listed}
 
     def _keys(self) -> Iterator[str]:
         for key in self._redis.scan_iter(f"{self._prefix}:*", count=1_000):
