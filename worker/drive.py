@@ -16,50 +16,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from broker_config import Settings
-from protocol import Limits
 from protocol.errors import Conflict
 from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
 
-from .activities import Registry
 from .admission import Admission
 from .attempts import Attempt, CallId, Result, Retry
-from .invocation import invoke
+from .crew import Crew
+from .inbox import Inbox
 from .lane import LaneView, RunGone
-from .leases import Leases, call_lease, driver_lease
-from .log import Advance, Claim, MessageLog, Rest
+from .leases import driver_lease
+from .log import Advance, Claim, Rest
 from .messages import Delivery, TaskMessage, lane_task
-from .remote import Remote
-from .slots import Slots
-from .threads import Threads
+from .workshop import Workshop
 
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
-_CLOCKS_DIFFER_SECONDS: Final = 0.005
-"""A call that is due by our clock should be so by the server's."""
-
-Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What all drives of a process share."""
-
-    log: MessageLog
-    settings: Settings
-    registry: Registry
-    limits: Limits
-    publish: Publish
-    threads: Threads
-    leases: Leases
-    remote: Remote
-    slots: Slots
 
 
 class Drive:
@@ -73,54 +49,39 @@ class Drive:
         self._owner = secrets.token_hex(6)
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
-        self._running: dict[asyncio.Task[Result], Attempt] = {}
+        self._crew = Crew(shop, lane.run.run, lane.instance)
+        self._inbox = Inbox()
         self._results: list[tuple[Attempt, Result]] = []
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
-        self._resting: dict[int, asyncio.TimerHandle] = {}
-        """Calls to be tried again so soon that we stay."""
-        self._due: list[int] = []
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._takes_up = True
-        self._deliveries: list[Delivery] = []
-        self._receipts: list[asyncio.Future[bool]] = []
-        self._is_told = False
-        self._news = asyncio.Event()
         self._run_status = "running"
         """As the last commit told it, or somebody who says that there is something new."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in the result of a remote call. The receipt: whether it is in the log, or the drive failed before."""
-        receipt: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._deliveries.append(delivery)
-        self._receipts.append(receipt)
-        self._news.set()
-        return receipt
+        return self._inbox.deliver(delivery)
 
     def look_again(self) -> None:
         """Somebody says that there is something new in the lane."""
-        self._is_told = True
-        self._news.set()
+        self._inbox.look_again()
 
     def stop(self) -> None:
         """The run was cancelled: leave, and take everything along that is at work here."""
         self._run_status = "cancelled"
-        self._news.set()
+        self._inbox.ring()
 
     async def run(self) -> LaneView:
         """Go on until nothing more can be done here. Returns the lane as the log has it then."""
         self._shop.leases.hold(self._lane.run.run, self._mark)
         try:
-            while await self._step() or self._news.is_set() or await self._stays():
+            while await self._step() or self._inbox.has_news or await self._stays():
                 pass
         finally:
-            for task in self._running:
-                task.cancel()
-            for timer in self._resting.values():
-                timer.cancel()
-            self._give_receipts(committed=False)
-            held = [self._lease(attempt) for attempt in self._running.values()]
-            self._shop.leases.drop(self._lane.run.run, [self._mark, *held])
+            self._crew.dismiss()
+            self._inbox.close()
+            self._shop.leases.drop(self._lane.run.run, [self._mark])
         return self._lane
 
     @property
@@ -143,14 +104,13 @@ class Drive:
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
-        if not self._deliveries:
-            self._give_receipts(committed=True)
+        self._inbox.give_receipts(committed=True)
         if self._run_status not in _UNDER_WAY:
             return False
         if self._lane.waits_for_global and await self._park():
             return True
-        if self._running or (self._resting and self._run_status == "running"):
-            await self._wait()
+        if self._crew or (self._inbox.resting and self._run_status == "running"):
+            self._results += await self._crew.wait(self._inbox.wait())
             return True
         return False
 
@@ -187,20 +147,14 @@ class Drive:
         """Let a call rest; one that is soon due is tried again here."""
         self._execution.record(index, Status.RUNNING)
         if delay_seconds <= self._shop.settings.sweep_interval_seconds:
-            loop = asyncio.get_running_loop()
-            self._resting[index] = loop.call_later(delay_seconds + _CLOCKS_DIFFER_SECONDS, self._awaken, index)
-
-    def _awaken(self, index: int) -> None:
-        self._resting.pop(index, None)
-        self._due.append(index)
-        self._news.set()
+            self._inbox.remind(index, delay_seconds)
 
     async def _commit(self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start]) -> None:
         advance = await self._advance(
             outcomes=outcomes,
             rests=rests,
             claims=[self._claim(start) for start in starts],
-            leaves=not self._running and not self._resting and not starts and not self._lane.waits_for_global,
+            leaves=not self._crew and not self._inbox.resting and not starts and not self._lane.waits_for_global,
         )
         sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:
@@ -275,19 +229,7 @@ class Drive:
             self._results.append((attempt, Failure("UnknownActivity", missing)))
             return None
         function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
-        task = asyncio.ensure_future(
-            invoke(
-                function,
-                attempt,
-                name=activity.name,
-                is_async=activity.is_async,
-                policy=activity.policy,
-                limits=self._shop.limits,
-                threads=self._shop.threads,
-            )
-        )
-        self._running[task] = attempt
-        self._shop.leases.hold(self._lane.run.run, self._lease(attempt))
+        self._crew.begin(activity, function, attempt)
         return None
 
     def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
@@ -303,27 +245,16 @@ class Drive:
 
     async def _take_news(self) -> None:
         """Take in what came while something else was done."""
-        self._news.clear()
-        if self._is_told:
-            self._is_told = False
+        news = self._inbox.take()
+        if news.is_told:
             self._run_status = "running"
             self._takes_up = True
             await self._reload()
-        due, self._due = self._due, []
-        for index in due:
+        for index in news.due:
             self._execution.record(index, Status.WAITING)
-        deliveries, self._deliveries = self._deliveries, []
-        if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in deliveries):
+        if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in news.deliveries):
             await self._reload()  # begun by another driver, after outcomes that are to be judged by and not known here
-        for delivery in deliveries:
-            self._results.append((delivery.attempt, delivery.result))
-
-    def _give_receipts(self, *, committed: bool) -> None:
-        """Tell those who handed something in what became of it."""
-        receipts, self._receipts = self._receipts, []
-        for receipt in receipts:
-            if not receipt.done():
-                receipt.set_result(committed)
+        self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
 
     async def _stays(self) -> bool:
         """Take back the driver's lease and the task's mark before leaving; news in the lane are a reason to stay."""
@@ -334,18 +265,9 @@ class Drive:
             self.look_again()
         return True
 
-    async def _wait(self) -> None:
-        """Wait for a call in line to end or to be due, or for news."""
-        news = asyncio.ensure_future(self._news.wait())
-        done, _ = await asyncio.wait([*self._running, news], return_when=asyncio.FIRST_COMPLETED)
-        news.cancel()
-        ended = [(self._running.pop(task), task.result()) for task in self._running.keys() & done]
-        self._shop.leases.drop(self._lane.run.run, [self._lease(attempt) for attempt, _ in ended])
-        self._results += sorted(ended, key=lambda pair: pair[0].id.index)
-
     async def _park(self) -> bool:
         """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
-        advance = await self._advance(park=True, leaves=not self._running)
+        advance = await self._advance(park=True, leaves=not self._crew)
         if not advance.is_fresh:
             await self._reload()
             return True
@@ -409,8 +331,8 @@ class Drive:
         view = self._lane.run
         view.feed(await self._shop.log.read(view.run, None, after=view.seen))
         self._lane = await LaneView.open(self._shop.log, view, self._lane.instance)
-        ours = (*self._running.values(), *(attempt for attempt, _ in self._results))
-        for index in (*(attempt.id.index for attempt in ours), *self._resting):
+        ours = (*self._crew.attempts, *(attempt for attempt, _ in self._results))
+        for index in (*(attempt.id.index for attempt in ours), *self._inbox.resting):
             self._execution.record(index, Status.RUNNING)
 
     def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
@@ -423,9 +345,6 @@ class Drive:
         if remote.leaves(call) and not call.is_fire_and_forget:
             return Claim(call.index, self._shop.settings.sweep_interval_seconds, remote.queue(call))
         return Claim(call.index, self._shop.settings.lease_seconds)
-
-    def _lease(self, attempt: Attempt) -> str:
-        return call_lease(self._lane.instance, attempt.id.index)
 
     def _lane_task(self, instance: str | None) -> TaskMessage:
         return lane_task(self._lane.run.run, instance, self._shop.settings.queue_instances)

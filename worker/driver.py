@@ -11,11 +11,12 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
-from .drive import Drive, Workshop
+from .drive import Drive
 from .errors import OtherFormat
 from .lane import LaneView, RunGone
 from .messages import Delivery
 from .views import Views
+from .workshop import Workshop
 
 logger = logging.getLogger(__name__)
 

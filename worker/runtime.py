@@ -21,7 +21,6 @@ from broker_config import Settings
 from .activities import Registry
 from .cancellation import Cancellations
 from .connections import connect, connect_async
-from .drive import Workshop
 from .driver import Driver
 from .leases import PUBLISHED_SECONDS, Leases
 from .limits import limits_of
@@ -33,6 +32,7 @@ from .remote import Remote, RemoteExecutor
 from .reports import Reporter, Reports
 from .slots import Slots
 from .threads import Threads
+from .workshop import Workshop
 
 T = TypeVar("T")
 

@@ -1,0 +1,63 @@
+"""The crew of a drive: the calls that it carries out itself, concurrently, each with its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .activities import Activity
+from .attempts import Attempt, Result
+from .invocation import invoke
+from .leases import call_lease
+from .workshop import Workshop
+
+
+class Crew:
+    """The calls of one lane that are at work in this process."""
+
+    def __init__(self, shop: Workshop, run: str, instance: str | None) -> None:
+        self._shop = shop
+        self._run = run
+        self._instance = instance
+        self._tasks: dict[asyncio.Task[Result], Attempt] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """What is at work."""
+        return tuple(self._tasks.values())
+
+    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
+        """Carry out an attempt; `function` is the activity's with its arguments."""
+        working = invoke(
+            function,
+            attempt,
+            name=activity.name,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._shop.limits,
+            threads=self._shop.threads,
+        )
+        self._tasks[asyncio.ensure_future(working)] = attempt
+        self._shop.leases.hold(self._run, self._lease(attempt))
+
+    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result]]:
+        """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
+        arriving = asyncio.ensure_future(arrival)
+        done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)
+        arriving.cancel()
+        ended = [(self._tasks.pop(task), task.result()) for task in self._tasks.keys() & done]
+        self._shop.leases.drop(self._run, [self._lease(attempt) for attempt, _ in ended])
+        return sorted(ended, key=lambda pair: pair[0].id.index)
+
+    def dismiss(self) -> None:
+        """Stop what is at work."""
+        for task in self._tasks:
+            task.cancel()
+        self._shop.leases.drop(self._run, map(self._lease, self.attempts))
+
+    def _lease(self, attempt: Attempt) -> str:
+        return call_lease(self._instance, attempt.id.index)
