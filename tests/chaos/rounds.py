@@ -59,8 +59,8 @@ def hold_round(
     width: int = _WIDTH,
     also: Sequence[Submission] = (),
 ) -> Round:
-    """Submit, let it strike, come to rest, audit. `also` are submissions that faults bring along."""
-    drawn: dict[int, Submission] = {one.number: one for one in also}
+    """Submit, let it strike, come to rest, audit. `also` are submissions that faults bring along, by the end."""
+    drawn: dict[int, Submission] = {}
 
     def noted() -> Iterator[Submission]:
         for one in submissions:
@@ -72,6 +72,7 @@ def hold_round(
         incidents = strikes(submitter)
     finally:
         submitter.finish(_PATIENCE_SECONDS)
+    drawn |= {one.number: one for one in also}
     audit = Auditor(site, drawn, patience_seconds=_PATIENCE_SECONDS).audit(submitter.accepted)
     records = site.records
     return Round(
@@ -100,10 +101,10 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
     """So many seconds in which one fault follows the other."""
     random = Random(f"{seed} {number}")
     ends_at = time.monotonic() + seconds
-    killed = [submission(seed, _KILLED_CLIENTS_FROM + number * 1_000 + index) for index in range(1_000)]
-    left = iter(killed)
+    halved: list[Submission] = []
 
     def fault() -> Fault:
+        halved.append(submission(seed, _KILLED_CLIENTS_FROM + number * 1_000 + len(halved)))
         return random.choice(
             (
                 WorkerKilled(("near",)),
@@ -116,7 +117,7 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
                 ConnectionsDropped(),
                 NetworkCut(),
                 NetworkSlow(),
-                ClientKilled(next(left), random.randrange(200, 40_000)),
+                ClientKilled(halved[-1], random.randrange(200, 40_000)),
             )
         )
 
@@ -128,7 +129,7 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
         return incidents
 
     numbered = (submission(seed, number * 1_000 + index) for index in count())
-    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=killed)
+    return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=halved)
 
 
 def _while_there_is_time(submissions: Iterator[Submission], ends_at: float) -> Iterator[Submission]:
