@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -24,6 +25,7 @@ from .faults import (
     WorkerKilled,
     WorkerReplaced,
 )
+from .records import Records
 from .site import Site
 from .submitter import Submitter
 from .workload import Submission, submission
@@ -46,7 +48,7 @@ class Round:
     audit: Audit
     refusals: int
     recoveries: Sequence[float]
-    """For each call that died with a worker: seconds until it was begun again."""
+    """For each call that died with a worker: seconds until it was begun again. Outages meanwhile do not count."""
     resumptions: Sequence[float]
     """For each outage: seconds from its end until a call ended."""
 
@@ -74,12 +76,11 @@ def hold_round(
         submitter.finish(_PATIENCE_SECONDS)
     drawn |= {one.number: one for one in also}
     audit = Auditor(site, drawn, patience_seconds=_PATIENCE_SECONDS).audit(submitter.accepted)
-    records = site.records
     return Round(
         incidents,
         audit,
         submitter.refusals,
-        [seconds for one in incidents for seconds in records.recoveries(one.began, one.killed)],
+        list(_recoveries(incidents, site.records)),
         list(_resumptions(incidents, audit.commits)),
     )
 
@@ -98,12 +99,11 @@ def at_progress(site: Site, random: Random, *faults: tuple[int, Fault]) -> Strik
 
 
 def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round:
-    """So many seconds in which one fault follows the other."""
-    random = Random(f"{seed} {number}")
+    """So many seconds in which two storms rage beside each other: one at the processes, one at what is around them."""
     ends_at = time.monotonic() + seconds
     halved: list[Submission] = []
 
-    def fault() -> Fault:
+    def at_processes(random: Random) -> Fault:
         halved.append(submission(seed, _KILLED_CLIENTS_FROM + number * 1_000 + len(halved)))
         return random.choice(
             (
@@ -111,22 +111,33 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
                 WorkerKilled(("far",)),
                 WorkerKilled(("hands",)),
                 WorkerReplaced(),
+                ClientKilled(halved[-1], random.randrange(200, 40_000)),
+            )
+        )
+
+    def around_them(random: Random) -> Fault:
+        return random.choice(
+            (
                 ServerKilled(random.choice((0.0, 2.0, 5.0))),
                 ServerSilent(random.choice((1.0, 5.0))),
                 ServerFull(random.choice((1.0, 3.0))),
                 ConnectionsDropped(),
                 NetworkCut(),
                 NetworkSlow(),
-                ClientKilled(halved[-1], random.randrange(200, 40_000)),
             )
         )
 
-    def strikes(_: Submitter) -> list[Incident]:
-        incidents = []
+    def storm(name: str, fault: Callable[[Random], Fault]) -> list[Incident]:
+        random, incidents = Random(f"{seed} {number} {name}"), []
         while (rest := ends_at - time.monotonic()) > 0:
             threading.Event().wait(min(rest, random.uniform(0, _LONGEST_CALM_SECONDS)))
-            incidents.append(fault().strike(site, random))
+            incidents.append(fault(random).strike(site, random))
         return incidents
+
+    def strikes(_: Submitter) -> list[Incident]:
+        with ThreadPoolExecutor(2, thread_name_prefix="chaos-storm") as threads:
+            storms = [threads.submit(storm, "processes", at_processes), threads.submit(storm, "around", around_them)]
+            return [incident for one in storms for incident in one.result()]
 
     numbered = (submission(seed, number * 1_000 + index) for index in count())
     return hold_round(site, _while_there_is_time(numbered, ends_at), strikes, also=halved)
@@ -137,6 +148,14 @@ def _while_there_is_time(submissions: Iterator[Submission], ends_at: float) -> I
         if time.monotonic() >= ends_at:
             return
         yield one
+
+
+def _recoveries(incidents: Sequence[Incident], records: Records) -> Iterator[float]:
+    outages = [incident for incident in incidents if incident.is_outage]
+    for kill in incidents:
+        for seconds in records.recoveries(kill.began, kill.killed):
+            begun_again = kill.began + seconds
+            yield seconds - sum(max(0, min(o.ended, begun_again) - max(o.began, kill.began)) for o in outages)
 
 
 def _resumptions(incidents: Sequence[Incident], commits: Sequence[float]) -> Iterator[float]:
