@@ -106,9 +106,47 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
         return Problem(pointer(*at), "must be a JSON Schema: an object, true or false")
     try:
         compiled(schema)
+        check_references(schema)
     except SchemaError as error:
         return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(error.message)}")
     return None
+
+
+def check_references(schema: Any) -> None:
+    """Raise `SchemaError` where a `$ref` names a part of the document that is not there.
+
+    Others are found when they are applied: those into documents elsewhere, and all where a part has a name of its own.
+    """
+    parts = list(_parts_with_places(schema))
+    if any("$id" in part for _, part in parts):
+        return
+    anchors = {
+        part[key] for _, part in parts for key in ("$anchor", "$dynamicAnchor") if isinstance(part.get(key), str)
+    }
+    for place, part in parts:
+        reference = part.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#") or "%" in reference:
+            continue
+        if reference[1:] not in anchors and referred(reference, schema) is None:
+            message = f"{reference!r} is referred to, and is not in it"
+            raise SchemaError(message, path=(*place, "$ref"))
+
+
+def _parts_with_places(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every schema inside a schema, and itself; what stands in values or unknown keywords is none."""
+    stack: list[tuple[Path, Any]] = [((), schema)]
+    while stack:
+        place, part = stack.pop()
+        if not isinstance(part, dict):
+            continue
+        yield place, part
+        for key, below in part.items():
+            if key in _NAMED and isinstance(below, dict):
+                stack.extend(((*place, key, name), item) for name, item in below.items())
+            elif key in _LISTED and isinstance(below, list):
+                stack.extend(((*place, key, index), item) for index, item in enumerate(below))
+            elif key in _SINGLE:
+                stack.append(((*place, key), below))
 
 
 def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, ...]) -> list[Problem]:
@@ -213,5 +251,12 @@ def _plain(schema: Any) -> Any:
 _FALSE: Final = {"allOf": [False]}
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 """Keywords that hold schemas by name."""
+_LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+"""Keywords that hold lists of schemas."""
+_SINGLE: Final = frozenset(
+    {"not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+"""Keywords that hold one schema."""
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""

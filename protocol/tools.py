@@ -16,12 +16,13 @@ from jsonschema import SchemaError
 
 from .bounds import matches
 from .errors import Problem, pointer, shortened
-from .schemas import CompiledSchema, Schema, compiled
+from .schemas import CompiledSchema, Schema, check_references, compiled
 from .spelling import Speller
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
+_DEFINITIONS: Final = ("$defs", "definitions")
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
 ANONYMOUS: Final = "anonymous"
@@ -86,11 +87,24 @@ class Tool:
         beside = next(((name,) for name in names if name in self.declaration), ())
         return (*(within or beside), *path[2:])
 
-    @property
+    @cached_property
     def output_schema(self) -> Schema | None:
-        """The schema of the tool's result, if it has one (SPEC R4.6)."""
+        """The schema of the tool's result, if it has one (SPEC R4.6), together with the definitions it can refer to."""
         schema = self.properties.get("_output")
-        return schema if isinstance(schema, (dict, bool)) else None
+        if not isinstance(schema, dict):
+            return schema if isinstance(schema, bool) else None
+        return schema | self._definitions
+
+    @property
+    def _definitions(self) -> dict[str, Any]:
+        """What `$ref` can name anywhere in the tool: its own definitions, and those that stand in its `_output`."""
+        schemas = (self.properties.get("_output"), self.declaration)
+        found: dict[str, Any] = {}
+        for schema in schemas:
+            for keyword in _DEFINITIONS:
+                if isinstance(named := _keywords(schema).get(keyword), dict):
+                    found[keyword] = found.get(keyword, {}) | named
+        return found
 
     @cached_property
     def compiled_output(self) -> CompiledSchema | None:
@@ -100,7 +114,7 @@ class Tool:
     @cached_property
     def compiled(self) -> CompiledSchema:
         """The schema a call is held against: `_output` is what comes of the call, so nothing requires it."""
-        schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
+        schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")} | self._definitions
         required = schema.get("required", [])
         schema["required"] = [ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
         schema["properties"] = {**{key: True for key in schema["required"] if key.startswith("_")}, **self.properties}
@@ -254,7 +268,7 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
         return Problem(pointer(*at, "required"), "must be a list of strings")
     try:
-        _ = tool.compiled
+        check_references(tool.compiled.schema)
     except SchemaError as error:
         place = tool.place_in_declaration(tuple(error.absolute_path))
         return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}")

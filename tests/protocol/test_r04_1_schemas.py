@@ -286,10 +286,27 @@ def test_r4_1_a_schema_that_cannot_be_applied_is_an_error_and_no_crash(schema: d
         ({"t": {"required": [1]}}, "/tools/t/required"),
         ({"t": {"properties": {"a": {"pattern": "("}}}}, "/tools/t/properties/a/pattern"),
         ({"t": {"_output": {"type": 5}}}, "/tools/t/_output/type"),
+        ({"t": {"properties": {"a": {"$ref": "#/$defs/a"}}}}, "/tools/t/properties/a/$ref"),
+        ({"t": {"properties": {"a": {"anyOf": [{}, {"$ref": "#a"}]}}}}, "/tools/t/properties/a/anyOf/1/$ref"),
+        ({"t": {"_output": {"items": {"$ref": "#/$defs/a"}}}}, "/tools/t/_output/items/$ref"),
     ],
 )
 def test_r4_1_a_tool_that_is_no_json_schema_is_a_structural_error(tools: Any, pointer: str) -> None:
     assert pointer in pointers(problems({"solution": {"calls": [{"_tool": "t"}]}, "tools": tools}))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {}}},
+        {"properties": {"a": {"$ref": "#here"}, "b": {"$anchor": "here"}}},
+        {"properties": {"a": {"$ref": "#"}, "$ref": {"type": "string"}}},
+        {"properties": {"a": {"const": {"$ref": "#/nowhere"}}}, "examples": [{"$ref": "#/nowhere"}]},
+        {"properties": {"a": {"$ref": "#/odd%20name"}}, "odd name": {}},
+    ],
+)
+def test_r4_1_a_reference_to_what_is_there_is_no_error(schema: dict[str, Any]) -> None:
+    assert check_submission(submission(tools={"t": schema})).calls == ()
 
 
 # R4.1a

@@ -35,6 +35,21 @@ def test_r4_6_the_tools_output_schema_validates_the_value(value: Any, status: st
         assert result.data[None].get("state", {}) == ({"a": value} if status == "done" else {})
 
 
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"properties": {"_output": {"$ref": "#/$defs/count"}}, "$defs": {"count": {"type": "integer"}}},
+        {"properties": {"_output": {"$ref": "#/definitions/count"}}, "definitions": {"count": {"type": "integer"}}},
+        {"_output": {"$ref": "#/$defs/count", "$defs": {"count": {"type": "integer"}}}},
+    ],
+)
+def test_r4_6_the_output_schema_may_refer_to_the_definitions_of_its_tool(tool: dict[str, Any]) -> None:
+    for value, status in ((5, "done"), ("5", "failed")):
+        result = run(call(to="†state.a", value=value), tools={"give": tool})
+        assert statuses(result) == [status]
+        assert ("which is not in it" in str(result.data[None].get("error"))) is False
+
+
 def test_r4_6_each_value_of_a_returned_message_is_validated() -> None:
     functions = {"whole": lambda *_: {"type": "state", "a": 1, "b": "not a number"}}
     result = run(
