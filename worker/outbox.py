@@ -41,6 +41,7 @@ class Outbox:
         request = {
             "most": _AT_ONCE,
             "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
             "idle": idle,
             "limit_attempts": self._settings.limit_attempts,
         }

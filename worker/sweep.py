@@ -162,6 +162,7 @@ class Sweeper:
         request = {
             "most": _AT_ONCE,
             "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
             "instances": self._settings.queue_instances,
             "idle": idle,
             "ledgers": keys.ledger(""),

@@ -3,8 +3,7 @@
 -- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<queue>"; the counts as in advance.lua
 --      2 tasks   hash  -> the call's task
 --      3 due     zset  -> the time in ms at which it is to be looked after
--- ARGV 1 the request, msgpack: most (how many at most), published_ms, idle (the queues in which nothing lies, as keys),
---        limit_attempts (that many executions may be lost)
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms and idle (see sweep.lua), limit_attempts (that many executions may be lost)
 -- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}. What is dead stays here, for
 --        whoever asks to be told of it again, until it is removed.
 --
@@ -19,7 +18,10 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local send, dead = {}, {}
 
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, request.most)) do
+local silent = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, request.most)
+-- When to look again whether a queue is empty: soon, unless very many calls lie there.
+local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
+for _, member in ipairs(silent) do
     local entry = redis.call('HGET', outbox, member)
     local condition, attempt, failures, queue = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
     attempt, failures = tonumber(attempt), tonumber(failures)
@@ -29,15 +31,15 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0
     end
     local known = { member, attempt, failures, is_lost, redis.call('HGET', tasks, member) }
     redis.call('ZADD', due, now + request.published_ms, member)
-    if condition == 'sent' then
-        if request.idle[queue] then
-            redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s', attempt, failures, queue))
-        end
+    if condition == 'sent' and request.idle[queue] then
+        redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s', attempt, failures, queue))
+    elseif condition == 'sent' then
+        redis.call('ZADD', due, again, member)
     elseif is_lost and attempt - failures - 1 >= request.limit_attempts then
         dead[#dead + 1] = known
     else
         redis.call('HSET', outbox, member, string.format('sent:%d:%d:%s', attempt, failures, queue))
-        redis.call('ZADD', due, now + 1000, member)
+        redis.call('ZADD', due, now + request.soon_ms, member)
         send[#send + 1] = known
     end
 end

@@ -6,7 +6,8 @@
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
 --        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
---        window (see window.lua), format (of the runs that this version writes down; it leaves others alone)
+--        soon_ms (the time until the next sweep), window (see window.lua), format (of the runs that this version writes
+--        down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them, how many calls were sent and forgotten and not done}. A call found lost, or due, can be claimed
 --          anew.
@@ -35,15 +36,21 @@ local function publish(lane)
     end
 end
 
+local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
+-- When to look again whether a queue is empty: soon, unless very many calls lie there.
+local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
+
 local function judge(member, lane, what)
     local ledger = request.ledgers .. lane
     local entry = redis.call('HGET', ledger, what) or ''
     local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
     local owner, queue = string.match(holder or '', '^([^/]*)/(.*)$')
     if condition == 'sent' and not (are_results_taken and (queue == '' or queue == request.instances)) then
-        redis.call('ZADD', leases, due, member)
         if request.idle[queue] and queue ~= request.instances then
             redis.call('HSET', ledger, what, string.format('sent:%s:%s:%s/', attempt, failures, owner))
+            redis.call('ZADD', leases, due, member)
+        else
+            redis.call('ZADD', leases, again, member)
         end
         return
     end
@@ -58,7 +65,6 @@ local function judge(member, lane, what)
 end
 
 local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
-local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
 for _, member in ipairs(silent) do
     judge(member, string.match(member, '^(.*)\31([^\31]*)$'))
 end
