@@ -103,11 +103,12 @@ def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, r
 @pytest.mark.parametrize("user", ["delegates", "background"])
 def test_signs_of_life_are_sent_by_all_and_read_where_the_log_is(guarded: Guarded, user: str) -> None:
     sender, reader = guarded.as_(user).settings, guarded.as_("instances").settings
-    Reports(make_client_application(sender), sender).send(Report(begun=(Sign("none", "", 0, 1),)))
+    report = Report(begun=(Sign("none", "", 0, 1),))
+    Reports(make_client_application(sender), sender).send(report)
     with redis.Redis.from_url(guarded.url(user)) as connection, pytest.raises(NoPermissionError):
         connection.lrange("reports", 0, -1)
-    # The sweep of the worker may have been faster.
-    assert len(list(Reports(make_client_application(reader), reader).read())) <= 1
+    # The sweep of the worker may have been faster; where no run is under way, the workers' own reports lie there too.
+    assert list(Reports(make_client_application(reader), reader).read()).count(report) <= 1
 
 
 READS: list[list[Any]] = [
