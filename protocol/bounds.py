@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
@@ -144,6 +145,12 @@ def _unique_items(validator: Validator, limit: Any, instance: Any, schema: Any) 
     return _ORIGINAL["uniqueItems"](validator, limit, instance, schema)
 
 
+def _multiple_of(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """As the numbers are written: in binary fractions 0.07 is no multiple of 0.01."""
+    if validator.is_type(instance, "number") and Fraction(repr(instance)) % Fraction(repr(limit)):
+        yield ValidationError(f"{instance!r} is not a multiple of {limit!r}")
+
+
 def _unevaluated(name: str) -> _Original:
     def unevaluated(validator: Validator, limit: Any, instance: Any, schema: Any) -> Any:
         _count(_size(instance) ** 2 // _CHARACTERS)  # each is searched in a list of those evaluated
@@ -178,6 +185,7 @@ KEYWORDS: Final[dict[str, Keyword]] = {
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "enum": _enum,
+        "multipleOf": _multiple_of,
         "uniqueItems": _unique_items,
         **{name: _unevaluated(name) for name in ("unevaluatedItems", "unevaluatedProperties")},
     }.items()

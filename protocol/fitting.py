@@ -20,6 +20,7 @@ ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string"
 """The types a value can have; a number is an `integer` or a `fraction`, so that sets of types can be compared."""
 _MOST_VALUES: Final = 100
 _DEPTH: Final = 8
+_MOST_PAIRS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +88,45 @@ def shape_at(schema: Schema, path: Path = ()) -> Shape:
     return shape
 
 
-def misfit(given: Shape, wanted: Shape, depth: int = 0) -> str | None:
+def misfit(given: Shape, wanted: Shape) -> str | None:
     """Why no value of the one shape can be one of the other, or None where one might be."""
-    if depth > _DEPTH or not given.parts or not wanted.parts or given.is_impossible or wanted.is_impossible:
+    return _Comparison().misfit(given, wanted, 0)
+
+
+class _Comparison:
+    """One comparison of two shapes and what is below them; after so many pairs the rest is taken to fit."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PAIRS
+
+    def misfit(self, given: Shape, wanted: Shape, depth: int) -> str | None:
+        self._left -= 1
+        if depth > _DEPTH or self._left < 0:
+            return None
+        if not given.parts or not wanted.parts or given.is_impossible or wanted.is_impossible:
+            return None
+        if (values := given.values) is not None and not any(map(wanted.admits, values)):
+            return f"{_either(values)} is not {_description(wanted)}"
+        if (values := wanted.values) is not None and not any(map(given.admits, values)):
+            return f"{_description(given)} is never {_either(values)}"
+        if not given.types & wanted.types:
+            return f"{_description(given)} is not {_description(wanted)}"
+        if given.types & wanted.types == {"object"}:
+            return self._object_misfit(given, wanted, depth)
         return None
-    if (values := given.values) is not None and not any(map(wanted.admits, values)):
-        return f"{_either(values)} is not {_description(wanted)}"
-    if (values := wanted.values) is not None and not any(map(given.admits, values)):
-        return f"{_description(given)} is never {_either(values)}"
-    if not given.types & wanted.types:
-        return f"{_description(given)} is not {_description(wanted)}"
-    if given.types & wanted.types == {"object"}:
-        return _object_misfit(given, wanted, depth)
-    return None
 
-
-def _object_misfit(given: Shape, wanted: Shape, depth: int) -> str | None:
-    for key in sorted(given.required | wanted.required):
-        here, there = given.below(key), wanted.below(key)
-        if key in wanted.required and here.is_impossible:
-            return f"it never has {key!r}, which is required"
-        if key in given.required and there.is_impossible:
-            return f"it always has {key!r}, which is not admitted"
-        if (why := misfit(here, there, depth + 1)) is not None:
-            return f"in {key!r}, {why}"
-    return None
+    def _object_misfit(self, given: Shape, wanted: Shape, depth: int) -> str | None:
+        for key in sorted(given.required | wanted.required):
+            here, there = given.below(key), wanted.below(key)
+            if key in wanted.required and here.is_impossible:
+                return f"it never has {key!r}, which is required"
+            if key in given.required and there.is_impossible:
+                return f"it always has {key!r}, which is not admitted"
+            if (why := self.misfit(here, there, depth + 1)) is not None:
+                return f"in {key!r}, {why}"
+            if self._left < 0:
+                return None
+        return None
 
 
 def _together(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:

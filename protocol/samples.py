@@ -16,6 +16,7 @@ PLACEHOLDER: Final = "…"
 """Stands for a text that nobody described."""
 _DEPTH: Final = 12
 _MOST_ITEMS: Final = 8
+_MOST_PARTS: Final = 2_000
 _FORMATS: Final = {
     "date-time": "2026-01-01T00:00:00Z",
     "date": "2026-01-01",
@@ -28,31 +29,57 @@ _FORMATS: Final = {
 
 def sample(schema: Any) -> Any:
     """A value for a schema; the placeholder where it says nothing."""
-    return _sample(schema, schema, 0)
+    return _Maker(schema).value(schema, 0)
 
 
-def _sample(schema: Any, root: Any, depth: int) -> Any:
-    if not isinstance(schema, Mapping) or depth > _DEPTH:
-        return PLACEHOLDER if depth <= _DEPTH else None
-    schema = _merged(schema, root)
-    for keyword in ("const", "default"):
-        if keyword in schema:
-            return copied(schema[keyword])
-    for keyword in ("enum", "examples"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
-            return copied(schema[keyword][0])
-    match _type(schema):
-        case "object":
-            return _object(schema, root, depth)
-        case "array":
-            return _array(schema, root, depth)
-        case "integer" | "number" as name:
-            return _number(schema, name)
-        case "boolean":
-            return True
-        case "null":
+class _Maker:
+    """Makes one value up; of a schema that asks for very much, or for itself without end, only so much."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = _MOST_PARTS
+
+    def value(self, schema: Any, depth: int) -> Any:
+        """A value for a part of the schema."""
+        self._left -= 1
+        if depth > _DEPTH or self._left < 0:
             return None
-    return _text(schema)
+        if not isinstance(schema, Mapping):
+            return PLACEHOLDER
+        schema = _merged(schema, self._root)
+        for keyword in ("const", "default"):
+            if keyword in schema:
+                return copied(schema[keyword])
+        for keyword in ("enum", "examples"):
+            if isinstance(schema.get(keyword), list) and schema[keyword]:
+                return copied(schema[keyword][0])
+        match _type(schema):
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return self._array(schema, depth)
+            case "integer" | "number" as name:
+                return _number(schema, name)
+            case "boolean":
+                return True
+            case "null":
+                return None
+        return _text(schema)
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        properties = schema.get("properties", {})
+        value = {key: self.value(part, depth + 1) for key, part in properties.items() if part is not False}
+        for key in schema.get("required", ()):
+            value.setdefault(key, self.value(schema.get("additionalProperties"), depth + 1))
+        return value
+
+    def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
+        items = [self.value(part, depth + 1) for part in schema.get("prefixItems", ())]
+        least = min(max(int(schema.get("minItems", 1)), 1), _MOST_ITEMS)
+        if schema.get("items") is not False and schema.get("maxItems") != 0:
+            while len(items) < least:
+                items.append(self.value(schema.get("items"), depth + 1))
+        return items
 
 
 def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
@@ -88,23 +115,6 @@ def _type(schema: Mapping[str, Any]) -> str:
         if any(keyword in schema for keyword in keywords):
             return name
     return "number" if "minimum" in schema or "maximum" in schema else "string"
-
-
-def _object(schema: Mapping[str, Any], root: Any, depth: int) -> dict[str, Any]:
-    properties = schema.get("properties", {})
-    value = {key: _sample(part, root, depth + 1) for key, part in properties.items() if part is not False}
-    for key in schema.get("required", ()):
-        value.setdefault(key, _sample(schema.get("additionalProperties"), root, depth + 1))
-    return value
-
-
-def _array(schema: Mapping[str, Any], root: Any, depth: int) -> list[Any]:
-    items = [_sample(part, root, depth + 1) for part in schema.get("prefixItems", ())]
-    least = min(max(int(schema.get("minItems", 1)), 1), _MOST_ITEMS)
-    if schema.get("items") is not False and schema.get("maxItems") != 0:
-        while len(items) < least:
-            items.append(_sample(schema.get("items"), root, depth + 1))
-    return items
 
 
 def _number(schema: Mapping[str, Any], name: str) -> float:

@@ -31,6 +31,11 @@ MOST_CALLS: Final = 200_000
 """Calls run in one `branch_effects` over all alternatives."""
 
 
+Key = tuple[str, ...]
+_Reads = dict[int, list[tuple[Path, Any]]]
+"""Call index to where inside its result others read, and the schema of what reads there."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedCall:
     """What became of one call in one instance."""
@@ -84,7 +89,7 @@ class BranchEffect:
 
 def simulate(plan: Plan, choices: Mapping[int, int] | None = None) -> Simulation:
     """Run a plan on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
-    return _Run(plan, choices or {}).to_end()
+    return _Run(plan, choices or {}, _read_below(plan)).to_end()
 
 
 def branch_effects(plan: Plan) -> Iterator[BranchEffect]:
@@ -93,6 +98,7 @@ def branch_effects(plan: Plan) -> Iterator[BranchEffect]:
     Ends after `MOST_ALTERNATIVES`, or where all simulations together would run more than `MOST_CALLS`.
     """
     most = min(MOST_ALTERNATIVES, MOST_CALLS // max(plan.size, 1))
+    read = _read_below(plan)
     for call in plan.calls:
         if call.output is None or len(call.output.alternatives) < 2:
             continue
@@ -100,20 +106,20 @@ def branch_effects(plan: Plan) -> Iterator[BranchEffect]:
             if not most:
                 return
             most -= 1
-            yield BranchEffect(call.index, _path(group), simulate(plan, {call.index: number}).skipped)
+            yield BranchEffect(call.index, _path(group), _Run(plan, {call.index: number}, read).to_end().skipped)
 
 
 class _Run:
     """One simulation: a context that grows, and an execution for each lane."""
 
-    def __init__(self, plan: Plan, choices: Mapping[int, int]) -> None:
+    def __init__(self, plan: Plan, choices: Mapping[int, int], read: _Reads) -> None:
         self._plan = plan
         self._choices = choices
         self._context = Context(plan.submission.context)
         self._values: dict[int, Any] = {}
         self._unfit: list[str] = []
         tools = {name: self._applicable(tool) for name, tool in plan.tools.items()}
-        self._read = _read_below(plan)
+        self._read = read
         self._executions = {
             instance: Execution(lane.calls, lane.graph, self._context.fold(instance), tools, instance=instance)
             for instance, lane in sorted(plan.lanes.items(), key=lambda item: item[0] is not None)
@@ -225,24 +231,27 @@ def _part(schema: Any, place: Reference) -> Any:
     return schema if isinstance(schema, Mapping) and "$ref" not in str(schema) else None
 
 
-def _read_below(plan: Plan) -> dict[int, list[tuple[Path, Any]]]:
+def _read_below(plan: Plan) -> _Reads:
     """The paths at and inside each call's result at which others read, and the schema of the parameter, where known.
 
     A value made up without a schema of its own takes the shape that its readers ask for.
     """
-    by_index = {call.index: call for call in plan.calls}
-    found: dict[int, list[tuple[Path, Any]]] = {}
-    for writer, reader in plan.edges:
-        output, reading = by_index[writer].output, by_index[reader]
-        read = [
-            (place, _parameter_schema(plan, reading, at))
-            for at, expression in reading.reads
+    read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
+    for call in plan.calls:
+        places = [
+            (place, _parameter_schema(plan, call, at))
+            for at, expression in call.reads
             for place in expression.references
         ]
-        for place, wanted in (*read, *((scope, None) for scope in reading.slices)):
-            for target in output.references if output is not None else ():
-                if target.overlaps(place) and len(place.path) >= len(target.path):
-                    found.setdefault(writer, []).append((place.path[len(target.path) :], wanted))
+        for place, wanted in (*places, *((scope, None) for scope in call.slices)):
+            for length in range(1, len(place.key) + 1):
+                read.setdefault(place.key[:length], {}).setdefault(call.index, []).append((place, wanted))
+    found: _Reads = {}
+    targets = {call.index: call.output.references for call in plan.calls if call.output is not None}
+    for writer, reader in plan.edges:
+        for target in targets.get(writer, ()):
+            for place, wanted in read.get(target.key, {}).get(reader, ()):
+                found.setdefault(writer, []).append((place.path[len(target.path) :], wanted))
     return found
 
 

@@ -103,7 +103,7 @@ def test_the_text_about_a_misfit_says_what_to_do() -> None:
         ({"properties": {"age": INTEGER}}, STRING, "†data.x.name"),
         ({"items": INTEGER}, STRING, "†data.x.0"),
         (INTEGER, STRING, "†data"),
-        ({"$ref": "#/nowhere"}, STRING, "†data.x"),
+        ({"$ref": "https://elsewhere.test/schema"}, STRING, "†data.x"),
         ({"$ref": "#"}, STRING, "†data.x"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from protocol import Rejected, check_submission
 from protocol.bounds import matches
+from protocol.samples import sample
 from protocol.schemas import compiled, schema_problem
 
 SECONDS = 60
@@ -121,3 +122,33 @@ def test_properties_that_match_a_pattern_are_no_additional_ones() -> None:
         "/: Additional properties are not allowed ('b' was unexpected)",
         "/x1: 'no' is not of type 'integer'",
     ]
+
+
+def endless(*, fan_out: int) -> dict[str, Any]:
+    """A schema in which every value holds many like itself."""
+    names = [f"k{n}" for n in range(fan_out)]
+    properties = {name: {"$ref": "#/$defs/node"} for name in names}
+    return {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "required": names, "properties": properties}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        endless(fan_out=12),
+        {"type": "array", "minItems": 8, "items": {"$ref": "#"}},
+        {"type": "array", "prefixItems": [{"$ref": "#"}] * 8},
+    ],
+)
+def test_a_value_made_up_from_a_schema_without_an_end_has_one(schema: dict[str, Any]) -> None:
+    began = time.monotonic()
+    sample(schema)
+    assert time.monotonic() - began < SECONDS
+
+
+def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
+    reader = {"properties": {"p": {"$ref": "#/$defs/node"}}, "$defs": endless(fan_out=12)["$defs"]}
+    calls = [{"_tool": "write", "_outputPath": "a"}, {"_tool": "read", "p": "†state.a", "_outputPath": "b"}]
+    tools = {"write": {"_output": endless(fan_out=12)}, "read": reader}
+    began = time.monotonic()
+    assert check_submission({"solution": {"calls": calls}, "tools": tools}).findings == ()
+    assert time.monotonic() - began < SECONDS
