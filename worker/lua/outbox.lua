@@ -3,7 +3,8 @@
 -- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<queue>"; the counts as in advance.lua
 --      2 tasks   hash  -> the call's task
 --      3 due     zset  -> the time in ms at which it is to be looked after
--- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms and idle (see sweep.lua), limit_attempts (that many executions may be lost)
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms and idle (see sweep.lua),
+--        limit_attempts (that many executions may be lost)
 -- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}. What is dead stays here, for
 --        whoever asks to be told of it again, until it is removed.
 --
