@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .bounds import matches
-from .errors import shortened
+from .errors import Problem, shortened
 from .references import Path
 from .schemas import Schema, compiled, joined
 
@@ -56,7 +56,11 @@ class Shape:
 
     def admits(self, value: Any) -> bool:
         """Whether the whole of the schema has nothing against the value at the path."""
-        return not compiled(self.root).problems_at(self.path, value)
+        return not self.problems(value)
+
+    def problems(self, value: Any) -> list[Problem]:
+        """What the whole of the schema has against the value at the path."""
+        return compiled(self.root).problems_at(self.path, value)
 
     def below(self, segment: str | int) -> Shape:
         """What is said of one property or element, given that it is there."""

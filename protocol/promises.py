@@ -17,7 +17,7 @@ from .fitting import Shape, misfit, shape_at
 from .graph import Holds, Writers
 from .lanes import Lane
 from .operations import Method
-from .paths import MISSING
+from .paths import MISSING, lookup
 from .references import Path, Reference
 from .tools import Tool
 
@@ -32,7 +32,7 @@ def promise_findings(
         if call.is_thought:
             continue
         for at, expression in call.reads:
-            wanted = _wanted(call, at, tools)
+            wanted = parameter_shape(call, at, tools)
             for group in expression.alternatives:
                 for place in group:
                     # Of several places joined by && the last gives the value; the others need only be there.
@@ -40,6 +40,28 @@ def promise_findings(
                     yield from _findings(
                         call, at, place, taken, _producers(lane, call, place, writers, calls), holds, tools
                     )
+
+
+def result_shape(writer: Call, path: Path, tools: Mapping[str, Tool]) -> Shape | None:
+    """What a call promises at a path inside its result."""
+    if writer.given is not MISSING:
+        value = lookup(writer.given, path)
+        return shape_at(False if value is MISSING else {"const": value})
+    tool = tools.get(writer.tool)
+    return shape_at(tool.output_schema, path) if tool is not None and tool.output_schema is not None else None
+
+
+def parameter_shape(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
+    """What the tool of a call takes at the place of an expression."""
+    tool = tools.get(call.tool)
+    if tool is None:
+        return None
+    value: Any = call.raw
+    path: Path = ()
+    for segment in segments(at):
+        key = int(segment) if isinstance(value, list) else segment
+        value, path = value[key], (*path, key)
+    return shape_at(tool.compiled.schema, path)
 
 
 def _findings(
@@ -53,7 +75,7 @@ def _findings(
 ) -> Iterator[Finding]:
     told = []
     for producer, target in producers:
-        given = _given(producer, place.path[len(target.path) :], tools)
+        given = result_shape(producer, place.path[len(target.path) :], tools)
         if given is None:
             return
         if given.is_impossible:
@@ -115,24 +137,3 @@ def _settled_by(writer: Call, place: Reference) -> Reference | None:
 
 def _can_choose(writer: Call) -> bool:
     return writer.output is not None and len(writer.output.alternatives) > 1
-
-
-def _given(writer: Call, path: Path, tools: Mapping[str, Tool]) -> Shape | None:
-    """What a call promises at a path inside its result."""
-    if writer.given is not MISSING:
-        return shape_at({"const": writer.given}) if not path else None
-    tool = tools.get(writer.tool)
-    return shape_at(tool.output_schema, path) if tool is not None and tool.output_schema is not None else None
-
-
-def _wanted(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
-    """What the tool of a call takes at the place of an expression."""
-    tool = tools.get(call.tool)
-    if tool is None:
-        return None
-    value: Any = call.raw
-    path: Path = ()
-    for segment in segments(at):
-        key = int(segment) if isinstance(value, list) else segment
-        value, path = value[key], (*path, key)
-    return shape_at(tool.compiled.schema, path)

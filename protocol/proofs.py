@@ -1,7 +1,7 @@
 """Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
 
-What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `races`, `branches`. Nothing
-is said twice for lanes that share one graph, and of each kind of finding only the first are told.
+What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `misfits`, `races`, `branches`.
+Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .context import Context
 from .findings import Finding
 from .graph import Writers
 from .lanes import Lane
+from .misfits import MOST_HELD, unfit_results, unfit_values
 from .paths import MISSING
 from .promises import promise_findings
 from .races import race_findings
@@ -80,6 +81,23 @@ def _lane_findings(
         yield promise_findings(lane, writers, holds, seen, tools)
         yield race_findings(lane, {} if is_global else before, branches)
         yield branch_findings(lane, branches, seen)
+        yield unfit_results(lane, context.fold(lane.instance), tools)
+    yield _unfit_values(lanes, context, tools, global_writers)
+
+
+def _unfit_values(
+    lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool], global_writers: Writers
+) -> Iterator[Finding]:
+    """Looked for in each of the first instances, for each has values of its own."""
+    writers: dict[int, Writers] = {}
+    left = MOST_HELD
+    for lane in lanes.values():
+        if (left := left - len(lane.calls)) < 0 and writers:
+            return
+        if id(lane.graph) not in writers:
+            is_global = lane.instance is None
+            writers[id(lane.graph)] = global_writers if is_global else Writers(lane.calls, global_writers)
+        yield from unfit_values(lane, writers[id(lane.graph)], context.fold(lane.instance), tools)
 
 
 def _beyond_schemas(
