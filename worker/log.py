@@ -144,10 +144,11 @@ class MessageLog:
     async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int], float | None]:
         """A lane's whole journal, the calls that somebody is at work on or that rest, and the mark of its task.
 
-        The mark (see advance.lua) is that of before it was read who is at work.
+        All at one moment: what a call at work was begun after is in the journal, and the mark (see advance.lua) is not
+        that of a loss which the ledger does not show.
         """
         keys, lane = self._keys(run), lane_token(instance)
-        async with self._redis.pipeline(transaction=False) as pipeline:
+        async with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.xrange(keys.journal(lane))
             pipeline.zscore(keys.published, lane)
             pipeline.hgetall(keys.ledger(lane))
