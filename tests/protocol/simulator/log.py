@@ -57,10 +57,10 @@ class Log:
     holders: dict[tuple[Lane, int], int] = field(default_factory=dict)
     """Who is at work on a call, as far as his lease tells."""
     published: dict[Lane, int] = field(default_factory=dict)
-    """Lanes with a task that nobody has taken up, and when they were marked so."""
+    """Lanes with a task that nobody has taken up, and the mark of each; every mark is a new one."""
     drivers: set[tuple[Lane, int]] = field(default_factory=set)
     parked: set[Lane] = field(default_factory=set)
-    time: int = 0
+    _marks: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -129,8 +129,8 @@ class Log:
         return woken
 
     def _mark(self, lane: Lane) -> None:
-        self.time += 1
-        self.published[lane] = self.time
+        self._marks += 1
+        self.published[lane] = self._marks
 
     def _claim(self, lane: Lane, index: int, owner: int) -> bool:
         call = lane, index

@@ -40,10 +40,11 @@ class LaneView:
     def __init__(
         self, run: RunView, lane: Lane, entries: Sequence[Entry], running: Sequence[int], mark: int | None = None
     ) -> None:
-        self.mark = mark
         world = run.world
         laid_out = world.plan.lanes[lane]
         self.run, self.lane, self.seen, self.global_seen = run, lane, 0, run.seen
+        self.mark = mark
+        """Of the lane's published task, as it was when we read who is at work."""
         self.fold = Fold(run.fold) if lane is not None else Fold()
         for message in world.given.get(lane, ()):
             self.fold.append(message, "context")
@@ -56,11 +57,9 @@ class LaneView:
 
     @classmethod
     def open(cls, run: RunView, lane: Lane) -> Generator[None, None, LaneView]:
-        """Read a lane from its journal, and then who is at work on what."""
-        entries = list(run.world.log.journals[lane])
-        yield
-        mark = run.world.log.published.get(lane)
-        running = run.world.running(lane)
+        """Read a lane's journal and who is at work on what, at one moment."""
+        log = run.world.log
+        entries, running, mark = list(log.journals[lane]), run.world.running(lane), log.published.get(lane)
         yield
         return cls(run, lane, entries, running, mark)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from protocol import Context, Plan
+from protocol import Conflict, Context, Plan
 from protocol.execution import Failure, Start, Status, Success
 
 from .log import DATE, Lane, Log, Result
@@ -81,7 +81,11 @@ class World:
         """Carry out a claimed call: the result of one in line or sent and forgotten; None where it went elsewhere."""
         lane, index = view.lane, start.call.index
         attempt = self._attempts[lane, index] = self._attempts.get((lane, index), -1) + 1
-        value = self._carry(start, lane, attempt, view.execution.scoped(start.call))
+        try:
+            context = view.execution.scoped(start.call)
+        except Conflict as conflict:  # others have written since it was decided
+            return Result(index, Failure("Conflict", str(conflict)), attempt)
+        value = self._carry(start, lane, attempt, context)
         if start.call.is_fire_and_forget:
             return Result(index, Success(None), attempt)
         result = Result(index, value, attempt)
