@@ -29,6 +29,7 @@ class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         most_bytes = int(self.app.conf.acts_settings.limit_submission_bytes) + _ENVELOPE_BYTES
 
         def on_task_received(message: Any) -> None:
+            outlive_channel(message)
             try:
                 reason = _objection(message, most_bytes)
                 if reason is None:
@@ -62,6 +63,23 @@ class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         logger.error("a message of %.200r is refused: %s", message.delivery_info.get("routing_key"), reason)
         message.reject_log_error(logger, self.connection_errors)
         signals.task_rejected.send(sender=self, message=message, exc=None)
+
+
+def outlive_channel(message: Any) -> None:
+    """Let an answer to a message whose channel is dead be an error of the connection, which Celery logs and outlives.
+
+    A channel that could not be closed, the server being away or full, has no connection any more, and kombu's raises
+    AttributeError for that; the worker would end. Nobody can be answered: the broker delivers the message again.
+    """
+    message.ack_log_error = _forgiving(message.ack_log_error)
+    message.reject_log_error = _forgiving(message.reject_log_error)
+
+
+def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
+    def answer_if_possible(log: logging.Logger, errors: tuple[type[Exception], ...], **options: Any) -> None:
+        answer(log, (*errors, AttributeError), **options)
+
+    return answer_if_possible
 
 
 def _objection(message: Any, most_bytes: int) -> str | None:

@@ -1,0 +1,40 @@
+"""A worker outlives what has become of its connections (the rest of the consumer: `test_content`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu import Connection, Queue
+
+from broker_config import EmbeddedServer
+from worker.consumer import outlive_channel
+
+
+@pytest.fixture
+def message(server: EmbeddedServer) -> Iterator[Any]:
+    """A message of a channel as it is left where it could not be closed: without connections, and no way to others."""
+    with Connection(server.broker_url) as connection:
+        channel = connection.channel()
+        queue = Queue("left")(channel)
+        queue.declare()
+        connection.Producer().publish({}, routing_key="left", exchange="")
+        message = queue.get(no_ack=False)
+        queue.delete()
+        channel._disconnect_pools()
+        connection.transport.client = None
+        yield message
+        connection.transport.client = connection
+
+
+@pytest.mark.parametrize("answer", ["ack_log_error", "reject_log_error"])
+def test_an_answer_to_a_message_of_a_dead_channel_is_told_and_ends_nothing(
+    message: Any, answer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(AttributeError):
+        getattr(message, answer)(logging.getLogger(), ())
+    outlive_channel(message)
+    getattr(message, answer)(logging.getLogger(), ())
+    assert "Couldn't" in caplog.text
