@@ -96,10 +96,10 @@ class _Places:
         found: Path = ()
         for segment in path:
             names = self._names(Reference(kind, found))
-            if str(segment) in names:
-                found = (*found, segment)
-            elif (near := _near(str(segment), names)) is not None:
-                found = (*found, near)
+            near = str(segment) if str(segment) in names else _near(str(segment), names)
+            if near is not None:
+                is_right = near == str(segment) and isinstance(names[near], str)
+                found = (*found, segment if is_right else names[near])
             else:
                 return None
         return found
@@ -108,25 +108,25 @@ class _Places:
         found = [kind for reader in self._readers for kind in self._context.fold(reader).kinds()]
         return list(dict.fromkeys((*found, *(place.kind for place in self._written))))
 
-    def _names(self, place: Reference) -> list[str]:
-        """The keys below a place."""
-        found: dict[str, None] = {}
+    def _names(self, place: Reference) -> dict[str, str | int]:
+        """The keys below a place, each with the segment that leads there: an element of a list has a number."""
+        found: dict[str, str | int] = {}
         for reader in self._readers:
             try:
                 value = self._context.fold(reader).value(place)
             except Conflict:
                 continue
             if isinstance(value, dict):
-                found.update(dict.fromkeys(list(value)[:_MOST_NAMES]))
+                found.update({name: name for name in list(value)[:_MOST_NAMES]})
             elif isinstance(value, list):
-                found.update(dict.fromkeys(map(str, range(min(len(value), _MOST_NAMES)))))
+                found.update({str(index): index for index in range(min(len(value), _MOST_NAMES))})
             if len(found) > _MOST_NAMES:
                 break
         key = place.key
         for written in self._written:
             if len(written.key) > len(key) and written.key[: len(key)] == key:
-                found[written.key[len(key)]] = None
-        return list(found)
+                found.setdefault(written.key[len(key)], written.path[len(key) - 1])
+        return found
 
 
 def _near(name: str, names: Iterable[str]) -> str | None:

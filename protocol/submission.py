@@ -218,6 +218,8 @@ def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Prob
     if not isinstance(solution, dict):
         return [], [Problem("/solution", 'must be an object {"calls": […], "output": …}')]
     calls = solution.get("calls", [])
+    if "calls" not in solution and solution.keys() - {"output"}:
+        return [], [Problem("/solution", f'has no "calls", but {", ".join(sorted(solution.keys() - {"output"}))}')]
     if not isinstance(calls, list):
         return [], [Problem("/solution/calls", "must be a list of calls")]
     return [(("solution", "calls", index), call) for index, call in enumerate(calls)], []

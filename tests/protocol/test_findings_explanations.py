@@ -27,6 +27,18 @@ def test_a_misspelt_kind_or_path_is_answered_with_the_nearest(path: str, meant: 
     assert problem.message == f"nothing can bring {path}: {NOTHING}, did you mean {meant}?"
 
 
+@pytest.mark.parametrize("path", ['†input.rows["1"]', "†input.rows.01"])
+def test_an_element_of_a_list_is_meant_by_its_number(path: str) -> None:
+    (problem,) = problems_of(call(value=path), context=[{"type": "input", "rows": ["a", "b"]}])
+    assert problem.message.endswith("did you mean †input.rows.1?")
+
+
+def test_a_key_of_digits_that_another_instance_holds_is_no_slip() -> None:
+    context = [{"type": "input", "_instance": "①", "7": "x"}]
+    (problem,) = problems_of(call(value="†input.7"), context=context)
+    assert problem.message == f"nothing can bring †input.7: {NOTHING}"
+
+
 @pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra", "†state.user.name.x"])
 def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
     (problem,) = problems_of(call(value=path), context=CONTEXT)

@@ -120,6 +120,7 @@ def test_r7_1_the_exception_lists_every_error_and_says_all_of_them() -> None:
         ({"context": []}, ""),
         ({"solution": []}, "/solution"),
         ({"solution": {"calls": None}}, "/solution/calls"),
+        ({"solution": {"call": [{"_tool": "give"}]}}, "/solution"),
         ({"solution": {"calls": [5]}}, "/solution/calls/0"),
         ({"context": [{"type": "plan"}]}, "/context/0"),
         ({"context": [{"type": "plan", "calls": 5}]}, "/context/0/calls"),
