@@ -50,8 +50,18 @@ async def invoke(
     except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
         if _is_cancelled():
             raise
-        failure = _failure(name, error, policy)
+        found = _found(error, policy)
+        failure = found or Failure(type(error).__name__, _text(error))
         failures = attempt.failures + 1
+        logger.warning(
+            "%s failed: %s, call %s, attempt %d of %d",
+            name,
+            failure.type,
+            attempt.id.idempotency_key,
+            failures,
+            policy.retries + 1,
+            exc_info=None if found else error,  # the traceback stays here; readers are told the failure
+        )
         if failures > policy.retries or not _may_retry(error):
             return failure
         return Retry(failure, _backoff_seconds(policy, failures))
@@ -79,8 +89,8 @@ def _backoff_seconds(policy: Policy, failures: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-def _failure(name: str, error: BaseException, policy: Policy) -> Failure:
-    """What readers are told; the traceback stays in the worker's log."""
+def _found(error: BaseException, policy: Policy) -> Failure | None:
+    """What we found ourselves and not the function's code: it needs no traceback."""
     if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
         message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
         return Failure("TimeoutError", message)
@@ -88,8 +98,7 @@ def _failure(name: str, error: BaseException, policy: Policy) -> Failure:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         return Failure("InvalidParameters", f"{place}: {first['msg']}")
-    logger.warning("%s failed", name, exc_info=error)
-    return Failure(type(error).__name__, _text(error))
+    return None
 
 
 def _text(error: BaseException) -> str:

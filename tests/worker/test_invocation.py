@@ -1,0 +1,49 @@
+"""What the worker's log says of an attempt that failed (SPEC R7.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol import Limits
+from protocol.execution import Failure
+from worker.activities import Policy
+from worker.attempts import Attempt, CallId, Result, Retry
+from worker.invocation import invoke
+from worker.threads import Threads
+
+SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
+
+
+def attempted(function: Callable[[], Any], policy: Policy) -> Result:
+    async def attempt() -> Result:
+        return await invoke(
+            function, SECOND, name="charge", is_async=True, policy=policy, limits=Limits(), threads=Threads(1)
+        )
+
+    return asyncio.run(attempt())
+
+
+def test_an_attempt_that_failed_is_told_with_its_call_and_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails() -> None:
+        raise ConnectionError("the bank is closed")
+
+    with caplog.at_level(logging.WARNING, "worker.invocation"):
+        result = attempted(fails, Policy(retries=3))
+    (record,) = caplog.records
+    assert isinstance(result, Retry)
+    assert record.getMessage() == "charge failed: ConnectionError, call r1:4:①, attempt 2 of 4"
+    assert record.exc_info is not None
+
+
+def test_a_timeout_is_told_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "worker.invocation"):
+        result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
+    (record,) = caplog.records
+    assert result == Failure("TimeoutError", "took longer than 0.001 seconds")
+    assert record.getMessage() == "charge failed: TimeoutError, call r1:4:①, attempt 2 of 2"
+    assert record.exc_info is None
