@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, create_model, validate_call
@@ -235,4 +236,6 @@ def _schema(name: str, function: Function, parameters: list[inspect.Parameter]) 
 
 
 def _source(function: Function) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    """The file and name of a function: the same for a file that is loaded twice, as a module and by its path."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{Path(code.co_filename).resolve() if code else function.__module__}:{function.__qualname__}"

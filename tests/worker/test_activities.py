@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
 from worker import ActivitiesError
-from worker.activities import Policy, Registry, make_activity
+from worker.activities import Policy, Registry, make_activity, registry
+from worker.loading import load
 
 from .backend import Backend
 
@@ -108,6 +111,15 @@ def test_two_functions_cannot_have_one_name_but_one_may_be_registered_twice() ->
     registry.add_activity(first)
     with pytest.raises(ActivitiesError, match="'same'"):
         registry.add_activity(make_activity(another_free, "same", None, Policy()))
+
+
+def test_a_file_of_activities_may_also_be_imported_as_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "shop_imported_and_loaded"
+    (tmp_path / f"{name}.py").write_text("from worker import activity\n\n@activity\ndef sold_once() -> None: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(name)
+    load(str(tmp_path / f"{name}.py"))
+    assert "sold_once" in registry.activities
 
 
 def positional_free(a: int) -> None: ...
