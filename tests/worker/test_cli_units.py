@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (ActivitiesError("no module 'x'"), 2, "no module 'x'"),
         (click.BadParameter("no", param_hint="--at"), 2, "Invalid value for --at: no (see `acts --help`)"),
         (NotConfigured("no broker"), 3, "no broker"),
-        (RunNotFound("no run x"), 3, "no run x"),
+        (RunNotFound("x"), 3, "no run x: it never was in this log, or its retention is over"),
         (InfrastructureError("no answer"), 3, "no answer"),
         (Failed("not over in time"), 3, "not over in time"),
         (KeyboardInterrupt(), 130, "interrupted"),
@@ -82,6 +82,8 @@ def test_wrong_usage_is_one_line_naming_the_command(capfd: pytest.CaptureFixture
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == ["acts: Missing argument 'FILE' (see `acts run --help`)"]
+    assert main(["dead"]) == 2
+    assert capfd.readouterr().err.splitlines() == ["acts: Missing command (see `acts dead --help`)"]
 
 
 # --- text ---

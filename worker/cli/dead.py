@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from worker.dead_letters import DeadLetter, DeadLetters
 
 
-@click.group(short_help="List, show, resend and drop fire-and-forget calls that failed for good.")
+@click.group(
+    no_args_is_help=False, short_help="List, show, resend and drop fire-and-forget calls that failed for good."
+)
 def dead() -> None:
     """Fire-and-forget calls that failed after their retries, or whose workers died again and again."""
 
