@@ -6,6 +6,12 @@ A submission that is wrong raises `protocol.Rejected`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+_NAMED: Final = 10
+"""The most instances that an error names."""
+
 
 class WorkerError(Exception):
     """Root of the backend's errors."""
@@ -20,6 +26,14 @@ class RunNotFound(WorkerError):
 
     def __init__(self, run: str) -> None:
         super().__init__(f"no run {run}: it never was in this log, or its retention is over")
+
+
+class InstanceNotFound(WorkerError):
+    """A run without that instance; `known` are those it has."""
+
+    def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
+        some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+        super().__init__(f"run {run} has no instance {instance!r}; it has {some or 'none'}")
 
 
 class RunOver(WorkerError):

@@ -19,7 +19,7 @@ from protocol.scopes import read_scope
 from .connections import translated
 from .control import Control
 from .definition import unpack_definition
-from .errors import RunNotFound, RunOver
+from .errors import InstanceNotFound, RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import id_key
 from .log import Entry, read_entry, read_running
@@ -157,13 +157,12 @@ class Run:
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
 
-        Raises `protocol.ExpressionError` where the path is not one reference, `KeyError` for an unknown instance.
+        Raises `protocol.ExpressionError` where the path is not one reference, `InstanceNotFound`.
         """
         reference = read_scope(path)
         self._state()
+        self._hold(instance)
         with translated(self._settings):
-            if instance is not None and not self._redis.exists(self._keys.journal(instance)):
-                raise KeyError(instance)
             logged = [
                 Logged(entry.id, entry.message, entry.call)
                 for lane in dict.fromkeys((None, instance))
@@ -173,8 +172,12 @@ class Run:
         return explain(reference, sorted(logged, key=lambda one: id_key(one.id)), instance=instance)
 
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
-        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends."""
+        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
+
+        Raises `InstanceNotFound`.
+        """
         self._state()
+        self._hold(instance)
         seen: dict[str | None, tuple[int, int]] = {}
         for entry in self._messages(instance):
             seen[entry.instance] = id_key(entry.id)
@@ -223,6 +226,11 @@ class Run:
         with translated(self._settings):
             instances: Any = self._redis.lrange(self._keys.instances, 0, -1)
         return [instance.decode() for instance in instances]
+
+    def _hold(self, instance: str | None) -> None:
+        """Raise `InstanceNotFound` for an instance that the run does not have."""
+        if instance is not None and instance not in (known := self._instances()):
+            raise InstanceNotFound(self.id, instance, known)
 
     def _histories(self, lanes: Sequence[str | None]) -> Iterator[LaneHistory]:
         """The journals and ledgers of lanes, a few hundred at a time."""

@@ -124,4 +124,23 @@ def test_what_cannot_be_explained_says_why(backend: Backend) -> None:
     backend.wait(run)
     assert command(backend, "explain", run, "†state.nothing").stdout.startswith("†state.nothing is not there\n")
     assert command(backend, "explain", run, "†state.a || †state.b").code == 2
-    assert command(backend, "explain", run, "†state.a", "--instance", "②").code == 3
+
+
+@pytest.mark.parametrize("asked", [("show",), ("log",), ("log", "--follow"), ("explain", "†state.a")], ids=" ".join)
+def test_an_instance_that_is_not_there_is_told_with_those_that_are(
+    backend: Backend, gate: str, asked: tuple[str, ...]
+) -> None:
+    context = [{"type": "input", "_instance": instance} for instance in "①②"]
+    submission = {"context": context, "solution": {"calls": [wait_at(gate)]}}
+    run = str(command(backend, "submit", "-", "--json", stdin=submission).json["run"])
+    refused = command(backend, asked[0], run, *asked[1:], "--instance", "③")
+    assert (refused.code, refused.stdout) == (3, "")
+    assert refused.error_lines == [f"acts: run {run} has no instance '③'; it has ①, ②"]
+    assert command(backend, "cancel", run).code == 0
+
+
+def test_who_follows_a_log_is_told_on_stderr_how_the_run_ended(backend: Backend) -> None:
+    run = submitted(backend, {"_tool": "echo", "value": 1, "_outputPath": "†state.a"})
+    followed = command(backend, "log", run, "--follow", "--json")
+    assert (followed.code, len(followed.json_lines)) == (0, 1)
+    assert followed.error_lines == [f"acts: run {run} is completed, 1 call: 1 done"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import COMPLETED, Failed
+from worker.cli.failures import COMPLETED
 from worker.cli.inspect import at_option, found_run, message_id
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
@@ -40,8 +40,6 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
             explanation = found.explain(path, instance=instance, at=moment)
         except ExpressionError as error:
             raise click.BadParameter(str(error), param_hint="PATH") from error
-        except KeyError as error:
-            raise Failed(f"run {run} has no instance {instance!r}") from error
     document = _document(explanation) | {"run": run, "instance": instance}
     if common.json:
         print_json(document)

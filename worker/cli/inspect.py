@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import COMPLETED, Failed
+from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, flush, print_json, print_text, tell
 from worker.cli.rendering import counts_line, heading, status_word
+from worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
     from worker.runs import LogEntry, Run
@@ -69,19 +70,18 @@ def show(run: str, instance: str | None, at: str | None, *, common: Common) -> i
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
 @common_options
 def log(run: str, instance: str | None, follow: bool, *, common: Common) -> int:
-    """Print the messages of RUN in order, one line each.
+    """Print the messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
 
-    Exit codes: 0 found, 3 not found, or no server.
+    Exit codes: 0 found, also where the run failed, 3 not found, or no server.
     """
-    count = 0
     with found_run(run, common) as found:
         for entry in found.log(instance=instance, follow=follow):
-            count += 1
             _print_entry(entry, as_json=common.json)
             if follow:
                 flush()
-    if instance is not None and count == 0:
-        tell(f"run {run} holds no message of an instance {instance!r}")
+        if follow:
+            end = found.status()
+            tell(f"run {run} is {end['status']}, {counts_line(end['calls'])}")
     return COMPLETED
 
 
@@ -114,9 +114,7 @@ def message_id(text: str | None) -> str | None:
 def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
     """The part of a run's document that one instance is about."""
     if instance not in document["instances"]:
-        known = list(document["instances"])
-        some = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
-        raise Failed(f"run {document['run']} has no instance {instance!r}; it has {some or 'none'}")
+        raise InstanceNotFound(document["run"], instance, list(document["instances"]))
     return document | {
         "instances": {instance: document["instances"][instance]},
         "calls": [call for call in document["calls"] if call["instance"] == instance],
