@@ -144,3 +144,14 @@ def test_who_follows_a_log_is_told_on_stderr_how_the_run_ended(backend: Backend)
     followed = command(backend, "log", run, "--follow", "--json")
     assert (followed.code, len(followed.json_lines)) == (0, 1)
     assert followed.error_lines == [f"acts: run {run} is completed, 1 call: 1 done"]
+
+
+@pytest.mark.parametrize("content", [[], "calls", 1], ids=repr)
+def test_an_amendment_from_a_file_is_an_object(backend: Backend, meeting: Meeting, gate: str, content: Any) -> None:
+    run = submitted(backend, wait_at(gate), {"_tool": "echo", "value": "†state.a", "_outputPath": "†state.b"})
+    meeting.take(f"at:{gate}")
+    refused = command(backend, "amend", run, "-", stdin=content)
+    assert (refused.code, refused.error_lines) == (2, ['acts: an amendment must be an object with "calls"'])
+    assert command(backend, "status", run, "--json").json["calls"] == {"waiting": 1, "running": 1}
+    assert command(backend, "cancel", run).code == 0
+    meeting.open_gate(gate)

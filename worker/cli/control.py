@@ -84,12 +84,14 @@ def amend(run: str, file: str, *, common: Common) -> int:
 
     Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
     """
-    from protocol import Rejected
+    from protocol import Problem, Rejected
     from worker.cli.source import read_submission
 
     settings = common.settings()
     try:
         value = read_submission(file, settings)
+        if not isinstance(value, dict):  # `Run.amend` would take a list for calls, an empty one for the end of the run
+            raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
         load_registry(settings)
         with found_run(run, common) as found:
             found.amend(value)
