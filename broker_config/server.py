@@ -8,6 +8,7 @@ reaches the server on its standard input, so that no list of processes shows it.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         binary = find_server()
         password = None if options.password_env is None else os.environ[options.password_env]
         options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _hold(options.directory)
     except KeyError:
         print(f"the environment variable {options.password_env} is not set", file=sys.stderr)
         return 2
@@ -48,6 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     os.execv(binary, [str(binary), "-"])
+
+
+def _hold(directory: Path) -> None:
+    """Keep a directory to this process until it ends: two servers would write one append-only file to pieces.
+
+    The lock is the process' own: it outlives `exec`, and no child of the server has it. Raises `ServerUnavailable`.
+    """
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    os.set_inheritable(lock, True)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ServerUnavailable(
+            f"another server keeps its data in {directory}: stop it, or give another --directory"
+        ) from None
 
 
 def _lines(directives: dict[str, str]) -> bytes:

@@ -61,6 +61,14 @@ def test_its_data_survives_a_kill_and_its_password_is_asked_for(tmp_path: Path) 
         assert redis.get("key") == b"value"
 
 
+def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "broker_config.server", "--directory", str(tmp_path), "--port", str(free_port())]
+    with running(tmp_path, port=free_port()):
+        second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (second.returncode, second.stdout) == (3, "")
+    assert second.stderr == f"another server keeps its data in {tmp_path}: stop it, or give another --directory\n"
+
+
 def test_a_password_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     command = [
         *(sys.executable, "-W", "error", "-m", "broker_config.server", "--directory", str(tmp_path)),
