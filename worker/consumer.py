@@ -76,8 +76,8 @@ def outlive_channel(message: Any) -> None:
 
 
 def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
-    def answer_if_possible(log: logging.Logger, errors: tuple[type[Exception], ...], **options: Any) -> None:
-        answer(log, (*errors, AttributeError), **options)
+    def answer_if_possible(log: logging.Logger, errors: tuple[type[Exception], ...], *how: Any, **named: Any) -> None:
+        answer(log, (*errors, AttributeError), *how, **named)
 
     return answer_if_possible
 

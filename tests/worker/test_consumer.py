@@ -29,12 +29,13 @@ def message(server: EmbeddedServer) -> Iterator[Any]:
         connection.transport.client = connection
 
 
-@pytest.mark.parametrize("answer", ["ack_log_error", "reject_log_error"])
+# As Celery's requests call them.
+@pytest.mark.parametrize(("answer", "how"), [("ack_log_error", ()), ("reject_log_error", (True,))])
 def test_an_answer_to_a_message_of_a_dead_channel_is_told_and_ends_nothing(
-    message: Any, answer: str, caplog: pytest.LogCaptureFixture
+    message: Any, answer: str, how: tuple[bool, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(AttributeError):
-        getattr(message, answer)(logging.getLogger(), ())
+        getattr(message, answer)(logging.getLogger(), (), *how)
     outlive_channel(message)
-    getattr(message, answer)(logging.getLogger(), ())
+    getattr(message, answer)(logging.getLogger(), (), *how)
     assert "Couldn't" in caplog.text
