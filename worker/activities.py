@@ -13,16 +13,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
-from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, create_model, validate_call
+from pydantic import (
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    ValidationError,
+    create_model,
+    validate_call,
+)
 
 from protocol.messages import DATA_TYPES
 from protocol.tools import GRANTED
 
-from .errors import ActivitiesError
+from .errors import ActivitiesError, InvalidParameters
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -72,12 +79,25 @@ class Activity:
         if self.takes_call:
             return lambda: self.function({**call, **parameters}, dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
-        return lambda: self._validated(**parameters, **given)
+
+        def function() -> Any:
+            try:
+                ready = self._validated(**parameters, **given)
+            except ValidationError as error:
+                raise InvalidParameters(first_fault(error)) from None
+            return ready()
+
+        return function
 
     @cached_property
-    def _validated(self) -> Function:
-        """The function behind pydantic's validation: a date in a parameter arrives as one."""
-        return validate_call(config=_CONFIG)(self.function)
+    def _validated(self) -> Callable[..., Callable[[], Any]]:
+        """Pydantic's validation, by which a date in a parameter arrives as one: gives the function, ready to run."""
+
+        @wraps(self.function)
+        def ready(*positional: Any, **named: Any) -> Callable[[], Any]:
+            return partial(self.function, *positional, **named)
+
+        return validate_call(config=_CONFIG)(ready)
 
 
 @dataclass(frozen=True)
@@ -233,6 +253,12 @@ def _schema(name: str, function: Function, parameters: list[inspect.Parameter]) 
     schema.pop("title", None)
     schema.setdefault("properties", {})
     return schema
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that pydantic found wrong, without the values it looked at."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
 def _source(function: Function) -> str:

@@ -66,3 +66,10 @@ class CallFailed(WorkerError):
     def __init__(self, message: str, *, retry: bool = True) -> None:
         super().__init__(message)
         self.retry = retry
+
+
+class InvalidParameters(CallFailed):
+    """Parameters that an activity's signature does not take; another attempt would not help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry=False)

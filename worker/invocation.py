@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from protocol import Limits
 from protocol.execution import Failure, Success
 
-from .activities import Policy
+from .activities import Policy, first_fault
 from .attempts import Attempt, Result, Retry, enter
-from .errors import CallFailed
+from .errors import CallFailed, InvalidParameters
 from .threads import Threads
 from .values import travelling
 
@@ -81,7 +81,7 @@ def _is_cancelled() -> bool:
 
 
 def _may_retry(error: BaseException) -> bool:
-    return error.retry if isinstance(error, CallFailed) else not isinstance(error, ValidationError)
+    return error.retry if isinstance(error, CallFailed) else True
 
 
 def _backoff_seconds(policy: Policy, failures: int) -> float:
@@ -94,17 +94,15 @@ def _found(error: BaseException, policy: Policy) -> Failure | None:
     if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
         message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
         return Failure("TimeoutError", message)
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        return Failure("InvalidParameters", f"{place}: {first['msg']}")
+    if isinstance(error, InvalidParameters):
+        return Failure("InvalidParameters", _text(error))
     return None
 
 
 def _text(error: BaseException) -> str:
     """An exception's text, which is foreign code too, fit to travel."""
     try:
-        text = str(error)
+        text = first_fault(error) if isinstance(error, ValidationError) else str(error)
     except Exception:
         return ""
     return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from protocol import Limits
 from protocol.execution import Failure
-from worker.activities import Policy
+from worker.activities import Policy, make_activity
 from worker.attempts import Attempt, CallId, Result, Retry
 from worker.invocation import invoke
 from worker.threads import Threads
@@ -19,10 +20,10 @@ from worker.threads import Threads
 SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
 
 
-def attempted(function: Callable[[], Any], policy: Policy) -> Result:
+def attempted(function: Callable[[], Any], policy: Policy, *, is_async: bool = True) -> Result:
     async def attempt() -> Result:
         return await invoke(
-            function, SECOND, name="charge", is_async=True, policy=policy, limits=Limits(), threads=Threads(1)
+            function, SECOND, name="charge", is_async=is_async, policy=policy, limits=Limits(), threads=Threads(1)
         )
 
     return asyncio.run(attempt())
@@ -38,6 +39,30 @@ def test_an_attempt_that_failed_is_told_with_its_call_and_its_number(caplog: pyt
     assert isinstance(result, Retry)
     assert record.getMessage() == "charge failed: ConnectionError, call r1:4:①, attempt 2 of 4"
     assert record.exc_info is not None
+
+
+def parses(count: int) -> int:
+    return TypeAdapter(int).validate_python("not " * count)
+
+
+def test_what_an_activity_itself_finds_invalid_is_its_own_error_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    function = make_activity(parses, None, None, Policy()).bind({}, {"count": 1}, {})
+    result = attempted(function, Policy(retries=3), is_async=False)
+    assert isinstance(result, Retry)
+    assert result.failure.type == "ValidationError"
+    assert "not" not in result.failure.message
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+def test_parameters_that_do_not_fit_end_the_attempts() -> None:
+    function = make_activity(parses, None, None, Policy()).bind({}, {"count": "many"}, {})
+    result = attempted(function, Policy(retries=3), is_async=False)
+    assert isinstance(result, Failure)
+    assert result.type == "InvalidParameters"
+    assert result.message.startswith("count: Input should be a valid integer")
 
 
 def test_a_timeout_is_told_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
