@@ -8,6 +8,7 @@ from typing import Final
 
 from celery import Celery
 from kombu.exceptions import ChannelError, KombuError, OperationalError
+from kombu.utils.functional import retry_over_time
 from redis.exceptions import RedisError
 
 from .cancellation import COMMAND
@@ -15,6 +16,7 @@ from .errors import InfrastructureError
 from .messages import TaskMessage
 
 BATCH: Final = 500
+_DELIVERY_TRIES: Final = 120
 
 
 class Publisher:
@@ -55,15 +57,18 @@ class Publisher:
             raise InfrastructureError(f"the run is over, but workers could not be told to stop: {error}") from error
 
     def deliver(self, task: TaskMessage) -> None:
-        """Publish one task that must not get lost: goes on trying while the broker is away for minutes."""
-        self._app.send_task(
-            task.task,
-            args=[task.body],
-            queue=task.queue,
-            argsrepr=task.shown,
-            kwargsrepr="-",
-            retry=True,
-            retry_policy={"max_retries": 120, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 5},
+        """Publish one task that must not get lost: goes on trying while the broker is away or full, for some minutes.
+
+        Raises `InfrastructureError`.
+        """
+        retry_over_time(
+            self.publish,
+            InfrastructureError,
+            args=[(task,)],
+            max_retries=_DELIVERY_TRIES,
+            interval_start=0.1,
+            interval_step=0.2,
+            interval_max=5,
         )
 
     def _publish(self, batch: list[TaskMessage]) -> None:

@@ -1,12 +1,19 @@
-"""Connections to the log: as many as there are lanes at work in one process (`ACTS_CONCURRENCY`)."""
+"""Connections: as many to the log as there are lanes at work in one process, and to a broker that is full."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
+
+from redis import Redis
 
 from broker_config import EmbeddedServer
+from worker.application import make_client_application
 from worker.connections import connect_async
 from worker.log import MessageLog
+from worker.messages import lane_task
+from worker.publisher import Publisher
 
 from .backend import settings_for
 
@@ -21,3 +28,16 @@ def test_as_many_lanes_as_a_worker_has_threads_can_read_at_once(server: Embedded
             return list(await asyncio.gather(*reads, return_exceptions=True))
 
     assert asyncio.run(read()) == [[]] * settings.concurrency
+
+
+def test_a_result_waits_for_a_broker_that_is_full() -> None:
+    with EmbeddedServer() as server, Redis.from_url(server.redis_url) as redis:
+        publisher = Publisher(make_client_application(settings_for(server)))
+        redis.config_set("maxmemory", 1)
+        room = threading.Timer(0.5, redis.config_set, ("maxmemory", 0))
+        room.start()
+        publisher.deliver(lane_task("run", None, "instances"))
+        room.join()
+        refused: Any = redis.info("errorstats")
+        assert refused["errorstat_OOM"]["count"] > 0
+        assert redis.llen("instances") == 1
