@@ -1,7 +1,7 @@
 """Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
 
-What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `misfits`, `races`, `branches`.
-Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
+What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `misfits`, `obstacles`, `races`,
+`branches`. Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .findings import Finding
 from .graph import Writers
 from .lanes import Lane
 from .misfits import MOST_HELD, unfit_results, unfit_values
+from .obstacles import obstacle_findings
 from .paths import MISSING
 from .promises import promise_findings
 from .races import race_findings
@@ -82,6 +83,7 @@ def _lane_findings(
         yield race_findings(lane, {} if is_global else before, branches)
         yield branch_findings(lane, branches, seen)
         yield unfit_results(lane, context.fold(lane.instance), tools)
+        yield obstacle_findings(lane, writers, context.fold(lane.instance))
     yield _unfit_values(lanes, context, tools, global_writers)
 
 
