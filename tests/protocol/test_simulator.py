@@ -23,7 +23,7 @@ from .simulator import Lane, World
 
 SEED = os.environ.get("ACTS_SIMULATOR_SEED")
 SCHEDULES = int(os.environ.get("ACTS_SIMULATOR_SCHEDULES", "10000"))
-PER_SUBMISSION = 10
+PER_SUBMISSION = 20
 BATCHES = 20
 
 
@@ -92,7 +92,7 @@ class Case:
 
 
 def _case(seed: int) -> Case:
-    """The submission of a seed's schedules; ten schedules share one."""
+    """The submission of a seed's schedules; twenty schedules share one."""
     return Case(Author(Random(seed // PER_SUBMISSION)).submission())
 
 

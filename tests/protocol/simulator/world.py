@@ -96,7 +96,7 @@ class World:
 
     def compare(self, view: LaneView) -> None:
         """What is held of a lane must be what the log gives, and nothing that could be done may be left undone."""
-        if self.random.random() < 0.7 or view.seen != len(self.log.journals[view.lane]):
+        if self.random.random() < 0.85 or view.seen != len(self.log.journals[view.lane]):
             return
         rebuilt = LaneView(view.run, view.lane, self.log.journals[view.lane], self.running(view.lane))
         mine, theirs = _running(view), _running(rebuilt)
