@@ -53,6 +53,11 @@ class Policy:
     def __post_init__(self) -> None:
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise ActivitiesError(f"max_concurrency is {self.max_concurrency}: at least 1, or nothing for no limit")
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise ActivitiesError(f"timeout_seconds is {self.timeout_seconds}: more than 0, or nothing for no limit")
+        for name in ("retries", "backoff_seconds", "backoff_max_seconds"):
+            if getattr(self, name) < 0:
+                raise ActivitiesError(f"{name} is {getattr(self, name)}: at least 0")
 
 
 @dataclass(frozen=True)

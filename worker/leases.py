@@ -16,6 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from .keys import Keys, lane_token
+from .outages import Outage
 
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
@@ -81,8 +82,11 @@ class Leases:
 
     def _renew_forever(self) -> None:
         clock = threading.Event()
+        outage = Outage(logger, "renewing leases")
         while not clock.wait(min(self._lease_seconds / 3, _NOTICE_SECONDS)):
             try:
                 self.renew()
             except RedisError as error:
-                logger.warning("leases could not be renewed: %s", error)
+                outage.failed(error)
+            else:
+                outage.succeeded()

@@ -33,6 +33,7 @@ from .keys import Keys, active_runs
 from .leases import PUBLISHED_SECONDS
 from .log import read_script
 from .messages import Closing, Report, lane_task
+from .outages import Outage
 from .outbox import Outbox
 from .progress import ENDED
 from .publisher import Publisher
@@ -111,11 +112,14 @@ class Sweeper:
             between()
 
     def _run(self) -> None:
+        outage = Outage(logger, "the sweep")
         while not self._stopped.wait(self._settings.sweep_interval_seconds):
             try:
                 self.take_turn()
             except (RedisError, InfrastructureError) as error:
-                logger.warning("the sweep failed and will be tried again: %s", error)
+                outage.failed(error)
+            else:
+                outage.succeeded()
 
     def _hear(self) -> None:
         """Take note of the reports that have come in."""

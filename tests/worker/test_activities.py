@@ -104,6 +104,15 @@ def test_a_signature_that_cannot_be_called_by_name_or_described_is_refused(funct
         schema(function)
 
 
+@pytest.mark.parametrize(
+    "policy", [{"retries": -1}, {"timeout_seconds": 0}, {"backoff_seconds": -0.5}, {"backoff_max_seconds": -1}]
+)
+def test_a_policy_that_cannot_be_kept_is_refused(policy: dict[str, Any]) -> None:
+    (name,) = policy
+    with pytest.raises(ActivitiesError, match=f"{name} is -?[0-9.]+: "):
+        Policy(**policy)
+
+
 def test_two_functions_cannot_have_one_name_but_one_may_be_registered_twice() -> None:
     registry = Registry()
     first = make_activity(positional_free, "same", None, Policy())
