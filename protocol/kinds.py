@@ -149,7 +149,7 @@ class Kind:
             self._texts.setdefault(key, []).append(operation)
             self._above_texts.update(key[:length] for length in range(1, len(key) + 1))
             return True
-        if self._texts and (key in self._above_texts or any(key[:length] in self._texts for length in range(len(key)))):
+        if key in self._above_texts:  # below a text nothing fits
             self._join_texts()
         return False
 
