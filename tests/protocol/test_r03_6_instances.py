@@ -75,6 +75,16 @@ def test_r3_6_an_instance_that_does_not_occur_sees_the_global_values() -> None:
     assert value_at(context, "†input.b", "⑨") is MISSING
 
 
+def test_r3_6_what_is_said_of_a_kind_globally_holds_for_instances_that_say_nothing() -> None:
+    said = {"type": "state", "description": "everybody's", "schema": {"type": "object"}}
+    context = Context([said, MINE, {"type": "state", "_instance": "②", "description": "mine", "schema": True}])
+    assert (context.fold("①").description("state"), context.fold("①").schema("state")) == (
+        "everybody's",
+        {"type": "object"},
+    )
+    assert (context.fold("②").description("state"), context.fold("②").schema("state")) == ("mine", True)
+
+
 # What an instance has read already, when something comes globally
 
 

@@ -54,6 +54,12 @@ def test_r3_1_of_several_declared_paths_the_message_says_which_it_is_about() -> 
     assert state(GIVEN, outer)["user"] == {"name": 1}, "without a word of its own it is the first that fits"
 
 
+def test_r3_1_where_it_does_not_say_the_path_of_its_own_kind_counts() -> None:
+    message = written("†data.a", 1, _call={"_tool": "t", "_outputPath": "†state.a && †data.a"})
+    context = Context([{"type": "data", "a": {"x": 1}}, message])
+    assert context.data() == {"data": {"a": 1}}
+
+
 def test_r3_1_a_path_without_a_call_is_only_a_property() -> None:
     assert state(GIVEN, {"type": "state", "user": {"x": 1}, "_path": "†state.user"})["user"]["name"] == "Alex"
 

@@ -126,6 +126,13 @@ def test_r4_4_the_seeds_verify_user_writes_what_it_found_or_what_failed() -> Non
         assert result.data[None] == {"state": {"user": written}}
 
 
+def test_r4_4_an_exception_that_the_calls_method_does_not_fit_is_set_and_the_message_says_no_other_method() -> None:
+    raw = call("fail", to="†state.good || †state.bad", because="no", _outputMethod="push")
+    result = run(raw, context=[{"type": "state", "bad": {"x": 1}}])
+    assert result.data[None] == {"state": {"bad": {"type": "LookupError", "message": "no"}}}
+    assert "_outputMethod" not in result.messages[0]
+
+
 # R4.5
 
 
