@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -31,17 +32,30 @@ MOST_STEPS: Final = 1_000_000
 
 
 class TooCostly(Exception):
-    """A schema that takes more steps than `MOST_STEPS`."""
+    """More steps than are granted: `most`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most} steps")
+        self.most = most
+
+
+@dataclass
+class _Budget:
+    """Steps granted, and what they are part of."""
+
+    most: int
+    within: _Budget | None
+    taken: int = 0
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
-    """Count the steps of what is done inside. There `TooCostly` may be raised."""
-    token = _steps.set([0])
+def bounded(most: int = MOST_STEPS) -> Iterator[None]:
+    """Count the steps of what is done inside, for what is around this too. There `TooCostly` may be raised."""
+    token = _budget.set(_Budget(most, _budget.get()))
     try:
         yield
     finally:
-        _steps.reset(token)
+        _budget.reset(token)
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -74,14 +88,16 @@ def _is_pattern(value: object) -> bool:
     return not isinstance(value, str) or _compile(value) is not None
 
 
-_steps: ContextVar[list[int]] = ContextVar("steps")
+_budget: ContextVar[_Budget | None] = ContextVar("budget", default=None)
 
 
 def _count(steps: int) -> None:
-    counted = _steps.get()
-    counted[0] += steps
-    if counted[0] > MOST_STEPS:
-        raise TooCostly
+    budget = _budget.get()
+    while budget is not None:
+        budget.taken += steps
+        if budget.taken > budget.most:
+            raise TooCostly(budget.most)
+        budget = budget.within
 
 
 def _size(value: Any) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from .bounds import MOST_STEPS, bounded
 from .calls import (
     Call,
     alias_problems,
@@ -30,6 +31,9 @@ from .plan import Plan
 from .spelling import Speller
 from .submission import Pointer, Submission, read_submission
 from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
+
+_STEPS_PER_CALL: Final = 10_000
+"""Steps that a call's schemas may take on an average, beside what a single value may; each takes microseconds."""
 
 
 def check(
@@ -151,13 +155,14 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
     calls: list[Call] = []
     problems: list[Problem] = []
     reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances))
-    for index, at, raw in submission.numbered:
-        call, found = reader.read(index, raw, at)
-        problems += found
-        if call is not None:
-            calls.append(call)
-        elif isinstance(raw, dict):
-            calls += _stand_in(index, raw, toolbox.tool(str(raw.get("_tool"))))
+    with bounded(MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)):
+        for index, at, raw in submission.numbered:
+            call, found = reader.read(index, raw, at)
+            problems += found
+            if call is not None:
+                calls.append(call)
+            elif isinstance(raw, dict):
+                calls += _stand_in(index, raw, toolbox.tool(str(raw.get("_tool"))))
     indexes = {call.index for call in calls}
     unknown = [index for index, _, raw in submission.numbered if index not in indexes and isinstance(raw, dict)]
     return tuple(calls), problems, not unknown

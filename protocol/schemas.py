@@ -18,7 +18,7 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from .bounds import FORMATS, MOST_STEPS, BoundedValidator, TooCostly, bounded, matches
+from .bounds import FORMATS, BoundedValidator, TooCostly, bounded, matches
 from .errors import Problem, pointer, segments, shortened
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator, without_undecided
@@ -153,8 +153,8 @@ def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, 
     try:
         with bounded():
             errors = [error for validator in validators for error in validator.iter_errors(value)]
-    except TooCostly:
-        return [Problem(pointer(*at), f"the schema takes more than {MOST_STEPS} steps to apply")]
+    except TooCostly as costly:
+        return [Problem(pointer(*at), f"the schema takes too long to apply: {costly}")]
     except Unresolvable as unresolvable:
         return [Problem(pointer(*at), f"the schema refers to {unresolvable.ref!r}, which is not in it")]
     except RecursionError:

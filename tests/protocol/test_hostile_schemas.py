@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import Rejected, check_submission
-from protocol.bounds import matches
+from protocol.bounds import MOST_STEPS, bounded, matches
 from protocol.samples import sample
 from protocol.schemas import compiled, schema_problem
 
@@ -152,3 +152,13 @@ def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     began = time.monotonic()
     assert check_submission({"solution": {"calls": calls}, "tools": tools}).findings == ()
     assert time.monotonic() - began < SECONDS
+
+
+def test_many_calls_of_such_schemas_take_little_more_than_one() -> None:
+    tools = {"t": {**doubling(steps=60, keyword="allOf"), "properties": {"a": {"type": "integer"}}}}
+    calls = [{"_tool": "t", "a": number, "_outputPath": f"†state.a{number}"} for number in range(20)]
+    with bounded(2 * MOST_STEPS), pytest.raises(Rejected) as rejected:
+        check_submission({"tools": tools, "solution": {"calls": calls}})
+    told = [problem.message for problem in rejected.value.errors if "takes too long" in problem.message]
+    assert len(told) == len(calls)
+    assert f"more than {2 * MOST_STEPS} steps" not in " ".join(told)
