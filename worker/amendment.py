@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import msgpack
 from redis import Redis
 
 from broker_config import Settings
@@ -40,8 +39,9 @@ from .definition import (
 from .errors import BeingAmended, RunNotFound, RunOver
 from .keys import Keys, lane_token
 from .lane import amended, id_key, known_calls
-from .log import Entry, read_entry, read_script
+from .log import Entry, read_entry
 from .progress import ENDED
+from .scripts import pack_request, read_script
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
@@ -153,8 +153,7 @@ class Amender:
                 keys.journal(lane),
                 keys.ledger(lane),
             ],
-            # Redis' own msgpack knows no bin type.
-            args=[msgpack.packb({"step": step, "who": self._who, **request}, use_bin_type=False)],
+            args=[pack_request({"step": step, "who": self._who, **request})],
             client=client,
         )
 

@@ -18,8 +18,8 @@ from .connections import translated
 from .errors import BeingAmended, RunNotFound, RunOver
 from .keys import Keys
 from .leases import PUBLISHED_SECONDS
-from .log import read_script
 from .messages import lane_task
+from .scripts import read_script
 
 if TYPE_CHECKING:
     from .publisher import Publisher

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-import msgpack
 from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 
@@ -26,6 +24,7 @@ from protocol.execution import Outcome, Status
 from .definition import pack, unpack
 from .keys import Keys, lane_token
 from .messages import TaskMessage, pack_task
+from .scripts import pack_request, read_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +104,6 @@ def _resting(ledger: Mapping[bytes, bytes], now_ms: int) -> frozenset[int]:
     """The calls of a ledger that are to be tried again, but not yet (see advance.lua)."""
     retries = ((call, int(entry.rpartition(b":")[2])) for call, entry in ledger.items() if entry.startswith(b"retry:"))
     return frozenset(int(call) for call, due_ms in retries if due_ms > now_ms)
-
-
-def read_script(*names: str) -> str:
-    """The text of one of our Lua scripts; those before the last hold functions that it uses."""
-    folder = files("worker").joinpath("lua")
-    return "\n".join(folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
 
 
 class MessageLog:
@@ -217,7 +210,7 @@ class MessageLog:
                 keys.outbox_tasks,
                 keys.outbox_due,
             ],
-            args=[msgpack.packb(request, use_bin_type=False)],  # Redis' own msgpack knows no bin type
+            args=[pack_request(request)],
         )
         return _read_advance(reply)
 

@@ -18,9 +18,9 @@ from .attempts import CallId
 from .dead_letters import DeadLetter, DeadLetters, now
 from .keys import Keys
 from .leases import PUBLISHED_SECONDS
-from .log import read_script
 from .messages import Closing, unpack_task, with_attempt
 from .publisher import Publisher
+from .scripts import pack_request, read_script
 
 _AT_ONCE: Final = 200
 
@@ -45,8 +45,7 @@ class Outbox:
             "idle": idle,
             "limit_attempts": self._settings.limit_attempts,
         }
-        packed = msgpack.packb(request, use_bin_type=False)  # Redis' own msgpack knows no bin type
-        reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[packed])
+        reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
         found = msgpack.unpackb(reply, raw=True)
         self._publisher.publish(
             with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated)

@@ -17,7 +17,7 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.commands.core import AsyncScript
 
 from .keys import Keys, lane_token
-from .log import read_script
+from .scripts import pack_request, read_script
 
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
@@ -177,9 +177,7 @@ def _key(prefix: str) -> str:
 
 def _request(**parts: Sequence[Any]) -> bytes:
     request: dict[str, Sequence[Any]] = {"drop": (), "release": (), "acquire": ()}
-    packed = msgpack.packb(request | parts, use_bin_type=False)  # Redis' own msgpack knows no bin type
-    assert isinstance(packed, bytes)
-    return packed
+    return pack_request(request | parts)
 
 
 def _read(reply: bytes) -> Slotted:

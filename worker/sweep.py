@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import msgpack
 from celery import bootsteps
 from celery.worker import WorkController
 from redis import Redis
@@ -31,13 +30,13 @@ from .definition import FORMAT
 from .errors import InfrastructureError
 from .keys import Keys, active_runs
 from .leases import PUBLISHED_SECONDS
-from .log import read_script
 from .messages import Closing, Report, lane_task
 from .outages import Outage
 from .outbox import Outbox
 from .progress import ENDED
 from .publisher import Publisher
 from .reports import Reports
+from .scripts import pack_request, read_script
 from .slots import SlotKeeper
 
 logger = logging.getLogger(__name__)
@@ -141,7 +140,7 @@ class Sweeper:
                     "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in signs["closed"]],
                 }
                 names = [keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
-                self._signs(keys=names, args=[_packed(request)], client=pipeline)
+                self._signs(keys=names, args=[pack_request(request)], client=pipeline)
             pipeline.execute()
 
     def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> None:
@@ -174,7 +173,7 @@ class Sweeper:
             "format": FORMAT,
         }
         names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due]
-        self._script(keys=names, args=[_packed(request)], client=pipeline)
+        self._script(keys=names, args=[pack_request(request)], client=pipeline)
 
     def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:
         """See to it that what is over, or was never begun, does not stay for ever."""
@@ -249,12 +248,6 @@ def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -
 
 def _delay_ms(closing: Closing) -> int:
     return -1 if closing.delay_seconds is None else int(closing.delay_seconds * 1000)
-
-
-def _packed(request: Mapping[str, Any]) -> bytes:
-    packed = msgpack.packb(request, use_bin_type=False)  # Redis' own msgpack knows no bin type
-    assert isinstance(packed, bytes)
-    return packed
 
 
 def _names(redis: Redis, keys: Keys) -> Iterator[str]:
