@@ -7,16 +7,13 @@ from itertools import islice
 from typing import Final
 
 from celery import Celery
-from kombu.exceptions import ChannelError, KombuError, OperationalError
-from kombu.utils.functional import retry_over_time
-from redis.exceptions import RedisError
+from kombu.exceptions import ChannelError
 
+from .broker import broker_failures, patiently
 from .cancellation import COMMAND
-from .errors import InfrastructureError
 from .messages import TaskMessage
 
 BATCH: Final = 500
-_DELIVERY_TRIES: Final = 120
 
 
 class Publisher:
@@ -31,45 +28,31 @@ class Publisher:
         A batch that fails has been published or not, nobody knows: publishing again does no harm, since whoever takes
         up a task looks into the ledger first.
         """
-        try:
+        with broker_failures("the broker does not take tasks"):
             for batch in _batches(tasks):
                 self._publish(batch)
                 if published is not None:
                     published(len(batch))
-        except (KombuError, OperationalError, RedisError, OSError) as error:
-            raise InfrastructureError(f"the broker does not take tasks: {error}") from error
 
     def waiting(self, queue: str) -> int:
         """How many tasks lie in a queue that nobody has taken up yet. Raises `InfrastructureError`."""
-        try:
-            with self._app.connection_or_acquire() as connection:
+        with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
+            try:
                 return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
-        except ChannelError:
-            return 0  # there is no such queue yet
-        except (KombuError, OperationalError, RedisError, OSError) as error:
-            raise InfrastructureError(f"the broker does not answer: {error}") from error
+            except ChannelError:
+                return 0  # there is no such queue yet
 
     def tell_cancelled(self, run: str) -> None:
         """Tell every worker that a run was cancelled. Raises `InfrastructureError`."""
-        try:
+        with broker_failures("the run is over, but workers could not be told to stop"):
             self._app.control.broadcast(COMMAND, arguments={"run": run})
-        except (KombuError, OperationalError, RedisError, OSError) as error:
-            raise InfrastructureError(f"the run is over, but workers could not be told to stop: {error}") from error
 
     def deliver(self, task: TaskMessage) -> None:
         """Publish one task that must not get lost: goes on trying while the broker is away or full, for some minutes.
 
         Raises `InfrastructureError`.
         """
-        retry_over_time(
-            self.publish,
-            InfrastructureError,
-            args=[(task,)],
-            max_retries=_DELIVERY_TRIES,
-            interval_start=0.1,
-            interval_step=0.2,
-            interval_max=5,
-        )
+        patiently(lambda: self.publish((task,)))
 
     def _publish(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from typing import Final
 
 from celery import Celery
-from kombu.exceptions import KombuError, OperationalError
-from redis.exceptions import RedisError
 
 from broker_config import Settings, reports_queue
 
 from .attempts import Attempt, Result
+from .broker import broker_failures, patiently
 from .errors import InfrastructureError, MalformedMessage
 from .limits import limits_of
 from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
+from .outages import Outage
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE: Final = {"max_retries": 120, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 5}
+_FAILURE: Final = "the broker takes or gives no reports"
 
 
 class Reports:
@@ -36,17 +36,16 @@ class Reports:
         self._queue = reports_queue(settings)
         self._limits = limits_of(settings)
 
-    def send(self, report: Report, *, is_needed: bool = False) -> None:
-        """Add a report; one that is needed waits minutes for a broker that is away. Raises `InfrastructureError`."""
-        with _translated(), self._app.producer_or_acquire() as producer:
+    def send(self, report: Report) -> None:
+        """Add a report. Raises `InfrastructureError`."""
+        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
             producer.publish(
                 pack_report(report),
                 exchange="",
                 routing_key=self._queue.name,
                 content_type="application/msgpack",
                 content_encoding="binary",
-                retry=is_needed,
-                retry_policy=_PATIENCE,
+                retry=False,
             )
 
     def read(self) -> Iterator[Report]:
@@ -54,7 +53,7 @@ class Reports:
 
         They are not acknowledged: one that is lost with its reader is made up for by the next.
         """
-        with _translated(), self._app.connection_or_acquire() as connection:
+        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
             queue = self._queue(connection.default_channel)
             for _ in range(queue.queue_declare().message_count):
                 message = queue.get(no_ack=True)
@@ -105,8 +104,11 @@ class Reporter:
                 self._ended.append(sign)
 
     def close(self, attempt: Attempt, result: Result) -> None:
-        """Tell what came of a fire-and-forget call. Raises `InfrastructureError`."""
-        self._reports.send(Report(closed=(closing_of(attempt, result),)), is_needed=True)
+        """Tell what came of a fire-and-forget call; waits minutes for a broker that is away or full.
+
+        Raises `InfrastructureError`.
+        """
+        patiently(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
 
     def report(self) -> None:
         """Tell what is at work now and what has ended since. Raises `InfrastructureError`."""
@@ -127,16 +129,11 @@ class Reporter:
 
     def _report_forever(self) -> None:
         clock = threading.Event()
+        outage = Outage(logger, "reporting the calls at work")
         while not clock.wait(self._interval_seconds):
             try:
                 self.report()
             except InfrastructureError as error:
-                logger.warning("the calls at work could not be reported: %s", error)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except (KombuError, OperationalError, RedisError, OSError) as error:
-        raise InfrastructureError(f"the broker takes or gives no reports: {error}") from error
+                outage.failed(error)
+            else:
+                outage.succeeded()
