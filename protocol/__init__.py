@@ -7,7 +7,8 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
     R3  resolution    `resolution` the fold of a log; `operations` its steps; `kinds` the value of one kind;
                       `conflicts` steps that do not fit; `context` messages and what their readers see
     R4  calls         `calls` one use of a tool; `tools` what may be called, and by whom; `outputs` where results go;
-                      `schemas` JSON Schema, `bounds` what it may cost; `keywords`, `growth` for values not whole yet
+                      `schemas` JSON Schema, `keywords` and `growth` for values not whole yet, `unevaluated`;
+                      `bounds`, `steps` what it may cost; `patterns`
     R5  no output     `calls` (`Call.is_fire_and_forget`, `Call.is_thought`)
     R6  the graph     `graph` who waits for whom; `lanes` by where calls run; `plan` all that is known before running;
                       `execution` the state machine; `readiness` its countdown; `statuses` its transitions

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .bounds import MOST_STEPS, bounded
 from .calls import (
     Call,
     alias_problems,
@@ -29,6 +28,7 @@ from .messages import Message
 from .paths import MISSING
 from .plan import Plan
 from .spelling import Speller
+from .steps import MOST_STEPS, bounded
 from .submission import Pointer, Submission, read_submission
 from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .bounds import matches
 from .errors import Problem, shortened
+from .patterns import matches
 from .references import Path
 from .schemas import Schema, compiled, joined
 

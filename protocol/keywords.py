@@ -9,15 +9,16 @@ names, `maxItems`, `maxProperties`, `maxLength`, `maxContains`, `uniqueItems`. O
 `pattern` of what can still change. Of `anyOf` and `oneOf` one alternative must be possible, together with what is there
 already. A `not` refuses what is sure to stay as it is, and an `if` decides once it is sure or impossible; until then
 `then` or `else` must be possible. Sure is what types, `required` and the `properties` that are there make so.
-Everything else (`$ref`, `$dynamicRef`, `allOf`, `dependentSchemas`, `unevaluated…`) passes on to those.
+Everything else (`$ref`, `$dynamicRef`, `allOf`, `dependentSchemas`) passes on to those.
 
-Not enforced while a value grows: that *only* one alternative of `oneOf` fits, and `unevaluated…` in a schema that has
-an `if` or `dependentSchemas`, where what is yet to come can make the difference (`without_undecided`).
+Not enforced while a value grows: that *only* one alternative of `oneOf` fits. What any outcome of an `if` or of
+`dependentSchemas` could speak of is not `unevaluated`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from jsonschema.exceptions import ValidationError
@@ -26,13 +27,7 @@ from jsonschema.validators import extend
 from .bounds import KEYWORDS, BoundedValidator, Keyword, Validator
 from .growth import Grown, GrownList, GrownObject
 from .references import Expression
-
-
-def without_undecided(schema: Any) -> Any:
-    """The schema without the keywords whose outcome nobody can tell while a value grows."""
-    is_open = _has(schema, "if") or _has(schema, "dependentSchemas")
-    return _without(schema, ("unevaluatedItems", "unevaluatedProperties")) if is_open else schema
-
+from .unevaluated import unevaluated_items, unevaluated_properties
 
 # Leniently.
 
@@ -68,15 +63,19 @@ def _doubting(keyword: Keyword, otherwise: Keyword | None = None) -> Keyword:
 
 _IN_PLACE: Final = frozenset({"allOf", "anyOf", "$ref", "$dynamicRef"})
 """Keywords that only pass a value on to other schemas."""
-_DOUBTFUL: Final = frozenset(
-    {"not", "if", "const", "enum", "contains", "uniqueItems", "unevaluatedItems", "unevaluatedProperties"}
-)
+_DOUBTFUL: Final = frozenset({"not", "if", "const", "enum", "contains", "uniqueItems"})
 
 LenientValidator: Final = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
     BoundedValidator,
     {name: _accepting(keyword) for name, keyword in KEYWORDS.items() if name not in _IN_PLACE}
     | {name: _doubting(KEYWORDS[name]) for name in _DOUBTFUL}
-    | {"oneOf": _doubting(KEYWORDS["oneOf"], KEYWORDS["anyOf"])},
+    | {"oneOf": _doubting(KEYWORDS["oneOf"], KEYWORDS["anyOf"])}
+    | {
+        "unevaluatedItems": _doubting(KEYWORDS["unevaluatedItems"], partial(unevaluated_items, undecided=("if",))),
+        "unevaluatedProperties": _doubting(
+            KEYWORDS["unevaluatedProperties"], partial(unevaluated_properties, undecided=("if",))
+        ),
+    },
 )
 
 
@@ -128,6 +127,22 @@ def _new_prefix_items(validator: Validator, prefix: Any, instance: Any, schema: 
             yield from validator.descend(instance[index], prefix[index], path=index, schema_path=index)
 
 
+def _new_unevaluated_items(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, GrownList):
+        yield from unevaluated_items(
+            validator, limit, instance.whole(), schema, undecided=_UNDECIDED, among=instance.new
+        )
+
+
+def _new_unevaluated_properties(
+    validator: Validator, limit: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    if isinstance(instance, GrownObject):
+        yield from unevaluated_properties(
+            validator, limit, instance.whole(), schema, undecided=_UNDECIDED, among=instance.new
+        )
+
+
 def _not_too_many(validator: Validator, contains: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     errors = KEYWORDS["contains"](validator, contains, instance, schema)
     yield from (error for error in errors if error.validator == "maxContains")
@@ -159,6 +174,8 @@ def _present(validator: Validator, properties: Any, instance: Any, schema: Any) 
     yield from KEYWORDS["properties"](validator, properties, instance, schema)
 
 
+_UNDECIDED: Final = ("if", "dependentSchemas")
+"""Keywords that speak of other properties once more is known."""
 _SURE: Final[Mapping[str, Keyword]] = {
     name: KEYWORDS[name] for name in (*_IN_PLACE, "type", "required", "minProperties")
 } | {"properties": _present}
@@ -172,10 +189,10 @@ _POSSIBLE: Final[Mapping[str, Keyword]] = (
             "patternProperties",
             "additionalProperties",
             "propertyNames",
-            "unevaluatedProperties",
         )
     }
     | {"items": _new_items, "prefixItems": _new_prefix_items, "contains": _not_too_many}
+    | {"unevaluatedItems": _new_unevaluated_items, "unevaluatedProperties": _new_unevaluated_properties}
     | {"anyOf": _one_is_possible, "oneOf": _one_is_possible, "not": _is_not_sure, "if": _as_decided}
 )
 
@@ -183,15 +200,3 @@ GrowingValidator: Final = extend(  # type: ignore[no-untyped-call]  # as above
     BoundedValidator,
     {name: _on_the_grown(name, keyword, _POSSIBLE.get(name, keyword)) for name, keyword in KEYWORDS.items()},
 )
-
-
-def _has(schema: Any, keyword: str) -> bool:
-    if isinstance(schema, dict):
-        return keyword in schema or any(_has(part, keyword) for part in schema.values())
-    return isinstance(schema, list) and any(_has(part, keyword) for part in schema)
-
-
-def _without(schema: Any, keywords: tuple[str, ...]) -> Any:
-    if isinstance(schema, dict):
-        return {key: _without(part, keywords) for key, part in schema.items() if key not in keywords}
-    return [_without(part, keywords) for part in schema] if isinstance(schema, list) else schema

@@ -18,11 +18,13 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from .bounds import FORMATS, BoundedValidator, TooCostly, bounded, matches
+from .bounds import FORMATS, BoundedValidator
 from .errors import Problem, pointer, segments, shortened
 from .growth import growing
-from .keywords import GrowingValidator, LenientValidator, without_undecided
+from .keywords import GrowingValidator, LenientValidator
+from .patterns import matches
 from .references import Path
+from .steps import TooCostly, bounded
 
 Schema = dict[str, Any] | bool
 
@@ -38,7 +40,7 @@ class CompiledSchema:
         self._plain = _plain(schema)
         self._strict = BoundedValidator(self._plain, registry=_NO_REMOTE)
         self._lenient = LenientValidator(self._plain, registry=_NO_REMOTE)
-        self._growing = GrowingValidator(without_undecided(self._plain), registry=_NO_REMOTE)
+        self._growing = GrowingValidator(self._plain, registry=_NO_REMOTE)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
@@ -79,25 +81,9 @@ def check_schema(schema: Any) -> None:
         Draft202012Validator.check_schema(schema, format_checker=FORMATS)
     except SchemaError as error:
         if error.validator == "format":
-            reason = str(error.cause).strip().rpartition("error: ")[2].rpartition("SchemaError: ")[2]
-            error.message = f"{shortened(repr(error.instance))} is no pattern that can be matched: {reason}"
+            told = shortened(repr(error.instance))
+            error.message = f"{told} is no regular expression (ECMA-262, with Unicode) that can be matched"
         raise
-    if set(_keys(schema)) >= _UNSUPPORTED:
-        raise SchemaError(" and ".join(sorted(_UNSUPPORTED)) + " in one schema are not supported")
-
-
-_UNSUPPORTED: Final = frozenset({"patternProperties", "unevaluatedProperties"})
-"""Together jsonschema matches patterns in a way of its own."""
-
-
-def _keys(value: Any) -> Iterator[str]:
-    """The keys of all objects."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield from item
-        stack.extend(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
 
 
 def schema_problem(schema: Any, *at: str | int) -> Problem | None:

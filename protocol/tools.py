@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from jsonschema import SchemaError
 
-from .bounds import matches
 from .errors import Problem, pointer, shortened
+from .patterns import matches
 from .schemas import CompiledSchema, Schema, check_references, compiled
 from .spelling import Speller
 

@@ -61,7 +61,7 @@ PURE_STANDARD_LIBRARY = {
     ),
     *("unicodedata", "weakref"),
 }
-PURE_LIBRARIES = {"jsonschema", "msgpack", "pydantic_core", "referencing"}
+PURE_LIBRARIES = {"jsonschema", "jsonschema_rs", "msgpack", "referencing"}
 IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 
 

@@ -148,8 +148,17 @@ def test_r4_6_a_value_is_held_against_all_that_can_be_said_of_it_yet(
 def test_r4_6_what_is_not_enforced_while_a_value_grows() -> None:
     both = {"oneOf": [one(a=INTEGER), one(a={"minimum": 1})]}
     assert outcome(both, {}, ".a", 5) == "done", "that only one alternative fits"
-    for undecided in ({"if": one(p=TEXT), "else": one(a={})}, {"dependentSchemas": {"p": one(a={})}}):
-        assert outcome({**undecided, "unevaluatedProperties": False}, {}, ".d", 1) == "done"
+
+
+@pytest.mark.parametrize("open_", [{"if": one(p=TEXT), "else": one(a={})}, {"dependentSchemas": {"p": one(a={})}}])
+def test_r4_6_what_a_keyword_could_still_speak_of_is_not_unevaluated_and_all_else_is(open_: Any) -> None:
+    schema = {**open_, "unevaluatedProperties": False}
+    assert outcome(schema, {}, ".a", 1) == "done"
+    assert outcome(schema, {}, ".d", 1) == "failed"
+    assert outcome(schema, {"d": 1}, ".a", 1) == "done", "of what was there before nobody says anything"
+    items = {"if": {"minItems": 3}, "then": {"items": True}, "unevaluatedItems": False}
+    assert outcome(one(l=items), {}, ".l", 1, "push") == "done"
+    assert outcome(one(l={"unevaluatedItems": False}), {}, ".l", 1, "push") == "failed"
 
 
 def test_r4_6_the_error_says_where_in_the_state() -> None:

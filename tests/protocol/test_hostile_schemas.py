@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from protocol import Rejected, check_submission
-from protocol.bounds import MOST_STEPS, bounded, matches
+from protocol.patterns import matches, occurs
 from protocol.samples import sample
 from protocol.schemas import compiled, schema_problem
+from protocol.steps import MOST_STEPS, TooCostly, bounded
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""
@@ -74,28 +75,25 @@ def test_a_submission_with_a_hostile_schema_is_answered_in_time(name: str) -> No
     assert time.monotonic() - begun < SECONDS
 
 
-@pytest.mark.parametrize(
-    ("pattern", "reason"),
-    [
-        ("(?=a)b", "look-around"),
-        ("^(?!a)b", "look-around"),
-        (r"(a)\1", "backreferences"),
-        ("(a{1000}){1000}", "size limit"),
-        ("[", "unclosed"),
-    ],
-)
-def test_a_pattern_that_cannot_be_matched_in_linear_time_is_rejected(pattern: str, reason: str) -> None:
+@pytest.mark.parametrize("pattern", ["(a{1000}){1000}", "[", "(", "*", "[z-a]", "a{2,1}", r"\1(?<=", "\ud800"])
+def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
     for schema, place in (({"pattern": pattern}, "/pattern"), ({"patternProperties": {pattern: {}}}, "")):
         problem = schema_problem({"properties": {"a": schema}}, "schema")
         assert problem is not None
         assert problem.pointer.startswith(f"/schema/properties/a{place}")
-        assert reason in problem.message
+        assert "is no regular expression (ECMA-262, with Unicode) that can be matched" in problem.message
 
 
-def test_what_would_match_patterns_in_another_way_is_rejected() -> None:
-    problem = schema_problem({"patternProperties": {"a": {}}, "allOf": [{"unevaluatedProperties": False}]})
-    assert problem is not None
-    assert "not supported" in problem.message
+def test_a_pattern_that_goes_back_too_often_in_a_text_is_given_up() -> None:
+    pattern, text = r"^(?=(a|aa)+$)\1", "a" * 60 + "b"
+    assert [str(problem) for problem in compiled({"pattern": pattern}).problems(text)] == [
+        f"/: the schema takes too long to apply: the pattern {pattern!r} goes back more than 100000 times in one text"
+    ]
+    assert compiled({"not": {"pattern": pattern}}).problems(text), "nobody knows, so it is not admitted either"
+    assert not matches(pattern, text)
+    assert matches(pattern, "aa")
+    with bounded(1_000), pytest.raises(TooCostly, match="more than 1000 steps"):
+        occurs(pattern, text)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +104,33 @@ def test_what_would_match_patterns_in_another_way_is_rejected() -> None:
         ("^†(state|input)[.\\[]", "†state.x", True),
         ("^\\d{2}-\\d{2}$", "12-34", True),
         ("a$", "a\n", False),
-        ("^[\\w.+-]+@[\\w-]+$", "á@b", True),
+        ("^[\\w.+-]+@[\\w-]+$", "a@b", True),
+        ("^\\w$", "á", False),
+        ("^\\d$", "٣", False),
+        ("^\\p{L}{1,50}$", "Обычный", True),
+        ("^(?!foo)", "bar", True),
+        ("^(?!foo)", "food", False),
+        ("(?<=a)b", "ab", True),
+        ("(a)\\1", "aa", True),
+        ("[^[\\]]", "[", False),
+        ("^((?!no).)*$", "x" * 10_000, True),
+        ("^((?!no).)*$", "x" * 10_000 + "no", False),
+        ("^(?=.*[A-Z])(?=.*\\d).{8,}$", "Passw0rd", True),
+        ("^\\u0041\\/$", "A/", True),
         ("[", "[", False),
         ("a", "\ud800a", False),
     ],
 )
 def test_patterns_occur_anywhere_unless_they_are_anchored(pattern: str, text: str, expected: bool) -> None:
     assert matches(pattern, text) is expected
+
+
+def test_properties_that_match_a_pattern_are_not_unevaluated() -> None:
+    schema = {"allOf": [{"patternProperties": {"^x(?!y)": {}}}], "unevaluatedProperties": False}
+    assert compiled(schema).problems({"x1": 1}) == []
+    assert [str(problem) for problem in compiled(schema).problems({"xy": 1, "b": 2, "x": 3})] == [
+        "/: Unevaluated properties are not allowed ('xy', 'b' were unexpected)"
+    ]
 
 
 def test_properties_that_match_a_pattern_are_no_additional_ones() -> None:

@@ -7,11 +7,17 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema_rs import Draft202012Validator
 
 from protocol import parse
 from protocol.schemas import CompiledSchema
 
 from .schema_strategies import schema_values, schemas
+
+
+@given(schemas(), schema_values)
+def test_a_schema_means_what_another_implementation_of_the_draft_says(schema: Any, value: Any) -> None:
+    assert (not CompiledSchema(schema).problems(value)) == Draft202012Validator(schema).is_valid(value)
 
 
 @given(schemas(), schema_values)
