@@ -125,12 +125,14 @@ def check_calls(
     problems += lane_problems
     if problems:
         raise Rejected(explained(_ordered(problems), value, lanes, context))
+    behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
     return Plan(
         submission=submission,
         context=context,
         calls=calls,
         lanes=lanes,
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
+        signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
     )
 
 

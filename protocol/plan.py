@@ -32,6 +32,8 @@ class Plan:
     lanes: Mapping[str | None, Lane]
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Every tool that a call names, declared or derived from an activity."""
+    signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The schemas that activities have by their signatures, where a backend has said so."""
     queued: frozenset[str] = frozenset()
     """The activities with a queue of their own, as far as a backend has said so."""
 
@@ -44,7 +46,7 @@ class Plan:
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing and is no error: see `proofs`. Found when asked for, not when the plan is made."""
         places = [at for at, _ in self.submission.calls]
-        return findings_of(self.calls, self.lanes, self.context, self.tools, places)
+        return findings_of(self.calls, self.lanes, self.context, self.tools, self.signatures, places)
 
     @cached_property
     def unread(self) -> tuple[int, ...]:

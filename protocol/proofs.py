@@ -1,7 +1,8 @@
 """Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
 
-What each of them means stands in a module of its own: `slips`, `timing`, `promises`, `misfits`, `obstacles`, `races`,
-`branches`. Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
+What each of them means stands in a module of its own: `slips`, `signatures`, `timing`, `promises`, `misfits`,
+`obstacles`, `races`, `branches`. Nothing is said twice for lanes that share one graph, and of each kind of finding only
+the first are told.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .promises import promise_findings
 from .races import race_findings
 from .readers import Readers
 from .references import Reference
+from .signatures import Schemas, signature_findings
 from .slips import Place, misspelt_properties, undaggered_paths, unfit_messages
 from .timing import MOST_CALLS, ancestors, scope_findings
 from .tools import Tool
@@ -35,13 +37,18 @@ def findings_of(
     lanes: Mapping[str | None, Lane],
     context: Context,
     tools: Mapping[str, Tool],
+    signatures: Schemas,
     places: Sequence[Place],
 ) -> tuple[Finding, ...]:
-    """Every finding about a plan; `places` says where in the submission each call stands."""
+    """Every finding about a plan.
+
+    `signatures` are the schemas of activities by name; `places` says where in the submission each call stands.
+    """
     readers = Readers(calls)
     kinds: tuple[Iterable[Finding], ...] = (
         unfit_messages(context),
         misspelt_properties(calls, places, tools),
+        signature_findings(calls, places, signatures),
         undaggered_paths(calls, places, context, readers),
         scope_findings(lanes.values()),
         *_lane_findings(lanes, context, tools),
