@@ -7,24 +7,29 @@ arrow says which path carries the value.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from .calls import Call
 from .errors import shortened
+from .graph import Reads
 from .references import Reference
 from .tools import Executor
 
+MOST_ARROWS: Final = 100_000
+"""Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
 
-def mermaid(calls: Sequence[Call], edges: Iterable[tuple[int, int]], instances: Mapping[int, int]) -> str:
+_Edge = tuple[int, int]
+
+
+def mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[int, int]) -> str:
     """A flowchart of the calls; `instances` says for how many instances each runs."""
-    by_index = {call.index: call for call in calls}
     lines = ["flowchart TD"]
     lines += [f"    c{call.index}{_shape(call, instances.get(call.index, 1))}" for call in calls if not call.is_thought]
-    for writer, reader in edges:
-        places = _carried(by_index[writer], by_index[reader])
-        lines.append(f'    c{writer} -->|"{_escaped(", ".join(places))}"| c{reader}')
-    return "\n".join(lines) + "\n"
+    for writer, reader, reads in _arrows(calls, edges):
+        places = _escaped(", ".join(_carried(writer, reads)))
+        lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
+    return "\n".join([*lines, *_left_out(edges)]) + "\n"
 
 
 LEGEND: Final = (
@@ -34,26 +39,40 @@ LEGEND: Final = (
 )
 
 
-def annotated_mermaid(calls: Sequence[Call], edges: Iterable[tuple[int, int]], instances: Mapping[int, int]) -> str:
+def annotated_mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[int, int]) -> str:
     """The same with a legend; branches are dashed, and calls for which several wait have a bold border."""
-    by_index = {call.index: call for call in calls}
-    edges = tuple(edges)
     lines = ["flowchart TD", *(f"    {line}" for line in LEGEND)]
     for call in calls:
         if not call.is_thought:
             lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{_class(call)}")
-    for writer, reader in edges:
-        places = _escaped(", ".join(map(str, _places_carried(by_index[writer], by_index[reader]))))
-        if _is_certain(by_index[writer], by_index[reader]):
-            lines.append(f'    c{writer} -->|"{places}"| c{reader}')
+    for writer, reader, reads in _arrows(calls, edges):
+        places = _escaped(", ".join(map(str, _places_carried(writer, reads))))
+        if _is_certain(writer, reads):
+            lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
         else:
-            lines.append(f'    c{writer} -.->|"if {places}"| c{reader}')
+            lines.append(f'    c{writer.index} -.->|"if {places}"| c{reader.index}')
+    lines += _left_out(edges)
     fanning = [f"c{writer}" for writer, readers in Counter(writer for writer, _ in edges).items() if readers > 1]
     lines += ["    classDef delegate fill:#e8f0fe,stroke:#3367d6,color:#000"]
     lines += ["    classDef latent fill:#fef7e0,stroke:#b06000,color:#000"]
     lines += ["    classDef background fill:#f1f3f4,stroke:#80868b,color:#000,stroke-dasharray:4 3"]
     lines += [f"    style {node} stroke-width:3px" for node in fanning]
     return "\n".join(lines) + "\n"
+
+
+def _arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[tuple[Call, Call, Reads]]:
+    """The writer and the reader of each edge that is drawn, and what the reader reads."""
+    by_index = {call.index: call for call in calls}
+    reads: dict[int, Reads] = {}
+    for writer, reader in edges[:MOST_ARROWS]:
+        if reader not in reads:
+            reads[reader] = Reads(by_index[reader])
+        yield by_index[writer], by_index[reader], reads[reader]
+
+
+def _left_out(edges: Sequence[_Edge]) -> list[str]:
+    left = len(edges) - MOST_ARROWS
+    return [f"    %% {left} more arrows are not drawn: the edges of the plan list all"] if left > 0 else []
 
 
 def _class(call: Call) -> str:
@@ -63,11 +82,10 @@ def _class(call: Call) -> str:
     return classes.get(call.runner.executor, "")
 
 
-def _is_certain(writer: Call, reader: Call) -> bool:
-    """Whether the writer brings what the reader reads whichever of its branches it takes."""
-    read = _read(reader)
+def _is_certain(writer: Call, reads: Reads) -> bool:
+    """Whether the writer brings what is read whichever of its branches it takes."""
     groups = writer.output.alternatives if writer.output else ()
-    return all(any(place.overlaps(other) for place in group for other in read) for group in groups)
+    return all(any(map(reads.overlap, group)) for group in groups)
 
 
 def _shape(call: Call, instances: int) -> str:
@@ -87,20 +105,15 @@ def _shape(call: Call, instances: int) -> str:
             return f'["{label}"]'
 
 
-def _carried(writer: Call, reader: Call) -> list[str]:
+def _carried(writer: Call, reads: Reads) -> list[str]:
     """The places through which one call feeds the other; a branch is marked with a question mark."""
     branches = writer.output.alternatives if writer.output else ()
-    return [f"{place}{' ?' if len(branches) > 1 else ''}" for place in _places_carried(writer, reader)]
+    return [f"{place}{' ?' if len(branches) > 1 else ''}" for place in _places_carried(writer, reads)]
 
 
-def _places_carried(writer: Call, reader: Call) -> list[Reference]:
-    read = _read(reader)
+def _places_carried(writer: Call, reads: Reads) -> list[Reference]:
     written = dict.fromkeys(writer.output.references if writer.output else ())
-    return [place for place in written if any(place.overlaps(other) for other in read)]
-
-
-def _read(reader: Call) -> list[Reference]:
-    return [reference for _, expression in reader.reads for reference in expression.references] + list(reader.slices)
+    return [place for place in written if reads.overlap(place)]
 
 
 def _escaped(text: str) -> str:

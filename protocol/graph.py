@@ -10,7 +10,7 @@ Where many calls wait for the same many writers, listing each pair would take th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -51,9 +51,17 @@ class Graph:
         )  # a barrier that nobody waits for is not made
 
     @cached_property
-    def edges(self) -> frozenset[tuple[int, int]]:
-        """Pairs (writer, reader). Behind a barrier, what follows from the nearest ones is left out."""
-        return frozenset((writer, reader) for reader in self.waits for writer in self._nearest(reader))
+    def readers(self) -> Mapping[int, Set[int]]:
+        """Call -> the calls that wait for it. Behind a barrier, what follows from the nearest ones is left out."""
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for reader in self.waits:
+            alike.setdefault(tuple(self.directly_before(reader)), []).append(reader)
+        openings = {barrier: self._opening(barrier) for barrier in self.barriers}
+        found: dict[int, set[int]] = {}
+        for nodes, readers in alike.items():
+            for writer in self._nearest(nodes, openings):
+                found.setdefault(writer, set()).update(readers)
+        return found
 
     def cycles(self) -> Iterator[tuple[int, ...]]:
         """Calls that wait for each other in a circle, each circle in the order they wait (SPEC R6.2)."""
@@ -114,20 +122,23 @@ class Graph:
                 yield node
                 stack.extend(self.barriers.get(node, ()))
 
-    def _nearest(self, reader: int) -> Iterator[int]:
-        """Like `before`, but not beyond a barrier for which one of the calls behind it waits anyway."""
-        stack, seen = list(self.directly_before(reader)), set[int]()
+    def _nearest(self, nodes: Iterable[int], openings: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
+        """Like `_reached`, but calls only, and not beyond a barrier's opening."""
+        stack, seen = list(nodes), set[int]()
         while stack:
             node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if node >= 0:
-                yield node
-                continue
-            behind = self.barriers[node]
-            waited_for = {before for call in behind if call >= 0 for before in self.directly_before(call)}
-            stack.extend(before for before in behind if before >= 0 or before not in waited_for)
+            if node not in seen:
+                seen.add(node)
+                if node >= 0:
+                    yield node
+                else:
+                    stack.extend(openings[node])
+
+    def _opening(self, barrier: int) -> tuple[int, ...]:
+        """What stands before a barrier, without the barriers that one of the calls there waits for anyway."""
+        behind = self.barriers[barrier]
+        waited_for = {before for call in behind if call >= 0 for before in self.directly_before(call)}
+        return tuple(before for before in behind if before >= 0 or before not in waited_for)
 
     def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...]:
         """A circle among the nodes before a call that are not done; what was looked at is done afterwards."""
@@ -209,6 +220,19 @@ def places_read(call: Call) -> tuple[Reference, ...]:
         return ()
     references = [reference for _, expression in call.reads for reference in expression.references]
     return tuple(dict.fromkeys((*references, *call.slices)))
+
+
+class Reads:
+    """The places that a call reads, and whether another overlaps any of them."""
+
+    def __init__(self, call: Call) -> None:
+        self._at = {place.key for place in places_read(call)}
+        self._at_or_above = {key[:length] for key in self._at for length in range(1, len(key) + 1)}
+
+    def overlap(self, place: Reference) -> bool:
+        """Whether one of them is this place, above it or below it (SPEC R6.1)."""
+        key = place.key
+        return key in self._at_or_above or any(key[:length] in self._at for length in range(1, len(key)))
 
 
 def uncertain_places(calls: Iterable[Call], writers: Writers) -> tuple[Reference, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -64,7 +64,16 @@ class Plan:
 
         Where a call waits for more than a few at one place, those that follow from the nearest are left out.
         """
-        return tuple(sorted({edge for graph in self._graphs for edge in graph.edges}))
+        return tuple((writer, reader) for writer in sorted(self.readers) for reader in sorted(self.readers[writer]))
+
+    @cached_property
+    def readers(self) -> Mapping[int, Set[int]]:
+        """The same by writer: call index to those of its readers, where it has any."""
+        found: dict[int, set[int]] = {}
+        for graph in self._graphs:
+            for writer, readers in graph.readers.items():
+                found.setdefault(writer, set()).update(readers)
+        return found
 
     @cached_property
     def awaited(self) -> frozenset[int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from math import isqrt
 
 from protocol import Plan, check_submission
-from protocol.drawing import LEGEND
+from protocol.drawing import LEGEND, MOST_ARROWS
 
 from .building import ANY, call, checked, plan_submission
 
@@ -71,3 +72,13 @@ def test_instances_are_one_node() -> None:
 
 def test_the_plain_drawing_has_neither_legend_nor_styles() -> None:
     assert "%%" not in checked(call()).to_mermaid()
+
+
+def test_a_drawing_says_how_many_arrows_it_leaves_out() -> None:
+    many = isqrt(MOST_ARROWS) + 1
+    plan = checked(*[call(to="†state.x")] * many, *[call(value="†state.x")] * many)
+    assert len(plan.edges) == many**2
+    left_out = f"    %% {many**2 - MOST_ARROWS} more arrows are not drawn: the edges of the plan list all"
+    for lines in (drawn(plan), plan.to_mermaid().splitlines()):
+        assert sum(EDGE.fullmatch(line) is not None for line in lines) == MOST_ARROWS
+        assert left_out in lines

@@ -175,7 +175,7 @@ def drive(plan: Plan) -> None:
 
 
 def look(plan: Plan) -> None:
-    """Ask for everything that is worked out only when asked for, but the edges: they may be many."""
+    """Ask for what is worked out only when asked for, but who waits for whom: see below."""
     assert len(plan.waves) + len(plan.awaited) >= 1
 
 
@@ -218,6 +218,21 @@ def test_checking_and_driving_take_steps_in_proportion_to_the_calls(shape: Calla
         counts.append((checking, looking, driving))
     for few, many in zip(*counts, strict=True):
         assert many < 5 * few, counts
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_who_waits_for_whom_is_told_and_drawn_in_steps_in_proportion_to_the_calls(
+    shape: Callable[[int], dict[str, Any]],
+) -> None:
+    """Where many wait for many the pairs are too many to be drawn, but to know them takes no more than elsewhere."""
+
+    def telling(number: int) -> Callable[[], object]:
+        plans = [check_submission(shape(number)) for _ in range(2)]
+        if shape is many_by_many:
+            return lambda: plans.pop().readers
+        return lambda: plans.pop().to_mermaid(annotated=True)
+
+    assert steps(telling(400)) < 5 * steps(telling(100))
 
 
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 
 from broker_config import EmbeddedServer, NotConfigured, SettingsError, load
 from protocol import Problem, Rejected, check_submission
+from tests.protocol.test_scale import steps
 from worker import ActivitiesError, InfrastructureError, RunNotFound
 from worker.cli import main
 from worker.cli.check import branches
@@ -190,6 +191,18 @@ def test_branches_name_who_reads_each_alternative() -> None:
             "alternatives": [{"paths": ["†state.yes"], "readers": [1]}, {"paths": ["†state.no"], "readers": [2]}],
         }
     ]
+
+
+def test_a_call_that_reads_what_many_choose_is_found_in_steps_in_proportion_to_them() -> None:
+    def finding(number: int) -> Callable[[], object]:
+        choosing = [{"_tool": "t", "_output": 1, "_outputPath": f"†state.a{i} || †state.b{i}"} for i in range(number)]
+        reading = {"_tool": "t", "_output": 1, "_outputPath": "†data.x"}
+        reading["values"] = [f"†state.a{i} || †state.b{i}" for i in range(number)]
+        calls = [*choosing, reading]
+        plan = check_submission({"context": [], "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
+        return lambda: branches(plan)
+
+    assert steps(finding(400)) < 5 * steps(finding(100))
 
 
 # --- files ---

@@ -14,8 +14,6 @@ from worker.cli.rendering import call_name, counted, heading, sight_lines, simul
 
 if TYPE_CHECKING:
     from protocol import Plan
-    from protocol.calls import Call
-    from protocol.references import Reference
 
 
 @click.command(short_help="Say all that can be known without running.")
@@ -89,23 +87,28 @@ def _simulation(plan: Plan) -> dict[str, Any]:
 
 def branches(plan: Plan) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who reads each (SPEC R4.4, R6.6)."""
-    by_index = {call.index: call for call in plan.calls}
-    readers: dict[int, list[Call]] = {}
-    for writer, reader in plan.edges:
-        readers.setdefault(writer, []).append(by_index[reader])
+    from protocol.graph import Reads
+
+    choosing = {
+        call.index: call.output.alternatives
+        for call in plan.calls
+        if call.output is not None and len(call.output.alternatives) > 1
+    }
+    readers = {index: sorted(plan.readers.get(index, ())) for index in choosing}
+    reading = {index for group in readers.values() for index in group}
+    reads = {call.index: Reads(call) for call in plan.calls if call.index in reading}
     return [
         {
-            "call": call.index,
+            "call": writer,
             "alternatives": [
                 {
                     "paths": list(map(str, group)),
-                    "readers": [reader.index for reader in readers.get(call.index, ()) if _reads(reader, group)],
+                    "readers": [index for index in readers[writer] if any(map(reads[index].overlap, group))],
                 }
-                for group in call.output.alternatives
+                for group in alternatives
             ],
         }
-        for call in plan.calls
-        if call.output is not None and len(call.output.alternatives) > 1
+        for writer, alternatives in choosing.items()
     ]
 
 
@@ -120,11 +123,6 @@ def _extent(plan: Plan) -> dict[str, Any]:
         | {name: amount for name, amount in plan.cost.to_dict().items() if name != "calls"},
         "unread": list(plan.unread),
     }
-
-
-def _reads(reader: Call, group: tuple[Reference, ...]) -> bool:
-    read = [reference for _, expression in reader.reads for reference in expression.references]
-    return any(place.overlaps(other) for place in group for other in (*read, *reader.slices))
 
 
 def _plan_lines(plan: Plan) -> Iterator[str]:
