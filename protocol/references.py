@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Final, Never
 
 from .errors import ExpressionError
@@ -42,6 +43,11 @@ class Reference:
 
     kind: str
     path: Path = ()
+    key: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Kind and path as plain strings: `.0` and `["0"]` may be one place, so they compare equal here."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.kind, *map(str, self.path)))
 
     def __str__(self) -> str:
         return DAGGER + self.kind + "".join(_print_segment(segment) for segment in self.path)
@@ -52,28 +58,23 @@ class Reference:
         shorter = min(len(mine), len(theirs))
         return mine[:shorter] == theirs[:shorter]
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Kind and path as plain strings: `.0` and `["0"]` may be one place, so they compare equal here."""
-        return (self.kind, *map(str, self.path))
-
 
 @dataclass(frozen=True, slots=True)
 class Expression:
     """Alternatives (`||`), each a group of references (`&&`)."""
 
     alternatives: tuple[tuple[Reference, ...], ...]
+    references: tuple[Reference, ...] = field(init=False, repr=False, compare=False)
+    """Every reference, in the order written."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "references", tuple(chain.from_iterable(self.alternatives)))
 
     def __str__(self) -> str:
         return " || ".join(" && ".join(map(str, group)) for group in self.alternatives)
 
     def __repr__(self) -> str:
         return repr(str(self))
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        """Every reference, in the order written."""
-        return tuple(reference for group in self.alternatives for reference in group)
 
 
 def is_expression(value: object) -> bool:

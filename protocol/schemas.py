@@ -218,8 +218,8 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
 def _plain(schema: Any) -> Any:
     """The schema in the form in which jsonschema does what is wanted.
 
-    Without `$schema`: on meeting one it goes on with that dialect's own validator, not ours. And `false` for a property
-    wrapped: of a bare one it does not say where it stands.
+    Without `$schema`: on meeting one it goes on with that dialect's own validator, not ours. `false` for a property is
+    wrapped: of a bare one it does not say where it stands. What only describes is `true`, which costs nothing.
     """
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
@@ -228,13 +228,18 @@ def _plain(schema: Any) -> Any:
     plain: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
-            plain[key] = {name: _FALSE if part is False else _plain(part) for name, part in value.items()}
+            plain[key] = {name: _plain_property(part) for name, part in value.items()}
         elif key != "$schema":
             plain[key] = value if key in _VALUES else _plain(value)
     return plain
 
 
-_FALSE: Final = {"allOf": [False]}
+def _plain_property(schema: Any) -> Any:
+    if schema is False:
+        return {"allOf": [False]}
+    return _plain(schema) if not isinstance(schema, dict) or schema.keys() - _DESCRIBING else True
+
+
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 """Keywords that hold schemas by name."""
 _LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -244,5 +249,7 @@ _SINGLE: Final = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 """Keywords that hold one schema."""
+_DESCRIBING: Final = frozenset({"title", "description", "default", "examples", "$comment"})
+"""Keywords that admit everything."""
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
