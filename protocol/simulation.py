@@ -3,37 +3,43 @@
 Nothing is carried out. Every call succeeds at once with a value that its `_output` schema admits (`samples`), and
 chooses its first alternative unless told otherwise; what is decided from there on (skips, conflicts, refused
 parameters) is decided by the very code that decides it in a real run. The same plan always gives the same simulation.
+
+Of very many instances only the first are run: they differ in their data alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from .calls import Call
 from .context import Context
-from .errors import Conflict, segments
+from .errors import Conflict
 from .execution import Execution, Outcome, Start, Status, Success
+from .lanes import Lane
+from .moulds import Mould, cast, moulds_of
 from .operations import Method
 from .outputs import Output
-from .paths import MISSING, nest
 from .plan import Plan
-from .references import Path, Reference
+from .references import Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
 from .tools import Executor, Tool
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
+MOST_CALLS: Final = 5_000
+"""Calls run in one simulation, unless those that are global, or of the first instance, are more."""
 MOST_ALTERNATIVES: Final = 64
-MOST_CALLS: Final = 200_000
+MOST_TRIED: Final = 10_000
 """Calls run in one `branch_effects` over all alternatives."""
 
-
-Key = tuple[str, ...]
-_Reads = dict[int, list[tuple[Path, Any]]]
-"""Call index to where inside its result others read, and the schema of what reads there."""
+_MESSAGES_PER_CALL: Final = 5
+"""As many messages are read in the time of one call."""
+_NOTHING: Final = {"type": "meta"}
+"""Stands for a message that nobody here can see: the others keep their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ class Simulation:
     calls: tuple[SimulatedCall, ...]
     unfit: tuple[str, ...] = ()
     """The tools whose made-up results do not fit their own `_output`, so that it was not applied."""
+    left_out: int = 0
+    """How many instances have calls that were not run, beyond `MOST_CALLS`."""
 
     @property
     def skipped(self) -> tuple[int, ...]:
@@ -89,50 +97,75 @@ class BranchEffect:
 
 def simulate(plan: Plan, choices: Mapping[int, int] | None = None) -> Simulation:
     """Run a plan on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
-    return _Run(plan, choices or {}, _read_below(plan)).to_end()
+    return _Run(plan, choices or {}, moulds_of(plan)).to_end()
 
 
-def branch_effects(plan: Plan) -> Iterator[BranchEffect]:
+def branch_effects(plan: Plan, usual: Simulation) -> Iterator[BranchEffect]:
     """Every alternative of every call that has several, and what is skipped where it is chosen.
 
-    Ends after `MOST_ALTERNATIVES`, or where all simulations together would run more than `MOST_CALLS`.
+    `usual` is the simulation in which all choose their first. Ends after `MOST_ALTERNATIVES`, or where all simulations
+    together would run more than `MOST_TRIED` calls.
     """
-    most = min(MOST_ALTERNATIVES, MOST_CALLS // max(plan.size, 1))
-    read = _read_below(plan)
-    for call in plan.calls:
-        if call.output is None or len(call.output.alternatives) < 2:
-            continue
-        for number, group in enumerate(call.output.alternatives):
-            if not most:
+    left = MOST_TRIED
+    moulds = moulds_of(plan)
+    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL
+    run = {call.index for call in usual.calls}
+    concerned = (chosen for chosen in alternatives(plan) if chosen[0].index in run)
+    for call, number in islice(concerned, MOST_ALTERNATIVES):
+        skipped = usual.skipped
+        if number > 0:
+            if (left := left - effort) < 0:
                 return
-            most -= 1
-            yield BranchEffect(call.index, _path(group), _Run(plan, {call.index: number}, read).to_end().skipped)
+            skipped = _Run(plan, {call.index: number}, moulds).to_end().skipped
+        yield BranchEffect(call.index, _path(call, number), skipped)
+
+
+def alternatives(plan: Plan) -> Iterator[tuple[Call, int]]:
+    """The calls that choose between places to write to, each with the numbers of its alternatives."""
+    for call in plan.calls:
+        groups = call.output.alternatives if call.output is not None else ()
+        if len(groups) > 1:
+            yield from ((call, number) for number in range(len(groups)))
 
 
 class _Run:
     """One simulation: a context that grows, and an execution for each lane."""
 
-    def __init__(self, plan: Plan, choices: Mapping[int, int], read: _Reads) -> None:
+    def __init__(self, plan: Plan, choices: Mapping[int, int], moulds: Mapping[int, Sequence[Mould]]) -> None:
         self._plan = plan
         self._choices = choices
-        self._context = Context(plan.submission.context)
+        self._moulds = moulds
+        self._lanes = _simulated(plan)
+        self._left_out = plan.lanes.keys() - self._lanes.keys()
+        seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
+        self._context = Context(seen)
         self._values: dict[int, Any] = {}
         self._unfit: list[str] = []
         tools = {name: self._applicable(tool) for name, tool in plan.tools.items()}
-        self._read = read
         self._executions = {
             instance: Execution(lane.calls, lane.graph, self._context.fold(instance), tools, instance=instance)
-            for instance, lane in sorted(plan.lanes.items(), key=lambda item: item[0] is not None)
+            for instance, lane in self._lanes.items()
         }
+        self._awaiting = self._waits_for_global_calls()
         self._ends: dict[tuple[str | None, int], Outcome] = {}
 
     def to_end(self) -> Simulation:
         """Decide and carry out until nothing is left to decide."""
         while self._step():
             pass
-        calls = tuple(self._call(instance, call) for instance, lane in self._plan.lanes.items() for call in lane.calls)
+        calls = tuple(self._call(instance, call) for instance, lane in self._lanes.items() for call in lane.calls)
         data = {instance: self._context.data(instance) for instance in (None, *self._context.instances)}
-        return Simulation(data, tuple(sorted(calls, key=lambda call: call.index)), tuple(self._unfit))
+        unfit = tuple(self._unfit)
+        return Simulation(data, tuple(sorted(calls, key=lambda call: call.index)), unfit, len(self._left_out))
+
+    def _waits_for_global_calls(self) -> dict[int, list[Execution]]:
+        """Global call -> the executions of instances that wait for it."""
+        found: dict[int, list[Execution]] = {}
+        shared = {call.index for call in self._lanes[None].calls} if None in self._lanes else set()
+        for instance, lane in self._lanes.items():
+            for index in lane.graph.awaited & shared if instance is not None else ():
+                found.setdefault(index, []).append(self._executions[instance])
+        return found
 
     def _step(self) -> bool:
         is_anything_new = False
@@ -154,8 +187,8 @@ class _Run:
         for message in outcome.messages:
             self._context.append(message)
         self._ends[instance, outcome.index] = outcome
-        concerned = self._executions.values() if instance is None else (self._executions[instance],)
-        for execution in concerned:
+        others = self._awaiting.get(outcome.index, ()) if instance is None else ()
+        for execution in (self._executions[instance], *others):
             execution.record(outcome.index, outcome.status)
 
     def _call(self, instance: str | None, call: Call) -> SimulatedCall:
@@ -170,8 +203,7 @@ class _Run:
             return None
         if call.index not in self._values:
             self._values[call.index] = self._made_up(call)
-        number = self._choices.get(call.index, 0)
-        return Output(_path(call.output.alternatives[number]), self._values[call.index])
+        return Output(_path(call, self._choices.get(call.index, 0)), self._values[call.index])
 
     def _made_up(self, call: Call) -> Any:
         schema = self._schema(call)
@@ -181,8 +213,8 @@ class _Run:
             value: Any = {}
         else:
             value = PLACEHOLDER
-        for path, wanted in self._read.get(call.index, ()):
-            value = _with(value, path, sample(wanted) if wanted is not None else PLACEHOLDER)
+        for mould in self._moulds.get(call.index, ()):
+            value = cast(value, mould)
         return [value] if call.method is Method.CONCAT and self._is_list(call) else value
 
     def _is_list(self, call: Call) -> bool:
@@ -219,8 +251,22 @@ class _Run:
         return Tool(tool.name, declaration)
 
 
-def _path(group: tuple[Reference, ...]) -> str:
-    return " && ".join(map(str, group))
+def _simulated(plan: Plan) -> dict[str | None, Lane]:
+    """The lanes that are run, the global one first."""
+    lanes = sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None)
+    left = MOST_CALLS
+    found: dict[str | None, Lane] = {}
+    for lane in lanes:
+        left -= len(lane.calls)
+        if left < 0 and found.keys() - {None}:
+            break
+        found[lane.instance] = lane
+    return found
+
+
+def _path(call: Call, number: int) -> str:
+    assert call.output is not None
+    return " && ".join(map(str, call.output.alternatives[number]))
 
 
 def _part(schema: Any, place: Reference) -> Any:
@@ -229,44 +275,3 @@ def _part(schema: Any, place: Reference) -> Any:
             return None
         schema = schema["properties"].get(str(segment))
     return schema if isinstance(schema, Mapping) and "$ref" not in str(schema) else None
-
-
-def _read_below(plan: Plan) -> _Reads:
-    """The paths at and inside each call's result at which others read, and the schema of the parameter, where known.
-
-    A value made up without a schema of its own takes the shape that its readers ask for.
-    """
-    read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
-    for call in plan.calls:
-        places = [
-            (place, _parameter_schema(plan, call, at))
-            for at, expression in call.reads
-            for place in expression.references
-        ]
-        for place, wanted in (*places, *((scope, None) for scope in call.slices)):
-            for length in range(1, len(place.key) + 1):
-                read.setdefault(place.key[:length], {}).setdefault(call.index, []).append((place, wanted))
-    found: _Reads = {}
-    targets = {call.index: call.output.references for call in plan.calls if call.output is not None}
-    for writer, reader in plan.edges:
-        for target in targets.get(writer, ()):
-            for place, wanted in read.get(target.key, {}).get(reader, ()):
-                found.setdefault(writer, []).append((place.path[len(target.path) :], wanted))
-    return found
-
-
-def _parameter_schema(plan: Plan, call: Call, at: str) -> Any:
-    """What the call's tool says of the place of an expression; None where it says nothing that stands by itself."""
-    tool = plan.tools.get(call.tool)
-    path: Path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
-    parts = tool.compiled.parts(path) if tool is not None else ()
-    return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
-
-
-def _with(value: Any, path: Path, leaf: Any) -> Any:
-    """The value with a leaf at a path, unless there is one already; what is in the way makes room."""
-    if not path:
-        return leaf if value in (MISSING, PLACEHOLDER) else value
-    if not isinstance(value, dict):
-        return nest(leaf, path)
-    return {**value, str(path[0]): _with(value.get(str(path[0]), MISSING), path[1:], leaf)}

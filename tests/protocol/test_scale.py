@@ -14,6 +14,7 @@ import pytest
 from protocol import Plan, Rejected, check_submission
 from protocol.execution import Execution, Outcome, Start, Status, Success
 from protocol.resolution import Fold
+from protocol.simulation import simulate
 
 from .building import call, plan_submission, submission
 
@@ -233,6 +234,15 @@ def test_who_waits_for_whom_is_told_and_drawn_in_steps_in_proportion_to_the_call
         return lambda: plans.pop().to_mermaid(annotated=True)
 
     assert steps(telling(400)) < 5 * steps(telling(100))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_a_simulation_takes_steps_in_proportion_to_the_calls(shape: Callable[[int], dict[str, Any]]) -> None:
+    def simulating(number: int) -> Callable[[], object]:
+        plan = check_submission(shape(number))
+        return lambda: simulate(plan)
+
+    assert steps(simulating(400)) < 5 * steps(simulating(100))
 
 
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:

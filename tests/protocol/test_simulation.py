@@ -9,7 +9,7 @@ import pytest
 from protocol import check_submission
 from protocol.samples import PLACEHOLDER, sample
 from protocol.schemas import compiled
-from protocol.simulation import MOST_ALTERNATIVES, branch_effects, simulate
+from protocol.simulation import MOST_ALTERNATIVES, MOST_CALLS, MOST_TRIED, branch_effects, simulate
 
 from .building import call, checked, plan_submission
 
@@ -95,7 +95,7 @@ def test_the_first_branch_is_taken_and_the_others_can_be() -> None:
     )
     assert simulate(plan).skipped == (2,)
     assert simulate(plan, {0: 1}).skipped == (1, 3)
-    assert [effect.to_dict() for effect in branch_effects(plan)] == [
+    assert [effect.to_dict() for effect in branch_effects(plan, simulate(plan))] == [
         {"call": 0, "alternative": "†data.good", "skipped": [2]},
         {"call": 0, "alternative": "†data.bad", "skipped": [1, 3]},
     ]
@@ -145,4 +145,41 @@ def test_thoughts_and_given_results_are_taken_as_they_are() -> None:
 
 def test_of_very_many_branches_the_first_are_tried() -> None:
     plan = checked(*[call(to=f"†data.a{number} || †data.b{number}") for number in range(50)])
-    assert len(list(branch_effects(plan))) == MOST_ALTERNATIVES
+    assert len(list(branch_effects(plan, simulate(plan)))) == MOST_ALTERNATIVES
+
+
+def test_of_very_many_calls_of_instances_the_first_are_run_and_the_others_counted() -> None:
+    context = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(MOST_CALLS)]
+    calls = call(value="†state.n", to="†state.x"), call(value="†state.x", to="†state.y || †state.z")
+    plan = check_submission(plan_submission(*calls, context=context))
+    simulation = simulate(plan)
+    assert len(simulation.calls) == MOST_CALLS
+    assert (len(simulation.data), simulation.left_out) == (MOST_CALLS // 2 + 1, MOST_CALLS // 2)
+    assert simulation.data["i0"]["state"] == {"n": 0, "x": PLACEHOLDER, "y": PLACEHOLDER}
+    effects = list(branch_effects(plan, simulation))
+    assert [effect.alternative for effect in effects] == ["†state.y", "†state.z"]
+
+
+def test_what_is_global_and_the_first_instance_are_run_however_many_calls_they_have() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②"]
+    calls = [call(to=f"†state.k{i}", _instance=name) for name in (None, "①", "②") for i in range(MOST_CALLS)]
+    simulation = simulate(checked(*calls, context=context))
+    assert (len(simulation.calls), simulation.left_out) == (2 * MOST_CALLS, 1)
+    assert simulation.data.keys() == {None, "①"}
+
+
+def test_a_message_that_is_left_out_leaves_the_others_their_numbers() -> None:
+    context: list[Any] = [{"type": "text", "_instance": "①"}, {"type": "text", "_instance": "②"}]
+    context += [{"type": "state", "data": 5}, {"type": "state", "n": 1}]
+    calls = [call(to="†data.x", _instance="①") for _ in range(MOST_CALLS)]
+    simulation = simulate(checked(*calls, call(_instance="②"), call(value="†state.n"), context=context))
+    assert simulation.left_out == 1
+    (failed,) = [call for call in simulation.calls if call.error]
+    assert "(message 3)" in (failed.error or {})["message"]
+
+
+def test_alternatives_that_would_take_too_many_calls_are_not_tried() -> None:
+    calls = [call(to=f"†data.k{i}") for i in range(MOST_TRIED // 2)]
+    plan = checked(call(to="†data.a || †data.b || †data.c"), *calls)
+    effects = branch_effects(plan, simulate(plan))
+    assert [effect.alternative for effect in effects] == ["†data.a", "†data.b"]

@@ -73,15 +73,20 @@ def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
-    from protocol.simulation import branch_effects, simulate
+    from protocol.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
+    effects = list(branch_effects(plan, simulation))
     return {
         "global": dict(simulation.data[None]),
         "instances": {name: dict(kinds) for name, kinds in simulation.data.items() if name is not None},
         "calls": [call.to_dict() for call in simulation.calls],
-        "branches": [effect.to_dict() for effect in branch_effects(plan)],
+        "branches": [effect.to_dict() for effect in effects],
         "unfit": list(simulation.unfit),
+        "left_out": {
+            "instances": simulation.left_out,
+            "alternatives": sum(1 for _ in alternatives(plan)) - len(effects),
+        },
     }
 
 

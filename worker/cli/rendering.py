@@ -103,6 +103,11 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
         skipped = ", ".join(call_name(index, tools[index]) for index in branch["skipped"]) or "nothing"
         chooser = call_name(branch["call"], tools[branch["call"]])
         yield f"  {chooser} writes {escaped(branch['alternative'])}  →  skips {skipped}"
+    left_out = document["left_out"]
+    if left_out["instances"]:
+        yield f"{counted(left_out['instances'], 'instance')} more: not simulated, only the first ones are"
+    if left_out["alternatives"]:
+        yield f"{counted(left_out['alternatives'], 'alternative')} more: not tried, only the first ones are"
     if document["unfit"]:
         yield f"no value could be made up for the _output of {', '.join(map(escaped, document['unfit']))}"
 
