@@ -156,7 +156,7 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
             for place in group
             if place.kind == data.kind and (value := lookup(data.payload, place.path)) is not MISSING
         ]
-        if writes and _covers(data.payload, [write.place.path for write in writes]):
+        if _covers(data.payload, [write.place.path for write in writes]):
             return writes
     raise OutputError(
         f"the result is a message of kind {data.kind} that does not lie at a declared path; declared: {output}"
@@ -167,11 +167,9 @@ def _covers(payload: Any, paths: list[tuple[str | int, ...]]) -> bool:
     """Whether every part of the payload lies at or below one of the paths."""
     if any(not path for path in paths):
         return True
-    if not isinstance(payload, dict):
+    if not paths or not isinstance(payload, dict):
         return False
-    return all(
-        _covers(value, [path[1:] for path in paths if str(path[0]) == key]) for key, value in payload.items()
-    ) and bool(paths)
+    return all(_covers(value, [path[1:] for path in paths if str(path[0]) == key]) for key, value in payload.items())
 
 
 def _joined(problems: list[Problem]) -> str:

@@ -140,7 +140,6 @@ class _Parser:
         self.references += 1
         if self.references > MAX_REFERENCES:
             self.fail(f"an expression of at most {MAX_REFERENCES} references")
-        self.skip_whitespace()
         return reference
 
     def kind(self) -> str:

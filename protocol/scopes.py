@@ -60,7 +60,5 @@ def _joined(base: Any, path: tuple[str | int, ...], value: Any) -> Any:
     if not isinstance(base, dict):
         return base
     key = str(path[0])
-    if len(path) == 1 and key in base:
-        return base
     base[key] = _joined(base.get(key, MISSING), path[1:], value)
     return base

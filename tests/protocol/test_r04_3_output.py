@@ -81,6 +81,12 @@ def test_r4_4_choosing_one_of_joined_paths_writes_to_all_of_them() -> None:
     assert result.data[None] == {"state": {"b": 1}, "data": {"c": 1}}
 
 
+def test_r4_4_of_several_alternatives_with_a_path_the_one_that_is_just_that_path_is_chosen() -> None:
+    to = "†state.a && †state.b || †state.a || †state.a && †data.c"
+    result = run(call("choose", to=to), functions={"choose": lambda *_: Output("†state.a", 1)})
+    assert result.data[None] == {"state": {"a": 1}}
+
+
 @pytest.mark.parametrize(
     "path", ["†state.other", "†data.good", "†state.good.x", "†state", BRANCH, "†", "", 5, None, ["good"]]
 )

@@ -58,6 +58,19 @@ def test_r4_6_each_value_of_a_returned_message_is_validated() -> None:
     assert statuses(result) == ["failed"]
 
 
+def test_r4_6_what_is_wrong_with_a_result_is_told_with_its_place_in_the_result() -> None:
+    result = run(
+        call(to="†state.a", value="x"),
+        call("deep", to="†state.b", value=[1, "x"]),
+        tools={"give": {"_output": {"type": "integer"}}, "deep": {"_output": {"items": {"type": "integer"}}}},
+        functions={"deep": lambda parameters, _: parameters["value"]},
+    )
+    told = [(result.outcome(index).error or {})["message"] for index in (0, 1)]
+    promised = "the result is not what the tool's _output promises: "
+    assert told[0].startswith(f"{promised}'x' is not")
+    assert told[1].startswith(f"{promised}/1: 'x' is not")
+
+
 def test_r4_6_an_error_is_not_held_against_the_output_schema() -> None:
     result = run(call("fail", to="†state.good || †state.bad"), tools={"fail": {"_output": {"type": "integer"}}})
     assert statuses(result) == ["done"]

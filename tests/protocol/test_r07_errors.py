@@ -214,6 +214,24 @@ def test_r7_1_limits_are_told_in_the_error() -> None:
     assert check_submission(plan_submission(call(), call(_instance="①"), context=context), limits=small).size == 4
 
 
+def test_r7_1_the_calls_of_a_run_are_limited_with_instances_and_without() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②③"]
+    small = Limits(calls=2)
+    for value in (
+        submission(*[call()] * 3),
+        submission(*[call()] * 3, context=context),
+        plan_submission(*[call()] * 3),
+    ):
+        (problem,) = problems(value, limits=small)
+        assert problem.message == "3 calls over all instances, where 2 are allowed"
+    for value in (
+        submission(*[call()] * 2),
+        submission(*[call()] * 2, context=context),
+        plan_submission(*[call()] * 2),
+    ):
+        assert check_submission(value, limits=small).size == 2
+
+
 def test_r7_1_messages_and_instances_are_counted_before_they_are_looked_at() -> None:
     small = Limits(messages=2, instances=1)
     context = [{"type": "odd\ud800", "_instance": name} for name in ("①", "②", "③")]

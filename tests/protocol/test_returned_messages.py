@@ -54,3 +54,4 @@ def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any) -> None
     result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: message})
     assert statuses(result) == ["failed"]
     assert result.data[None].keys() == {"error"}
+    assert "a message that is malformed: /schema" in (result.outcome(0).error or {})["message"]
