@@ -11,6 +11,7 @@ import pytest
 from protocol import Limits, Problem, Rejected, check_submission
 from protocol.errors import pointer
 from protocol.execution import Failure
+from protocol.limits import size_of
 from protocol.submission import decode
 
 from .building import (
@@ -139,9 +140,29 @@ def test_r7_1_a_submission_of_the_wrong_shape_is_rejected_with_the_place(value: 
     assert pointers(problems(value)) == [pointer]
 
 
+def test_r7_1_where_there_is_nothing_to_run_it_is_told_what_to_give() -> None:
+    (nothing,) = problems({"context": []})
+    assert nothing.message == "nothing to run: give a solution, or a plan message in the context"
+    (loop,) = problems({"context": [], "schema": {"type": "string"}})
+    assert "a request for the loop (schema without solution) is not supported yet" in loop.message
+
+
 def test_r7_1_an_empty_solution_is_no_error() -> None:
     assert check_submission({"solution": {"calls": []}}).size == 0
     assert check_submission({"solution": {}}).waves == ()
+    assert check_submission({"solution": {"output": 5}}).size == 0
+
+
+def test_r7_1_a_solution_that_has_something_else_than_calls_is_told_what_it_has() -> None:
+    (problem,) = problems({"solution": {"output": 5, "steps": [], "call": []}})
+    assert problem.message == 'has no "calls", but call, steps'
+
+
+def test_r7_1_what_does_not_run_is_kept_with_the_submission() -> None:
+    solution = {"calls": [call()], "output": {"total": 5}}
+    value = submission(schema={"type": "object"}, config={"model": "small"}) | {"solution": solution}
+    kept = check_submission(value, activities={"give": ANY}).submission
+    assert (kept.output, kept.schema, kept.config) == ({"total": 5}, {"type": "object"}, {"model": "small"})
 
 
 def test_r7_1_nulls_of_a_submission_count_as_left_out() -> None:
@@ -178,6 +199,8 @@ def test_r7_1_what_cannot_travel_is_rejected(value: Any, word: str) -> None:
         assert found[0].pointer.startswith("/solution/calls/0")
         assert word in found[0].message
         assert str(found[0]).encode()
+    solution = {"solution": {"calls": [], "output": value}}
+    assert problems(solution)[0].pointer.startswith("/solution/output")
     for part in ("tools", "delegates", "schema", "config"):
         assert problems({"solution": {"calls": []}, part: {"x": value}})[0].pointer.startswith(f"/{part}")
     assert problems(submission(context=[{"type": "state", "data": value}]))[0].pointer.startswith("/context/0")
@@ -239,6 +262,22 @@ def test_r7_1_messages_and_instances_are_counted_before_they_are_looked_at() -> 
         "3 messages, where 2 are allowed",
         "3 instances, where 1 are allowed",
     ]
+
+
+def test_r7_1_what_just_fits_the_limits_is_accepted() -> None:
+    context = [{"type": "text", "_instance": "①"}, {"type": "text"}]
+    just = Limits(messages=2, instances=1, solution_calls=2, calls=2)
+    assert check_submission(submission(call(), call(), context=context), limits=just).size == 2
+    assert check_submission(plan_submission(call(), call(), context=context[:1]), limits=just).size == 2
+    message, raw = {"type": "text", "text": "x" * 60}, call(value="x" * 60)
+    sizes = [size_of(part) for part in (message, raw)]
+    value = {"context": [message], "solution": {"calls": [raw]}}
+    activities = {"give": ANY}
+    assert check_submission(value, activities=activities, limits=Limits(message_bytes=max(sizes))).size == 1
+    (too_large,) = problems(value, activities=activities, limits=Limits(submission_bytes=1))
+    in_all = int(too_large.message.split()[0])
+    assert check_submission(value, activities=activities, limits=Limits(submission_bytes=in_all)).size == 1
+    assert pointers(problems(value, activities=activities, limits=Limits(submission_bytes=in_all - 1))) == [""]
 
 
 def test_r7_1_a_submission_is_limited_as_a_whole_too() -> None:

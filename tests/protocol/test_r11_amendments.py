@@ -37,6 +37,7 @@ def test_new_calls_come_behind_those_that_are_there() -> None:
     plan = checked({"calls": [echo(1, "†state.a"), echo("†state.a", "†state.b")]})
     assert [call.index for call in plan.calls] == [7, 8]
     assert plan.edges == ((7, 8),)
+    assert [plan.submission.place(index) for index in (7, 8)] == [("solution", "calls", 0), ("solution", "calls", 1)]
 
 
 def test_a_call_at_work_counts_as_a_writer_and_waits_for_nobody() -> None:
