@@ -15,9 +15,10 @@ from protocol.execution import Start
 from protocol.tools import Executor
 
 from .activities import Activity, Delegate, Registry
+from .attempts import CallId
 from .lane import LaneView
 from .messages import TaskMessage, lane_task
-from .slots import SlotCall, Slots
+from .slots import Slots
 
 MAX_CONCURRENCY = "max_concurrency"
 """The property of a `config` that limits how many calls are at work at a time."""
@@ -72,10 +73,10 @@ class Admission:
             queue = self._settings.queue_instances
             await self._publish([lane_task(run, instance, queue) for run, instance in lanes])
 
-    def _limited(self, calls: Iterable[Call]) -> list[tuple[SlotCall, Mapping[str, int]]]:
+    def _limited(self, calls: Iterable[Call]) -> list[tuple[CallId, Mapping[str, int]]]:
         """Those of the calls that are limited, each with its limits."""
         limits = [(call, self._limits_of(call)) for call in calls]
-        return [(SlotCall(self._run, self._instance, call.index), names) for call, names in limits if names]
+        return [(CallId(self._run, self._instance, call.index), names) for call, names in limits if names]
 
     def _limits_of(self, call: Call) -> Mapping[str, int]:
         """The names that limit a call, and how many calls of each may be at work."""

@@ -15,6 +15,8 @@ from typing import Final
 
 from protocol.execution import Failure, Success
 
+from .keys import lane_token
+
 
 @dataclass(frozen=True, slots=True)
 class CallId:
@@ -31,6 +33,17 @@ class CallId:
     def idempotency_key(self) -> str:
         """The same text for every attempt at this call and for no other call: what an activity can pass on."""
         return f"{self.run}:{self.index}" if self.instance is None else f"{self.run}:{self.index}:{self.instance}"
+
+    @property
+    def member(self) -> str:
+        """How the call is named among those of its run: lane and index."""
+        return f"{lane_token(self.instance)}\x1f{self.index}"
+
+    @classmethod
+    def of_member(cls, run: str, member: str) -> CallId:
+        """The call of that `member`; a lane's name may hold anything."""
+        lane, index = member.rsplit("\x1f", 1)
+        return cls(run, lane or None, int(index))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,15 @@ from typing import Any
 from .activities import Activity
 from .attempts import Attempt, Result
 from .invocation import invoke
-from .leases import call_lease
 from .workshop import Workshop
 
 
 class Crew:
     """The calls of one lane that are at work in this process."""
 
-    def __init__(self, shop: Workshop, run: str, instance: str | None) -> None:
+    def __init__(self, shop: Workshop, run: str) -> None:
         self._shop = shop
         self._run = run
-        self._instance = instance
         self._tasks: dict[asyncio.Task[Result], Attempt] = {}
 
     def __bool__(self) -> bool:
@@ -42,7 +40,7 @@ class Crew:
             threads=self._shop.threads,
         )
         self._tasks[asyncio.ensure_future(working)] = attempt
-        self._shop.leases.hold(self._run, self._lease(attempt))
+        self._shop.leases.hold(self._run, attempt.id.member)
 
     async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result]]:
         """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
@@ -50,14 +48,11 @@ class Crew:
         done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)
         arriving.cancel()
         ended = [(self._tasks.pop(task), task.result()) for task in self._tasks.keys() & done]
-        self._shop.leases.drop(self._run, [self._lease(attempt) for attempt, _ in ended])
+        self._shop.leases.drop(self._run, [attempt.id.member for attempt, _ in ended])
         return sorted(ended, key=lambda pair: pair[0].id.index)
 
     def dismiss(self) -> None:
         """Stop what is at work."""
         for task in self._tasks:
             task.cancel()
-        self._shop.leases.drop(self._run, map(self._lease, self.attempts))
-
-    def _lease(self, attempt: Attempt) -> str:
-        return call_lease(self._instance, attempt.id.index)
+        self._shop.leases.drop(self._run, [attempt.id.member for attempt in self.attempts])

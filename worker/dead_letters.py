@@ -20,7 +20,7 @@ from .attempts import CallId
 from .connections import translated
 from .definition import pack, unpack
 from .errors import LetterNotFound
-from .keys import Keys, active_runs, lane_token
+from .keys import Keys, active_runs
 from .messages import TaskMessage, pack_task, unpack_task
 
 logger = logging.getLogger(__name__)
@@ -98,12 +98,11 @@ class DeadLetters:
         """
         for letter in [self.get(id_) for id_ in ids]:
             keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
-            member = f"{lane_token(call.instance)}\x1f{call.index}"
             with translated(self._settings):
                 with self._redis.pipeline(transaction=True) as pipeline:
-                    pipeline.hset(keys.outbox, member, f"retry:0:0:{letter.task.queue}")
-                    pipeline.hset(keys.outbox_tasks, member, pack_task(letter.task))
-                    pipeline.zadd(keys.outbox_due, {member: 0})
+                    pipeline.hset(keys.outbox, call.member, f"retry:0:0:{letter.task.queue}")
+                    pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
+                    pipeline.zadd(keys.outbox_due, {call.member: 0})
                     pipeline.execute()
                 seconds: Any = self._redis.time()[0]
                 self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)

@@ -49,7 +49,7 @@ class Drive:
         self._owner = secrets.token_hex(6)
         self._mark = driver_lease(lane.instance, self._owner)
         self._is_marked = False
-        self._crew = Crew(shop, lane.run.run, lane.instance)
+        self._crew = Crew(shop, lane.run.run)
         self._inbox = Inbox()
         self._results: list[tuple[Attempt, Result]] = []
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""

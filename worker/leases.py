@@ -26,11 +26,6 @@ _NOTICE_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-def call_lease(instance: str | None, index: int) -> str:
-    """The lease of a call (see advance.lua)."""
-    return f"{lane_token(instance)}\x1f{index}"
-
-
 def driver_lease(instance: str | None, owner: str) -> str:
     """The lease of a driver (see advance.lua)."""
     return f"{lane_token(instance)}\x1f@{owner}"

@@ -62,7 +62,7 @@ class Outbox:
         for closing in closings:
             if closing.error is None or closing.delay_seconds is not None:
                 continue
-            member = f"{closing.sign.lane}\x1f{closing.sign.call}".encode()
+            member = CallId(run, closing.sign.lane or None, closing.sign.call).member.encode()
             entry: Any = self._redis.hget(keys.outbox, member)
             task: Any = self._redis.hget(keys.outbox_tasks, member)
             if entry is not None and int(entry.split(b":")[1]) == closing.sign.attempt:
@@ -77,5 +77,4 @@ class Outbox:
 
 
 def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attempts: int) -> DeadLetter:
-    lane, index = member.decode().rsplit("\x1f", 1)
-    return DeadLetter(CallId(run, lane or None, int(index)), unpack_task(task), *error, attempts, now())
+    return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, now())

@@ -16,6 +16,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.commands.core import AsyncScript
 
+from .attempts import CallId
 from .keys import Keys, lane_token
 from .scripts import pack_request, read_script
 
@@ -30,30 +31,11 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SlotCall:
-    """A call, as holders and waiters are named."""
-
-    run: str
-    instance: str | None
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.run}\x1f{lane_token(self.instance)}\x1f{self.index}"
-
-    @classmethod
-    def parse(cls, text: str) -> SlotCall:
-        """The inverse of `str`; a lane's name may hold anything."""
-        run, rest = text.split("\x1f", 1)
-        lane, index = rest.rsplit("\x1f", 1)
-        return cls(run, lane or None, int(index))
-
-
-@dataclass(frozen=True, slots=True)
 class Slotted:
     """What came of a request for slots."""
 
     granted: tuple[bool, ...]
-    handed: tuple[SlotCall, ...]
+    handed: tuple[CallId, ...]
     """Calls that had waited and hold a slot now: somebody has to publish their lanes."""
 
 
@@ -64,18 +46,18 @@ class Slots:
         self._key = _key(prefix)
         self._script: AsyncScript = redis.register_script(read_script("slots"))
 
-    async def acquire(self, wanted: Sequence[tuple[SlotCall, Mapping[str, int]]]) -> Slotted:
+    async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
         """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
-        calls = [{"call": str(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
+        calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
         answers = [await self._ask(acquire=calls[start : start + _AT_ONCE]) for start in range(0, len(calls), _AT_ONCE)]
         return Slotted(
             tuple(is_granted for answer in answers for is_granted in answer.granted),
             tuple(call for answer in answers for call in answer.handed),
         )
 
-    async def release(self, held: Iterable[tuple[SlotCall, Iterable[str]]]) -> Slotted:
+    async def release(self, held: Iterable[tuple[CallId, Iterable[str]]]) -> Slotted:
         """Give back what calls hold, or would hold; doing it twice does no harm."""
-        return await self._ask(release=[(name, str(call)) for call, names in held for name in names])
+        return await self._ask(release=[(name, _text(call)) for call, names in held for name in names])
 
     async def _ask(self, **request: Sequence[Any]) -> Slotted:
         return _read(await self._script(keys=[self._key], args=[_request(**request)]))
@@ -110,7 +92,7 @@ class SlotKeeper:
                 pipeline.lrange(f"{self._key}:turns:{name}", 0, -1)
             answers = pipeline.execute()
         holders = {
-            (name, SlotCall.parse(call.decode())): since
+            (name, _parse(call.decode())): since
             for name, calls in zip(names, answers[::2], strict=True)
             for call, since in calls
         }
@@ -134,8 +116,8 @@ class SlotKeeper:
             return dict(zip(names, pipeline.execute(), strict=True))
 
     def _judge(
-        self, holders: Mapping[tuple[str, SlotCall], float], statuses: Mapping[str, bytes | None]
-    ) -> tuple[list[Pair], list[SlotCall]]:
+        self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
+    ) -> tuple[list[Pair], list[CallId]]:
         """The slots that nobody works in or will, and calls that were given one long ago and have not begun."""
         calls = list(dict.fromkeys(call for _, call in holders))
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -150,12 +132,12 @@ class SlotKeeper:
             is_late = seconds * 1000 - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
             has_ended = not entry.startswith(_UNDER_WAY + _TO_BEGIN) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):
-                idle.append((name, str(call)))
+                idle.append((name, _text(call)))
             if is_late and not has_ended:
                 late.append(call)
         return idle, late
 
-    def _mark(self, calls: Iterable[SlotCall]) -> None:
+    def _mark(self, calls: Iterable[CallId]) -> None:
         """Have the sweep publish the calls' lanes, unless their tasks are on the way."""
         with self._redis.pipeline(transaction=False) as pipeline:
             for call in calls:
@@ -166,13 +148,23 @@ class SlotKeeper:
         """Let lanes of paused runs that wait for a slot wait for their run's going on instead."""
         for name, run in paused:
             waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
-            lanes = list(dict.fromkeys(lane_token(SlotCall.parse(call.decode()).instance) for call in waiting))
+            lanes = list(dict.fromkeys(lane_token(_parse(call.decode()).instance) for call in waiting))
             for start in range(0, len(lanes), _AT_ONCE):
                 self._redis.rpush(Keys(self._prefix, run).backlog, *lanes[start : start + _AT_ONCE])
 
 
 def _key(prefix: str) -> str:
     return prefix + ":{slots}"
+
+
+def _text(call: CallId) -> str:
+    """How holders and waiters are named."""
+    return f"{call.run}\x1f{call.member}"
+
+
+def _parse(text: str) -> CallId:
+    run, member = text.split("\x1f", 1)
+    return CallId.of_member(run, member)
 
 
 def _request(**parts: Sequence[Any]) -> bytes:
@@ -182,4 +174,4 @@ def _request(**parts: Sequence[Any]) -> bytes:
 
 def _read(reply: bytes) -> Slotted:
     found = msgpack.unpackb(reply)
-    return Slotted(tuple(found["granted"]), tuple(map(SlotCall.parse, found["handed"])))
+    return Slotted(tuple(found["granted"]), tuple(map(_parse, found["handed"])))

@@ -12,9 +12,10 @@ from redis import Redis
 
 from broker_config import EmbeddedServer
 from protocol.execution import Outcome, Status
+from worker.attempts import CallId
 from worker.connections import connect, connect_async
 from worker.keys import Keys
-from worker.leases import Leases, call_lease
+from worker.leases import Leases
 from worker.log import Advance, Claim, MessageLog, Rest
 
 from .backend import settings_for
@@ -421,7 +422,7 @@ def test_leases_are_renewed_only_where_they_are_held(log: Log) -> None:
     with connect(log.settings) as redis:
         leases = Leases(redis, prefix=log.prefix, lease_seconds=30, on_cancelled=lambda run: None)
         for index in (0, 1):
-            leases.hold(RUN, call_lease(None, index))
+            leases.hold(RUN, CallId(RUN, None, index).member)
         leases.renew()
     kept: Any = log.redis.zrange(log.keys.leases, 0, -1, withscores=True)
     ((member, due),) = [tuple(lease) for lease in kept]

@@ -13,10 +13,11 @@ import pytest
 from broker_config import EmbeddedServer
 from protocol import Rejected
 from worker import ActivitiesError, activity
+from worker.attempts import CallId
 from worker.connections import connect_async
 from worker.keys import Keys
 from worker.lane import id_key
-from worker.slots import SlotCall, Slots, Slotted
+from worker.slots import Slots, Slotted
 
 from .backend import Backend, Meeting, settings_for
 
@@ -138,7 +139,7 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
         for number in range(LANES)
     ]
     definition = {"context": [{"type": "system", "message": "from Bonjour"}], "config": {"max_concurrency": 1}}
-    somebody, limit = SlotCall("another-run", None, 0), {"delegate:translator": 1}
+    somebody, limit = CallId("another-run", None, 0), {"delegate:translator": 1}
     keys = Keys("limited", somebody.run)
     limited.redis.hset(keys.state, "status", "running")
     limited.redis.hset(keys.ledger(""), "0", "running:1:somebody")

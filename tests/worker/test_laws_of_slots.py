@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from broker_config import EmbeddedServer
+from worker.attempts import CallId
 from worker.connections import connect_async
-from worker.slots import SlotCall, Slots, Slotted
+from worker.slots import Slots, Slotted
 
 from .backend import settings_for
 
@@ -26,6 +27,11 @@ _ENOUGH = 200
 LIMITS = NAMES | {f"run:{run}": limit for run, limit in RUNS.items()}
 
 
+def _holder(call: CallId) -> str:
+    """How a call is named among those that hold a slot."""
+    return f"{call.run}\x1f{call.member}"
+
+
 @dataclass
 class House:
     """The slots, and what they are to be: who works, who waits, whom nobody has woken yet."""
@@ -33,11 +39,11 @@ class House:
     redis: Redis
     prefix: str
     slots: Slots
-    working: dict[SlotCall, Mapping[str, int]] = field(default_factory=dict)
-    waiting: dict[SlotCall, Mapping[str, int]] = field(default_factory=dict)
-    woken: list[SlotCall] = field(default_factory=list)
+    working: dict[CallId, Mapping[str, int]] = field(default_factory=dict)
+    waiting: dict[CallId, Mapping[str, int]] = field(default_factory=dict)
+    woken: list[CallId] = field(default_factory=list)
 
-    async def come(self, call: SlotCall, limits: Mapping[str, int]) -> None:
+    async def come(self, call: CallId, limits: Mapping[str, int]) -> None:
         if call in self.working:
             return
         self.woken = [woken for woken in self.woken if woken != call]
@@ -47,7 +53,7 @@ class House:
         (self.working if is_granted else self.waiting)[call] = limits
         self.take(slotted)
 
-    async def go(self, call: SlotCall) -> None:
+    async def go(self, call: CallId) -> None:
         self.take(await self.slots.release([(call, self.working.pop(call))]))
 
     async def answer(self, position: int) -> None:
@@ -68,14 +74,14 @@ class House:
             found = await pipeline.execute()
         for (name, limit), members, waits in zip(LIMITS.items(), found[::2], found[1::2], strict=True):
             held = {member.decode() for member in members}
-            at_work = {str(call) for call, limits in self.working.items() if name in limits}
-            assert at_work <= held <= at_work | set(map(str, self.woken))
+            at_work = {_holder(call) for call, limits in self.working.items() if name in limits}
+            assert at_work <= held <= at_work | set(map(_holder, self.woken))
             assert len(held) <= limit, "more than are allowed"
             assert not waits or len(held) == limit, "a slot is idle though somebody waits"
 
 
 calls = st.builds(
-    SlotCall, st.sampled_from(sorted(RUNS)), st.none() | st.sampled_from(["①", "a\x1fb"]), st.integers(0, 5)
+    CallId, st.sampled_from(sorted(RUNS)), st.none() | st.sampled_from(["①", "a\x1fb"]), st.integers(0, 5)
 )
 limits = st.tuples(st.booleans(), st.sampled_from([None, *NAMES])).filter(any)
 steps = st.lists(
@@ -97,7 +103,7 @@ def test_slots_are_never_exceeded_never_idle_and_nobody_waits_for_ever(
 
 async def _live_through(server: EmbeddedServer, taken: list[Step]) -> None:
     prefix = f"law.{secrets.token_hex(6)}"
-    known: dict[SlotCall, Mapping[str, int]] = {}
+    known: dict[CallId, Mapping[str, int]] = {}
     async with connect_async(settings_for(server, key_prefix=prefix)) as redis:
         house = House(redis, prefix, Slots(redis, prefix=prefix))
         for what, which, how in taken:

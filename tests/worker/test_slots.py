@@ -10,9 +10,10 @@ import pytest
 from redis import Redis
 
 from broker_config import EmbeddedServer
+from worker.attempts import CallId
 from worker.connections import connect, connect_async
 from worker.keys import Keys
-from worker.slots import SlotCall, SlotKeeper, Slots, Slotted
+from worker.slots import SlotKeeper, Slots, Slotted
 
 from .backend import settings_for
 
@@ -28,10 +29,10 @@ class House:
         self.redis = Redis.from_url(server.redis_url, decode_responses=True)
         self.prefix = prefix
 
-    def acquire(self, *calls: SlotCall, limits: dict[str, int] = LIMITS) -> Slotted:
+    def acquire(self, *calls: CallId, limits: dict[str, int] = LIMITS) -> Slotted:
         return self._do(lambda slots: slots.acquire([(call, limits) for call in calls]))
 
-    def release(self, *calls: SlotCall, limits: dict[str, int] = LIMITS) -> Slotted:
+    def release(self, *calls: CallId, limits: dict[str, int] = LIMITS) -> Slotted:
         return self._do(lambda slots: slots.release([(call, limits) for call in calls]))
 
     def mend(self) -> None:
@@ -44,7 +45,7 @@ class House:
     def begin(self, run: str, status: str = "running") -> None:
         self.redis.hset(self.keys(run).state, "status", status)
 
-    def enter(self, call: SlotCall, entry: str) -> None:
+    def enter(self, call: CallId, entry: str) -> None:
         """What the call's ledger says."""
         self.redis.hset(self.keys(call.run).ledger(call.instance or ""), str(call.index), entry)
 
@@ -75,8 +76,8 @@ def house(server: EmbeddedServer, request: pytest.FixtureRequest) -> House:
     return House(server, f"slots.{abs(hash(request.node.name))}")
 
 
-def call(number: int, run: str = "r", instance: str | None = None) -> SlotCall:
-    return SlotCall(run, instance or f"i{number}", 0)
+def call(number: int, run: str = "r", instance: str | None = None) -> CallId:
+    return CallId(run, instance or f"i{number}", 0)
 
 
 def test_no_more_calls_get_a_slot_than_there_are_and_the_next_is_handed_one(house: House) -> None:
