@@ -241,6 +241,21 @@ def test_a_reader_that_needs_both_branches_can_never_run() -> None:
     ]
 
 
+def test_of_many_branches_those_that_a_reader_needs_are_told() -> None:
+    calls = [call(), call(to="†data.a || †data.b || †data.c && †data.d"), call(a="†data.a", d="†data.d")]
+    (finding, _) = checked(*calls).findings
+    assert (finding.severity, finding.calls) == ("warning", (1, 2))
+    assert "call 2 (give) can never run: it needs †data.a and †data.c && †data.d, of which call 1" in finding.message
+
+
+def test_of_a_reader_of_both_branches_of_several_calls_the_first_of_these_is_told() -> None:
+    other = call(to="†data.yes || †data.no")
+    findings = checked(BRANCHING, other, call(v="†data.yes && †data.no && †data.good && †data.bad")).findings
+    (message,) = [finding.message for finding in findings if finding.calls == (0, 2)]
+    assert "it needs †data.good and †data.bad, of which call 0 (give) writes only one" in message
+    assert len(findings) == 1
+
+
 def test_a_reader_of_both_branches_by_way_of_others_can_never_run() -> None:
     calls = [
         call(to="†data.a", value="†data.good"),
@@ -256,6 +271,8 @@ def test_a_reader_of_either_branch_or_of_what_is_there_already_can_run() -> None
     assert checked(BRANCHING, call(a="†data.good", b="†data.bad"), context=held).findings == ()
     third = call(to="†data.bad", value="†data.good")
     assert checked(BRANCHING, third, call(a="†data.good", b="†data.bad")).findings == ()
+    own = call(to="†data.good", a="†data.good", b="†data.bad")
+    assert "can never run" not in str(checked(BRANCHING, own, call(to="†data.good")).findings)
 
 
 def test_a_branch_that_nobody_reads_is_told_where_another_is_read() -> None:
@@ -266,6 +283,10 @@ def test_a_branch_that_nobody_reads_is_told_where_another_is_read() -> None:
     )
     assert checked(BRANCHING).findings == ()
     assert checked(BRANCHING, call(value="†data.good", _scopes=["†data.bad"])).findings == ()
+    elsewhere = call(to="†data.yes || †data.no")
+    assert said(checked(elsewhere, BRANCHING, call(value="†data.bad")).findings) == [("info", (1,))]
+    joined_paths = call(to="†data.good || †data.bad && †data.why")
+    assert checked(joined_paths, call(value="†data.good"), call(value="†data.why")).findings == ()
 
 
 # Unread results

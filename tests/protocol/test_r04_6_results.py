@@ -190,10 +190,15 @@ def test_r4_7_a_latent_calls_result_is_the_output_the_model_wrote() -> None:
         assert run(raw, activities={}).data[None] == {"state": {"thought": output}}
 
 
+def test_r4_7_an_output_written_into_an_explicit_call_is_not_its_result() -> None:
+    assert run(call(to="†state.a", value=1, _output=5)).data[None] == {"state": {"a": 1}}
+
+
 def test_r4_7_the_output_of_a_latent_call_is_held_against_the_tools_schema() -> None:
-    raw = {"_tool": "think", "_output": "x", "_outputPath": "†state.a"}
-    found = problems_of(raw, tools={"think": {"_output": {"type": "integer"}}}, activities={})
-    assert pointers(found) == ["/solution/calls/0/_output"]
+    for output in ("x", None):
+        raw = {"_tool": "think", "_output": output, "_outputPath": "†state.a"}
+        found = problems_of(raw, tools={"think": {"_output": {"type": "integer"}}}, activities={})
+        assert pointers(found) == ["/solution/calls/0/_output"]
 
 
 def test_r4_7_a_latent_call_with_an_output_waits_for_what_it_reads() -> None:

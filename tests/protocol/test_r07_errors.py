@@ -93,6 +93,11 @@ def test_r7_1_errors_that_hang_on_what_cannot_be_read_are_not_made_up() -> None:
     assert pointers(problems_of(reader, context=["text"])) == ["/context/0"]
 
 
+def test_r7_1_beside_an_expression_that_does_not_parse_the_others_of_its_call_are_looked_at() -> None:
+    found = problems_of(call(first="†", then="†state.nowhere"))
+    assert pointers(found) == ["/solution/calls/0/first", "/solution/calls/0/then"]
+
+
 def test_r7_1_the_pointers_escape_what_json_pointers_must() -> None:
     assert pointer("a/b", 0, "~", "") == "/a~1b/0/~0/"
     (problem,) = problems_of({**call(), "a/b": {"~": "†"}})

@@ -85,6 +85,7 @@ def test_r9_2_without_scopes_and_parameters_there_is_nothing_but_its_own() -> No
 def test_r9_2_the_parameters_come_last_as_input_with_the_declared_input_schema() -> None:
     schema = {"type": "object", "required": ["of"]}
     own = [{"type": "input", "schema": {}}, {"type": "data", "kind": "input", "schema": schema}, SYSTEM]
+    own += [{"type": "state", "schema": {"required": ["other"]}}, {"type": "input", "given": 0}]
     raw = {"_tool": "t", "of": "†state.a", "deep": [{"in": "††x"}], "_scopes": ["state"], "_outputPath": "†data.x"}
     context = [{"type": "state", "a": 1}]
     assert delegated(raw, own, context) == [

@@ -48,10 +48,10 @@ def test_r4_5_provenance_and_routing_are_the_calls_own() -> None:
     assert message["_date"] == DATE
 
 
-@pytest.mark.parametrize("schema", [5, None, {"type": 5}])
-def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any) -> None:
+@pytest.mark.parametrize(("schema", "at"), [(5, "/schema"), (None, "/schema"), ({"type": 5}, "/schema/type")])
+def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any, at: str) -> None:
     message = {"type": "state", "a": 1, "schema": schema}
     result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: message})
     assert statuses(result) == ["failed"]
     assert result.data[None].keys() == {"error"}
-    assert "a message that is malformed: /schema" in (result.outcome(0).error or {})["message"]
+    assert f"a message that is malformed: {at}: " in (result.outcome(0).error or {})["message"]
