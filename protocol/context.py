@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .errors import Conflict, ExpressionError, Rejected
+from .errors import Conflict, Rejected
 from .messages import Message
 from .paths import copied
-from .references import is_expression, parse
+from .references import parse
 from .resolution import Fold
 from .scopes import read_scope, scoped
 from .shapes import message_problems
@@ -61,8 +61,6 @@ class Context:
 
         Raises `Unresolved`, `Conflict`, `ExpressionError`.
         """
-        if not is_expression(expression):
-            raise ExpressionError(expression, 0, 'a reference starting with "†"')
         return self.fold(instance).read(parse(expression))
 
     def scoped(self, scopes: Iterable[str], *, instance: str | None = None) -> dict[str, Any]:

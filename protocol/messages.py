@@ -14,7 +14,6 @@ from .paths import MISSING
 Message = Mapping[str, Any]
 
 DATA_TYPES: Final = frozenset({"data", "input", "state", "error"})
-TYPES: Final = DATA_TYPES | {"text", "system", "tool", "plan", "meta", "advisor"}
 PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
@@ -26,10 +25,7 @@ class DataMessage:
     """A message that carries a value under an identity (SPEC R1.2, R1.3)."""
 
     kind: str
-    instance: str | None
     payload: Any
-    schema: Any = MISSING
-    description: str | None = None
 
 
 def read_data(message: Message) -> DataMessage | None:
@@ -37,13 +33,7 @@ def read_data(message: Message) -> DataMessage | None:
     if message.get("type") not in DATA_TYPES:
         return None
     kind = kind_of(message)
-    return DataMessage(
-        kind=kind,
-        instance=message.get("_instance"),
-        payload=_payload(message, kind),
-        schema=message.get("schema", MISSING),
-        description=message.get("description"),
-    )
+    return DataMessage(kind, _payload(message, kind))
 
 
 def kind_of(message: Message) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from protocol import Finding, Plan
 from protocol.fitting import misfit, shape_at
+from protocol.graph import SPELLED_OUT
 from protocol.proofs import MOST_TOLD
 
 from .building import ANY, call, checked, run
@@ -239,6 +240,12 @@ def test_a_reader_that_needs_both_branches_can_never_run() -> None:
         "done",
         "skipped",
     ]
+
+
+def test_a_reader_that_needs_both_branches_is_told_behind_more_writers_than_are_spelled_out_too() -> None:
+    many = [call(to="†data.log", _outputMethod="push")] * (SPELLED_OUT + 1)
+    calls = [*many, call(value="†data.log"), BRANCHING, call(a="†data.good", b="†data.bad")]
+    assert said(checked(*calls).findings) == [("warning", (len(calls) - 2, len(calls) - 1))]
 
 
 def test_of_many_branches_those_that_a_reader_needs_are_told() -> None:

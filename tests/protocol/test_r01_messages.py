@@ -8,7 +8,7 @@ import pytest
 
 from protocol import Context, Rejected, check_submission
 from protocol.delegates import delegate_context
-from protocol.messages import PROVENANCE, TYPES, read_data, render_data
+from protocol.messages import PROVENANCE, read_data, render_data
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.scopes import scoped_messages
@@ -22,7 +22,9 @@ CHAT = {"role": "user", "content": "hello"}
 # R1.1
 
 
-@pytest.mark.parametrize("type_", sorted(TYPES))
+@pytest.mark.parametrize(
+    "type_", ["text", "system", "data", "input", "state", "tool", "plan", "error", "meta", "advisor"]
+)
 def test_r1_1_every_accepted_type_is_accepted(type_: str) -> None:
     message: dict[str, Any] = {"type": type_}
     if type_ == "tool":
