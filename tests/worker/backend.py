@@ -148,6 +148,12 @@ def settings_for(server: EmbeddedServer, **overrides: object) -> Settings:
     return load(env_file=None, **(given | overrides))
 
 
+def settings_apart(server: EmbeddedServer, name: str, **overrides: object) -> Settings:
+    """Settings with keys and queues that only those with this name use."""
+    queues = {f"queue_{of}": f"{name}-{of}" for of in ("instances", "delegates", "background", "reports")}
+    return settings_for(server, key_prefix=name, **queues, **overrides)
+
+
 def meeting_url(server: EmbeddedServer) -> str:
     """A database of the same server that holds nothing of ours."""
     return f"{server.redis_url}?db=1"

@@ -10,7 +10,7 @@ import pytest
 from broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
 from worker.loading import load
 
-from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
+from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,14 +46,6 @@ def backend(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.T
 @pytest.fixture(scope="session")
 def aside(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """A worker on a queue of instances of its own; nobody serves its other queues, so that tests can look into them."""
-    settings = settings_for(
-        server,
-        key_prefix="aside",
-        queue_instances="aside-instances",
-        queue_delegates="aside-delegates",
-        queue_background="aside-background",
-        queue_reports="aside-reports",
-    )
-    running = Backend(settings, meeting, tmp_path_factory.mktemp("aside"))
+    running = Backend(settings_apart(server, "aside"), meeting, tmp_path_factory.mktemp("aside"))
     with running.worker("-Q", "aside-instances"):
         yield running

@@ -19,7 +19,7 @@ from worker.keys import Keys
 from worker.lane import id_key
 from worker.slots import Slots, Slotted
 
-from .backend import Backend, Meeting, settings_for
+from .backend import Backend, Meeting, settings_apart
 
 LANES = 6
 
@@ -39,15 +39,7 @@ def mortal(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Te
 
 
 def _backend(name: str, server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    settings = settings_for(
-        server,
-        key_prefix=name,
-        queue_instances=f"{name}-instances",
-        queue_delegates=f"{name}-delegates",
-        queue_background=f"{name}-background",
-        lease_seconds=1.5,
-        sweep_interval_seconds=0.2,
-    )
+    settings = settings_apart(server, name, lease_seconds=1.5, sweep_interval_seconds=0.2)
     return Backend(settings, meeting, tmp_path_factory.mktemp(name))
 
 

@@ -15,7 +15,7 @@ from broker_config import EmbeddedServer
 from worker import Run, RunNotFound, RunOver
 from worker.keys import Keys
 
-from .backend import Backend, Meeting, settings_for, status_of
+from .backend import Backend, Meeting, settings_apart, status_of
 
 _names = count()
 
@@ -24,15 +24,7 @@ _names = count()
 def alone(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     """Queues and keys that only the workers of one test serve; they look after their runs often."""
     name = f"alone{next(_names)}"
-    settings = settings_for(
-        server,
-        key_prefix=name,
-        queue_instances=f"{name}-instances",
-        queue_delegates=f"{name}-delegates",
-        queue_background=f"{name}-background",
-        lease_seconds=1.5,
-        sweep_interval_seconds=0.2,
-    )
+    settings = settings_apart(server, name, lease_seconds=1.5, sweep_interval_seconds=0.2)
     return Backend(settings, meeting, tmp_path_factory.mktemp(name))
 
 

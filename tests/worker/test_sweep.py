@@ -21,22 +21,13 @@ from worker.publisher import Publisher
 from worker.reports import Reports
 from worker.sweep import Sweeper, forget
 
-from .backend import Backend, Meeting, settings_for
+from .backend import Backend, Meeting, settings_apart
 
 
 @pytest.fixture(scope="module")
 def swept(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
     """Settings for workers that look after their runs often."""
-    settings = settings_for(
-        server,
-        key_prefix="swept",
-        queue_instances="swept-instances",
-        queue_delegates="swept-delegates",
-        queue_background="swept-background",
-        queue_reports="swept-reports",
-        lease_seconds=1.5,
-        sweep_interval_seconds=0.2,
-    )
+    settings = settings_apart(server, "swept", lease_seconds=1.5, sweep_interval_seconds=0.2)
     return Backend(settings, meeting, tmp_path_factory.mktemp("swept"))
 
 

@@ -10,7 +10,7 @@ from broker_config import EmbeddedServer
 from worker.keys import Keys
 from worker.lane import id_key
 
-from .backend import Backend, Meeting, settings_for
+from .backend import Backend, Meeting, settings_apart
 
 WINDOW = 4
 LANES = 30
@@ -18,14 +18,7 @@ LANES = 30
 
 @pytest.fixture(scope="module")
 def narrow(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    settings = settings_for(
-        server,
-        key_prefix="narrow",
-        queue_instances="narrow-instances",
-        queue_delegates="narrow-delegates",
-        queue_background="narrow-background",
-        publish_window=WINDOW,
-    )
+    settings = settings_apart(server, "narrow", publish_window=WINDOW)
     return Backend(settings, meeting, tmp_path_factory.mktemp("narrow"))
 
 
