@@ -1,8 +1,8 @@
 """Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
 
 What each of them means stands in a module of its own: `slips`, `signatures`, `timing`, `promises`, `misfits`,
-`obstacles`, `races`, `branches`. Nothing is said twice for lanes that share one graph, and of each kind of finding only
-the first are told.
+`obstacles`, `races`, `elements`, `branches`. Nothing is said twice for lanes that share one graph, and of each kind of
+finding only the first are told.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import islice
 from .branches import branch_findings, read_branches, unread_branches
 from .calls import Call
 from .context import Context
+from .elements import element_findings
 from .findings import Finding
 from .graph import Writers
 from .lanes import Lane
@@ -88,6 +89,7 @@ def _lane_findings(
         branches = read_branches(lane, writers, holds, seen)
         yield promise_findings(lane, writers, holds, seen, tools)
         yield race_findings(lane, {} if is_global else before, branches)
+        yield element_findings(lane, writers, context.fold(lane.instance), seen, {} if is_global else before, branches)
         yield branch_findings(lane, branches, seen)
         yield unfit_results(lane, context.fold(lane.instance), tools)
         yield obstacle_findings(lane, writers, context.fold(lane.instance))
