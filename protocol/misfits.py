@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from .admission import shape_at
 from .calls import Call
 from .errors import Conflict
 from .findings import Finding
-from .fitting import misfit, shape_at
+from .fitting import misfit
 from .graph import Writers
 from .lanes import Lane
 from .operations import Method
@@ -32,7 +33,7 @@ def unfit_values(lane: Lane, writers: Writers, fold: Fold, tools: Mapping[str, T
         for at, expression in call.reads if not call.is_thought else ():
             place = _given_place(call, expression, writers, fold)
             wanted = parameter_shape(call, at, tools) if place is not None else None
-            if place is None or wanted is None or not wanted.parts:
+            if place is None or wanted is None:
                 continue
             try:
                 problems = wanted.problems(fold.value(place))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .admission import Shape, shape_at
 from .calls import Call
 from .errors import segments
 from .findings import Finding
-from .fitting import Shape, misfit, shape_at
+from .fitting import misfit
 from .graph import Holds, Writers
 from .lanes import Lane
 from .operations import Method

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .admission import Shape, shape_at
 from .calls import Call
 from .errors import pointer, shortened
 from .findings import Finding
-from .fitting import Shape, shape_at
 from .references import Expression
 from .spelling import Speller
 from .tools import Executor
@@ -75,7 +75,7 @@ def _converts(value: Any, shape: Shape) -> bool:
 
 def _has_format(shape: Shape) -> bool:
     """Whether it is a date, a duration or the like, which numbers stand for as well."""
-    return any(isinstance(part, dict) and "format" in part for part in shape.parts)
+    return any(isinstance(part, dict) and "format" in part for case in shape.cases for part in case.parts)
 
 
 def _is_number(text: str) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.schemas import schema_problem
 
 schema_values: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from(["", "x", "xy"])),
+    st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from([0.5, "", "x", "xy"])),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
     max_leaves=6,
 )
@@ -18,10 +18,11 @@ schema_values: st.SearchStrategy[Any] = st.recursive(
 def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     several = st.lists(below, min_size=1, max_size=2)
     named = st.dictionaries(st.sampled_from("abc"), below, max_size=2)
+    numbers = st.sampled_from([-1, 0, 0.5, 1, 1.5])
     return st.fixed_dictionaries(
         {},
         optional={
-            "type": st.sampled_from(["object", "array", "string", "integer", "null", "boolean"]),
+            "type": st.sampled_from(["object", "array", "string", "integer", "number", "null", "boolean"]),
             "properties": named,
             "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
             "additionalProperties": below,
@@ -36,10 +37,15 @@ def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "maxItems": st.integers(0, 2),
             "uniqueItems": st.booleans(),
             "minProperties": st.integers(0, 2),
+            "maxProperties": st.integers(0, 2),
             "const": schema_values,
             "enum": st.lists(schema_values, min_size=1, max_size=3),
-            "minimum": st.integers(-1, 1),
+            "minimum": numbers,
+            "maximum": numbers,
+            "exclusiveMinimum": numbers,
+            "exclusiveMaximum": numbers,
             "minLength": st.integers(0, 2),
+            "maxLength": st.integers(0, 2),
             "pattern": st.sampled_from(["x", "^$", "^(?!x)"]),
             "anyOf": several,
             "oneOf": several,

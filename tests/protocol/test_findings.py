@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from protocol import Finding, Plan
+<<<<<<< HEAD
 from protocol.fitting import misfit, shape_at
 from protocol.graph import SPELLED_OUT
+=======
+from protocol.admission import shape_at
+from protocol.fitting import misfit
+>>>>>>> d2be044 (Fitting looks into anyOf and oneOf, at bounds, lengths and elements)
 from protocol.proofs import MOST_TOLD
 
 from .building import ANY, call, checked, run
@@ -95,7 +100,7 @@ def test_the_text_about_a_misfit_says_what_to_do() -> None:
         ({"type": "number"}, INTEGER, "†data.x"),
         ({"type": ["string", "null"]}, STRING, "†data.x"),
         ({"enum": [1, "a"]}, STRING, "†data.x"),
-        ({"anyOf": [INTEGER]}, STRING, "†data.x"),
+        ({"anyOf": [INTEGER, STRING]}, STRING, "†data.x"),
         (INTEGER, {"not": INTEGER}, "†data.x"),
         (STRING, {"type": "string", "pattern": "^x"}, "†data.x"),
         (STRING, {"type": "string", "maxLength": 0}, "†data.x"),

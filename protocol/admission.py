@@ -1,0 +1,250 @@
+"""Admission: what a schema admits at a path, as far as it can be told without a value (SPEC R4.1, R4.6).
+
+A schema is read as *cases*, one for each way through its `anyOf` and `oneOf`; of each it is known which types, values
+and ranges are left. It may admit less than that, never more: keywords that are not looked at only take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, Final
+
+from .errors import Problem
+from .patterns import matches
+from .ranges import ANY, Range, ranges
+from .references import Path
+from .schemas import Schema, compiled, joined
+
+ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
+"""The types a value can have; a number is an `integer` or a `fraction`, so that sets of types can be compared."""
+_MOST_VALUES: Final = 100
+_MOST_CASES: Final = 16
+_MOST_OPENED: Final = 32
+"""So many `anyOf` and `oneOf` are looked into at one place; the others are taken to admit anything."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way in which a value can be what a schema admits: it satisfies all the `parts`."""
+
+    parts: tuple[Schema, ...]
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether nothing can be so."""
+        return any(part is False for part in self.parts) or not self.types
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The types the value can have."""
+        return reduce(frozenset.intersection, map(_types, self.parts), ALL_TYPES)
+
+    @property
+    def values(self) -> tuple[Any, ...] | None:
+        """All values that come into question, where a `const` or an `enum` lists them."""
+        for part in self._keywords:
+            if "const" in part:
+                return (part["const"],)
+            if isinstance(part.get("enum"), list) and len(part["enum"]) <= _MOST_VALUES:
+                return tuple(part["enum"])
+        return None
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """The properties that are there whenever the value is an object."""
+        return frozenset(key for part in self._keywords for key in _listed(part, "required") if isinstance(key, str))
+
+    def range(self, type_: str) -> Range:
+        """The numbers it can be; of a text, a list or an object: how many characters, elements or properties."""
+        found = reduce(Range.within, (end for part in self._keywords for end in ranges(part, type_)), ANY)
+        return found.within(Range(low=len(self.required))) if type_ == "object" and self.required else found
+
+    def below(self, segment: str | int) -> list[Any]:
+        """The schemas of a property, or of an element where the value is sure to be a list."""
+        return [below for part in self._keywords for below in _below(part, segment)]
+
+    @property
+    def _keywords(self) -> Iterator[dict[str, Any]]:
+        return (part for part in self.parts if isinstance(part, dict))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a schema says of the value at a path: it is one of the `cases`."""
+
+    root: Schema
+    path: Path
+    cases: tuple[Case, ...]
+    is_exact: bool = True
+    """Whether it is certain which keywords speak of the path: below what may be a list or an object it is not."""
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether there can be no value at the path at all."""
+        return not self.cases
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types the value can have."""
+        return frozenset[str]().union(*(case.types for case in self.cases))
+
+    @property
+    def values(self) -> tuple[Any, ...] | None:
+        """All values that come into question, where each case lists its own."""
+        found: list[Any] = []
+        for case in self.cases:
+            if (values := case.values) is None:
+                return None
+            found += values
+        return tuple(found)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The properties that are there whenever the value is an object."""
+        return reduce(frozenset.intersection, (case.required for case in self.cases)) if self.cases else frozenset()
+
+    def admits(self, value: Any) -> bool:
+        """Whether the whole of the schema has nothing against the value at the path."""
+        return not self.problems(value)
+
+    def problems(self, value: Any) -> list[Problem]:
+        """What the whole of the schema has against the value at the path."""
+        return compiled(self.root).problems_at(self.path, value) if self.is_exact else []
+
+    def below(self, segment: str | int) -> Shape:
+        """What is said of one property or element, given that it is there."""
+        cases = [case for case in self.cases if case.types & _containers(segment)]
+        found = [below for case in cases for below in _cases(_parts_below(case, segment), self.root)]
+        if len(found) > _MOST_CASES:
+            found = [Case(())]
+        is_exact = self.is_exact and all(_is_told(case, segment) for case in cases)
+        return Shape(self.root, (*self.path, segment), tuple(found), is_exact)
+
+    def only(self, type_: str, *cases: Case) -> Shape:
+        """The same, given that the value has a type, and is one of some of the cases."""
+        typed = (Case((*case.parts, {"type": type_})) for case in cases or self.cases)
+        return replace(self, cases=tuple(case for case in typed if not case.is_impossible))
+
+
+def shape_at(schema: Schema, path: Path = ()) -> Shape:
+    """What a schema says of the value at a path."""
+    shape = Shape(schema, (), tuple(_cases([schema], schema)))
+    for segment in path:
+        shape = shape.below(segment)
+    return shape
+
+
+def json_types(types: Iterable[str]) -> list[str]:
+    """The types as a schema names them."""
+    return sorted({"number" if name == "fraction" else name for name in types})
+
+
+def _cases(schemas: Iterable[Any], root: Schema) -> list[Case]:
+    """The ways through the `anyOf` and `oneOf` of schemas that a value satisfies together."""
+    left: list[tuple[tuple[Schema, ...], frozenset[int]]] = [(_together(schemas, root), frozenset())]
+    found: list[Case] = []
+    opened = 0
+    while left:
+        parts, seen = left.pop()
+        if Case(parts).is_impossible:
+            continue
+        choice = next((choice for choice in _choices(parts) if id(choice) not in seen), None)
+        if choice is None or opened >= _MOST_OPENED or len(found) + len(left) + len(choice) > _MOST_CASES:
+            found.append(Case(parts))
+            continue
+        opened += 1
+        left += [(_together((*parts, branch), root), seen | {id(choice)}) for branch in reversed(choice)]
+    return found
+
+
+def _choices(parts: Iterable[Schema]) -> Iterator[list[Any]]:
+    for part in parts:
+        if isinstance(part, dict):
+            yield from (choice for key in ("anyOf", "oneOf") if (choice := _listed(part, key)))
+
+
+def _together(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
+    """The schemas and those that they join; of a document with a name of its own, references are left alone."""
+    is_named = isinstance(root, dict) and "$id" in root
+    return joined(schemas, {} if is_named else root)
+
+
+def _containers(segment: str | int) -> frozenset[str]:
+    return frozenset({"object"}) if isinstance(segment, str) else frozenset({"object", "array"})
+
+
+def _parts_below(case: Case, segment: str | int) -> list[Any]:
+    if isinstance(segment, int) and "object" in case.types:
+        if "array" in case.types:
+            return []  # an element or a property: nobody can tell
+        segment = str(segment)
+    return case.below(segment)
+
+
+def _is_told(case: Case, segment: str | int) -> bool:
+    """Whether a path that goes on with an index is sure to lead into a list, and to nothing said of objects."""
+    named = {"properties", "patternProperties", "additionalProperties"}
+    return isinstance(segment, str) or (
+        "object" not in case.types and not any(isinstance(part, dict) and named & set(part) for part in case.parts)
+    )
+
+
+def _below(schema: dict[str, Any], segment: str | int) -> list[Any]:
+    if isinstance(segment, int):
+        prefix = _listed(schema, "prefixItems")
+        if segment < len(prefix):
+            return [prefix[segment]]
+        return [schema["items"]] if "items" in schema else []
+    properties = _named(schema, "properties")
+    named = [properties[segment]] if segment in properties else []
+    patterns = _named(schema, "patternProperties")
+    named += [below for pattern, below in patterns.items() if matches(pattern, segment)]
+    return named or ([schema["additionalProperties"]] if "additionalProperties" in schema else [])
+
+
+_JSON_TYPES: Final = {"number": frozenset({"integer", "fraction"})}
+
+
+def _types(schema: Schema) -> frozenset[str]:
+    if not isinstance(schema, dict):
+        return ALL_TYPES if schema else frozenset()
+    types = ALL_TYPES
+    if "const" in schema:
+        types &= {_type(schema["const"])}
+    if isinstance(schema.get("enum"), list):
+        types &= frozenset(map(_type, schema["enum"]))
+    declared = schema.get("type")
+    names = [declared] if isinstance(declared, str) else declared
+    if isinstance(names, list):
+        types &= frozenset[str]().union(*(_JSON_TYPES.get(str(name), frozenset({str(name)})) for name in names))
+    return types
+
+
+def _type(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "fraction"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:
+    """A keyword's list; a `$ref` can make a schema of anything, and then a keyword have a value of any type."""
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
+def _named(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, dict) else {}
