@@ -12,6 +12,7 @@ from functools import cached_property, reduce
 from typing import Any, Final
 
 from .errors import Problem
+from .paths import MISSING, lookup
 from .patterns import matches
 from .ranges import ANY, Range, ranges
 from .references import Path
@@ -54,7 +55,8 @@ class Case:
     @cached_property
     def required(self) -> frozenset[str]:
         """The properties that are there whenever the value is an object."""
-        return frozenset(key for part in self._keywords for key in _listed(part, "required") if isinstance(key, str))
+        named = (key for part in self._keywords for key in _listed(part, "required") if isinstance(key, str))
+        return frozenset(named).union(*(_named(part, "const") for part in self._keywords))
 
     def range(self, type_: str) -> Range:
         """The numbers it can be; of a text, a list or an object: how many characters, elements or properties."""
@@ -192,6 +194,14 @@ def _is_told(case: Case, segment: str | int) -> bool:
 
 
 def _below(schema: dict[str, Any], segment: str | int) -> list[Any]:
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        found = [below for value in values if (below := lookup(value, (segment,))) is not MISSING]
+        return [{"enum": found} if found else False, *_below_keywords(schema, segment)]
+    return _below_keywords(schema, segment)
+
+
+def _below_keywords(schema: dict[str, Any], segment: str | int) -> list[Any]:
     if isinstance(segment, int):
         prefix = _listed(schema, "prefixItems")
         if segment < len(prefix):

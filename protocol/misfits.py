@@ -11,6 +11,7 @@ from typing import Final
 
 from .admission import shape_at
 from .calls import Call
+from .effects import result_schema
 from .errors import Conflict
 from .findings import Finding
 from .fitting import misfit
@@ -18,7 +19,7 @@ from .graph import Writers
 from .lanes import Lane
 from .operations import Method
 from .paths import MISSING
-from .promises import parameter_shape, result_shape
+from .promises import parameter_shape
 from .references import Expression, Reference
 from .resolution import Fold
 from .tools import Tool
@@ -54,13 +55,13 @@ def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator
     for call in lane.calls:
         if call.output is None or len(call.output.alternatives) > 1 or call.method is not Method.SET:
             continue
-        given = result_shape(call, (), tools)
+        given = shape_at(result_schema(call, tools))
         for place in call.output.references:
             schema = fold.schema(place.kind)
             if schema is MISSING or not place.path:
                 continue
             wanted = shape_at(schema, place.path)
-            why = "it admits nothing there" if wanted.is_impossible else given and misfit(given, wanted)
+            why = "it admits nothing there" if wanted.is_impossible else misfit(given, wanted)
             if why:
                 yield Finding(
                     "warning",

@@ -1,140 +1,135 @@
 """Promises: where what a call gives can never be what its reader takes (SPEC R4.1, R4.6).
 
-The result of a call is held against the parameter that reads it: `_output` of the one tool against the schema of the
-other, at that path. Spoken of is only a reader that can get its value from nowhere else: everything that writes there
-comes before it, replaces what was there, and misfits.
+The result of a call, and what its method makes of it, is held against the parameter that reads it: `_output` of the one
+tool against the schema of the other, at that path. Spoken of is only a reader that can get its value from nowhere else:
+everybody who writes there comes before it, and whoever of them is the last, what is there then misfits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from .admission import Shape, shape_at
 from .calls import Call
+from .effects import Effect, effect_on, result_schema, shapes_left
 from .errors import segments
 from .findings import Finding
 from .fitting import misfit
-from .graph import Holds, Writers
+from .graph import Writers
 from .lanes import Lane
-from .operations import Method
-from .paths import MISSING, lookup
 from .references import Path, Reference
+from .resolution import Fold
 from .tools import Tool
 
-_MOST_WRITERS = 8
+_MOST_WRITERS: Final = 8
+
+Parameter = tuple[str, Path]
+"""A tool, and where in a call of it a value stands."""
 
 
 def promise_findings(
-    lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int, Call], tools: Mapping[str, Tool]
+    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], tools: Mapping[str, Tool]
 ) -> Iterator[Finding]:
     """What the calls of a lane read and can never use. `calls` holds those the lane sees, the global ones included."""
+    promises = _Promises(lane, writers, fold, calls, tools)
     for call in lane.calls:
-        if call.is_thought:
-            continue
-        for at, expression in call.reads:
-            wanted = parameter_shape(call, at, tools)
+        for at, expression in call.reads if not call.is_thought else ():
             for group in expression.alternatives:
                 for place in group:
                     # Of several places joined by && the last gives the value; the others need only be there.
-                    taken = wanted if place is group[-1] else None
-                    yield from _findings(
-                        call, at, place, taken, _producers(lane, call, place, writers, calls), holds, tools
-                    )
-
-
-def result_shape(writer: Call, path: Path, tools: Mapping[str, Tool]) -> Shape | None:
-    """What a call promises at a path inside its result."""
-    if writer.given is not MISSING:
-        value = lookup(writer.given, path)
-        return shape_at(False if value is MISSING else {"const": value})
-    tool = tools.get(writer.tool)
-    return shape_at(tool.output_schema, path) if tool is not None and tool.output_schema is not None else None
+                    yield from promises.findings(call, at, place, is_taken=place is group[-1])
 
 
 def parameter_shape(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
     """What the tool of a call takes at the place of an expression."""
     tool = tools.get(call.tool)
-    if tool is None:
-        return None
+    return shape_at(tool.compiled.schema, _parameter(call, at)[1]) if tool is not None else None
+
+
+def _parameter(call: Call, at: str) -> Parameter:
     value: Any = call.raw
     path: Path = ()
     for segment in segments(at):
         key = int(segment) if isinstance(value, list) else segment
         value, path = value[key], (*path, key)
-    return shape_at(tool.compiled.schema, path)
+    return call.tool, path
 
 
-def _findings(
-    call: Call,
-    at: str,
-    place: Reference,
-    wanted: Shape | None,
-    producers: tuple[tuple[Call, Reference], ...],
-    holds: Holds,
-    tools: Mapping[str, Tool],
-) -> Iterator[Finding]:
-    told = []
-    for producer, target in producers:
-        given = result_shape(producer, place.path[len(target.path) :], tools)
-        if given is None:
-            return
-        if given.is_impossible:
-            if _can_choose(producer) and holds(place):
+class _Promises:
+    """Who reads what in one lane; what was found out once, many calls having the same tools, is kept."""
+
+    def __init__(
+        self, lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], tools: Mapping[str, Tool]
+    ) -> None:
+        self._lane = lane
+        self._own = {call.index for call in lane.calls}
+        self._writers = writers
+        self._fold = fold
+        self._calls = calls
+        self._tools = tools
+        self._left: dict[Effect, tuple[Shape, ...]] = {}
+        self._wanted: dict[Parameter, Shape] = {}
+        self._faults: dict[tuple[Effect, Parameter | None], str | None] = {}
+
+    def findings(self, call: Call, at: str, place: Reference, *, is_taken: bool) -> Iterator[Finding]:
+        """What is wrong with what a call reads at a place, if all that can be there is."""
+        producers = self._producers(call, place)
+        parameter = _parameter(call, at) if is_taken and call.tool in self._tools else None
+        told = []
+        for producer in producers:
+            effect = effect_on(place, producer, producers, self._fold)
+            fault = self._fault(effect, producer, parameter) if effect is not None else None
+            if fault is None or (self._fold.exists(place) and self._may_leave(producer)):
                 return
-            told.append(
-                (
-                    producer,
-                    f"nothing is ever there: what call {producer.index} ({producer.tool}) gives has no such place",
-                )
+            told.append((producer, fault))
+        for producer, fault in told:
+            yield Finding(
+                "warning",
+                f"call {call.index} ({call.tool}) reads {place} at {at}, where "
+                f"{fault.format(call=f'call {producer.index} ({producer.tool})')}; change the path, or one of the "
+                "schemas",
+                tuple(sorted((producer.index, call.index))),
             )
-        elif wanted is not None and (why := misfit(given, wanted)) is not None:
-            if _can_choose(producer) and holds(place):
-                return
-            told.append((producer, f"call {producer.index} ({producer.tool}) gives what does not fit: {why}"))
-        else:
-            return
-    for producer, why in told:
-        yield Finding(
-            "warning",
-            f"call {call.index} ({call.tool}) reads {place} at {at}, where {why}; "
-            "change the path, or one of the schemas",
-            tuple(sorted((producer.index, call.index))),
-        )
+
+    def _producers(self, call: Call, place: Reference) -> Sequence[Call]:
+        """Everybody who writes there, if the call waits for all of them; else nobody."""
+        found: set[int] = set()
+        for line in self._writers.lines(place):
+            found.update(line.calls[: _MOST_WRITERS + 2])
+        found.discard(call.index)
+        waited_for = self._lane.graph.writers(call.index, place) if len(found) <= _MOST_WRITERS else ()
+        return [self._calls[index] for index in sorted(found)] if found == set(waited_for) else []
+
+    def _may_leave(self, producer: Call) -> bool:
+        """Whether a call that succeeds may leave what is there as it is, at least for the instance that reads it."""
+        is_below = self._lane.instance is not None and producer.index not in self._own
+        return is_below or (producer.output is not None and len(producer.output.references) > 1)
+
+    def _fault(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
+        """What is wrong with all that a call can leave, as a text about the call."""
+        if (effect, parameter) not in self._faults:
+            self._faults[effect, parameter] = self._found(effect, producer, parameter)
+        return self._faults[effect, parameter]
+
+    def _found(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
+        if effect not in self._left:
+            result = result_schema(producer, self._tools)
+            self._left[effect] = tuple(shapes_left(effect, result, self._fold))
+        faults = [_fault_of(shape, self._shape_of(parameter)) for shape in self._left[effect]]
+        return faults[0] if None not in faults else None
+
+    def _shape_of(self, parameter: Parameter | None) -> Shape | None:
+        if parameter is None:
+            return None
+        if parameter not in self._wanted:
+            tool, path = parameter
+            self._wanted[parameter] = shape_at(self._tools[tool].compiled.schema, path)
+        return self._wanted[parameter]
 
 
-def _producers(
-    lane: Lane, call: Call, place: Reference, writers: Writers, calls: Mapping[int, Call]
-) -> tuple[tuple[Call, Reference], ...]:
-    """Everybody who writes the place, and where, if it is certain that each of them settles it; else nobody."""
-    found: set[int] = set()
-    for line in writers.lines(place):
-        found.update(line.calls[: _MOST_WRITERS + 2])
-    found.discard(call.index)
-    waited_for = lane.graph.writers(call.index, place) if len(found) <= _MOST_WRITERS else ()
-    if not found or found != set(waited_for):
-        return ()
-    producers = []
-    for index in sorted(found):
-        writer = calls[index]
-        target = _settled_by(writer, place)
-        if target is None:
-            return ()
-        producers.append((writer, target))
-    return tuple(producers)
-
-
-def _settled_by(writer: Call, place: Reference) -> Reference | None:
-    """The one path of a call that replaces all that is at the place, and that no exception is written to."""
-    if writer.output is None or writer.method is not Method.SET:
-        return None
-    touching = [target for target in writer.output.references if target.overlaps(place)]
-    if len(touching) != 1 or len(touching[0].path) > len(place.path):
-        return None
-    if _can_choose(writer) and touching[0] in writer.output.alternatives[-1]:
-        return None
-    return touching[0]
-
-
-def _can_choose(writer: Call) -> bool:
-    return writer.output is not None and len(writer.output.alternatives) > 1
+def _fault_of(given: Shape, wanted: Shape | None) -> str | None:
+    if given.is_impossible:
+        return "nothing is ever there: what {call} gives has no such place"
+    why = misfit(given, wanted) if wanted is not None else None
+    return "{call} gives what does not fit: " + why.replace("{", "{{").replace("}", "}}") if why is not None else None

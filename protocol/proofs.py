@@ -87,7 +87,7 @@ def _lane_findings(
         holds = context.fold(lane.instance).exists
         seen = {call.index: call for call in ((*global_calls, *lane.calls) if not is_global else lane.calls)}
         branches = read_branches(lane, writers, holds, seen)
-        yield promise_findings(lane, writers, holds, seen, tools)
+        yield promise_findings(lane, writers, context.fold(lane.instance), seen, tools)
         yield race_findings(lane, {} if is_global else before, branches)
         yield element_findings(lane, writers, context.fold(lane.instance), seen, {} if is_global else before, branches)
         yield branch_findings(lane, branches, seen)
