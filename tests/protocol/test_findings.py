@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 
 from protocol import Finding, Plan
-<<<<<<< HEAD
-from protocol.fitting import misfit, shape_at
-from protocol.graph import SPELLED_OUT
-=======
 from protocol.admission import shape_at
 from protocol.fitting import misfit
->>>>>>> d2be044 (Fitting looks into anyOf and oneOf, at bounds, lengths and elements)
+from protocol.graph import SPELLED_OUT
 from protocol.proofs import MOST_TOLD
 
 from .building import ANY, call, checked, run
