@@ -65,7 +65,4 @@ class Conflicts:
     def _remove(self, key: Key) -> None:
         del self._at[key]
         for length in range(1, len(key) + 1):
-            below = self._at_or_below[key[:length]]
-            del below[key]
-            if not below:
-                del self._at_or_below[key[:length]]
+            del self._at_or_below[key[:length]][key]

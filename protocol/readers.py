@@ -19,7 +19,7 @@ class Readers:
         self._at: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
         self._at_or_below: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
         for call in calls:
-            for place in dict.fromkeys(_places(call)):
+            for place in _places(call):
                 key = place.key
                 self._at[key][call.index] = None
                 for length in range(1, len(key) + 1):

@@ -12,7 +12,7 @@ widen it: what this module says of the call bounds everything the delegate does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def who_sees(plan: Plan, path: str) -> Visibility:
     place = expression.references[0]
     calls = {call.index: call for call in plan.calls if _is_executed(call)}
     direct = {index: how for index, call in calls.items() if (how := tuple(_ways(call, place)))}
-    derived = _derived(plan, calls, tuple(direct))
+    derived = _derived(plan, calls, direct)
     return Visibility(place, _sights(calls, direct), _sights(calls, derived))
 
 
@@ -93,7 +93,7 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
             yield f"scope {scope}" if scope.path else f"scope {scope.kind}"
 
 
-def _derived(plan: Plan, calls: Mapping[int, Call], direct: tuple[int, ...]) -> dict[int, tuple[str, ...]]:
+def _derived(plan: Plan, calls: Mapping[int, Call], direct: Collection[int]) -> dict[int, tuple[str, ...]]:
     """The calls that read what those calls write, and so on; each with the first result it comes by."""
     readers = Readers(calls.values())
     found: dict[int, tuple[str, ...]] = {}
@@ -105,7 +105,7 @@ def _derived(plan: Plan, calls: Mapping[int, Call], direct: tuple[int, ...]) -> 
             if (writer.instance, place) in done:
                 continue
             done.add((writer.instance, place))
-            for index in sorted(set(readers.at(place, but=writer.index))):
+            for index in sorted(readers.at(place, but=writer.index)):
                 if index not in found and index not in direct and _reaches(plan, writer, calls[index]):
                     found[index] = (f"{place} of call {writer.index}",)
                     queue.append(index)

@@ -8,7 +8,7 @@ import pytest
 
 from protocol import Conflict, Context
 
-from .building import call, run, statuses
+from .building import call, run, statuses, written
 
 PUSHED = {"type": "state", "data": {"n": 1}, "_outputMethod": "push", "_call": {"_outputPath": "†state.n"}}
 CONTEXT: list[dict[str, Any]] = [{"type": "state", "n": 5, "ok": 1}, PUSHED]
@@ -21,6 +21,32 @@ CONTEXT: list[dict[str, Any]] = [{"type": "state", "n": 5, "ok": 1}, PUSHED]
 def test_r3_4_a_place_in_conflict_is_an_error_and_no_reason_for_another_alternative(expression: str) -> None:
     with pytest.raises(Conflict, match="cannot push number at"):
         Context(CONTEXT).resolve(expression)
+
+
+def test_r3_4_a_conflict_is_told_at_its_place_above_it_and_below_it_until_all_of_it_is_replaced() -> None:
+    context = Context([{"type": "state", "a": {"b": {"c": 1}, "d": 2}}])
+    for path in ("†state.a.b", "†state.a.d"):
+        context.append(written(path, 3, "push"))
+    for expression in ("†state", "†state.a", "†state.a.b", "†state.a.b.c", "†state.a.d"):
+        with pytest.raises(Conflict, match="cannot push number"):
+            context.resolve(expression)
+    context.append(written("†state.a.b", 4))
+    assert context.resolve("†state.a.b") == 4
+    assert list(context.conflicts()) == [2]
+    for expression in ("†state", "†state.a", "†state.a.d"):
+        with pytest.raises(Conflict, match="cannot push number at †state.a.d"):
+            context.resolve(expression)
+    context.append({"type": "state", "a": {"d": 5}})
+    assert context.resolve("†state") == {"a": {"b": 4, "d": 5}}
+    assert context.conflicts() == {}
+
+
+@pytest.mark.parametrize(("to", "status"), [("†state.n", "done"), ("†state.n.a", "failed"), ("†state.ok", "done")])
+def test_r3_4_nothing_is_written_below_a_conflict_and_what_replaces_it_is(to: str, status: str) -> None:
+    context = [{"type": "state", "n": {"a": 1}}, PUSHED]
+    result = run(call(to=to, value=2), context=context)
+    assert statuses(result) == [status]
+    assert result.data[None]["state"]["n"] == (2 if to == "†state.n" else {"a": 1})
 
 
 @pytest.mark.parametrize("expression", ["†state.ok || †state.n", "†state.n && †state.x || †state.ok"])

@@ -298,6 +298,9 @@ def test_results_that_no_call_reads_are_listed() -> None:
     plan = checked(call(to="†state.a"), call(to="†state.b", value="†state.a.c"), call("see", _scopes=["data"]))
     assert plan.unread == (1,)
     assert checked(call(to="†data.a"), call("see", _scopes=["data"])).unread == ()
+    assert checked(call(to="†data"), call(value="†data.a.b")).unread == ()
+    thought = {"_tool": "think", "about": "†data.a"}
+    assert checked(call(to="†data.a"), thought, activities={"give": ANY}).unread == (0,)
 
 
 def test_a_result_beyond_the_schema_of_its_kind_that_nobody_reads_is_told() -> None:

@@ -55,6 +55,21 @@ def test_whoever_reads_what_they_write_is_listed_apart() -> None:
     assert who_sees(plan, SSN).derived[0].how == ("†data.masked of call 0",)
 
 
+def test_each_is_listed_once_in_the_order_of_the_calls_by_the_first_result_it_comes_by() -> None:
+    plan = checked(
+        call(value="†data.two", to="†data.three"),
+        call(value="†data.one", to="†data.two"),
+        call(value=["†data.one", "†data.two", "†data.three"], to="†data.one.more"),
+        call(value=SSN, to="†data.one"),
+        context=[*CONTEXT, {"type": "data", "one": {}}],
+    )
+    assert [(sight.index, sight.how) for sight in who_sees(plan, SSN).derived] == [
+        (0, ("†data.two of call 1",)),
+        (1, ("†data.one of call 3",)),
+        (2, ("†data.one of call 3",)),
+    ]
+
+
 def test_what_only_has_to_be_there_is_said_to_be_no_more() -> None:
     plan = checked(call(value="†state.user.ssn && †state.other"), context=CONTEXT)
     assert who_sees(plan, SSN).direct[0].how == ("parameter /value (only whether it is there)",)
@@ -75,6 +90,8 @@ def test_executors_are_named_and_thoughts_see_nothing() -> None:
         (0, "delegate", "clerk"),
         (3, "latent", "think"),
     ]
+    assert who_sees(plan, SSN).to_dict().keys() == {"path", "direct", "derived"}
+    assert who_sees(plan, SSN).to_dict()["path"] == SSN
     assert who_sees(plan, SSN).to_dict()["direct"][0] == {
         "index": 0,
         "tool": "ask",

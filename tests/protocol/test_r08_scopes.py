@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import Context, ExpressionError, check_submission
+from protocol.graph import SPELLED_OUT
 
 from .building import call, checked, plan_submission, pointers, problems_of, run
 
@@ -162,6 +163,20 @@ def test_r8_3a_there_is_nothing_to_say_where_the_writer_has_surely_ended(between
 
 def test_r8_3a_a_writer_listed_afterwards_is_not_spoken_of() -> None:
     assert checked(call("see", _scopes=["state"]), call(to="†state.a")).findings == ()
+
+
+def test_r8_3a_of_global_writers_those_listed_before_a_call_of_an_instance_are_spoken_of() -> None:
+    context = [{"type": "text", "_instance": "①"}]
+    see = call("see", _scopes=["state"], _instance="①")
+    plan = checked(call(), call(to="†state.a"), call(to="†state.b"), see, call(to="†state.c"), context=context)
+    assert [finding.calls for finding in plan.findings] == [(1, 2, 3)]
+    assert checked(see, call(to="†state.a"), context=context).findings == ()
+
+
+def test_r8_3a_waiting_for_many_calls_is_waiting_for_no_other() -> None:
+    many = [call(to="†data.log", _outputMethod="push")] * (SPELLED_OUT + 1)
+    plan = checked(call(to="†state.a"), *many, call("see", after="†data.log", _scopes=["state", "data"]))
+    assert [finding.calls for finding in plan.findings] == [(0, len(many) + 1)]
 
 
 def test_r8_3a_thoughts_are_not_spoken_of() -> None:
