@@ -34,7 +34,7 @@ def test_r3_4_a_conflict_is_told_at_its_place_above_it_and_below_it_until_all_of
     assert context.resolve("†state.a.b") == 4
     assert list(context.conflicts()) == [2]
     for expression in ("†state", "†state.a", "†state.a.d"):
-        with pytest.raises(Conflict, match="cannot push number at †state.a.d"):
+        with pytest.raises(Conflict, match=r"cannot push number at †state\.a\.d"):
             context.resolve(expression)
     context.append({"type": "state", "a": {"d": 5}})
     assert context.resolve("†state") == {"a": {"b": 4, "d": 5}}
