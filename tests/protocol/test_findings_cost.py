@@ -39,6 +39,13 @@ def test_a_plan_costs_as_much_as_it_has_instances() -> None:
     cost = check_submission(plan_submission(*calls, context=context)).cost
     assert (cost.calls, cost.lanes, cost.depth, cost.width) == (100, 50, 2, 50)
     assert (cost.delegate_requests, cost.background_sends, cost.tasks) == (50, 50, 50 + 50 + 100)
+    assert cost.wake_ups == 0, "instances wait for calls of their own only"
+
+
+def test_an_instance_without_calls_costs_nothing() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②"]
+    cost = check_submission(plan_submission(call(to="†data.a", _instance="②"), context=context)).cost
+    assert (cost.calls, cost.lanes, cost.tasks) == (1, 1, 1)
 
 
 def test_depth_runs_through_global_calls_and_width_over_all_lanes() -> None:
@@ -58,10 +65,10 @@ def test_an_activity_with_a_queue_of_its_own_takes_a_task_there_and_one_back() -
 def test_each_awaited_global_call_can_wake_each_lane_that_waits() -> None:
     context = [{"type": "text", "_instance": name} for name in "①②③"]
     shared = call(to="†data.a"), call(to="†data.b"), call(to="†data.c")
-    readers = call(value="†data.a", _instance="①"), call(value="†data.b", _instance="②"), call(_instance="③")
+    readers = [call(value=f"†data.{key}", _instance=name) for key, name in zip("aba", "①②③", strict=True)]
     cost = checked(*shared, *readers, context=context).cost
-    assert (cost.wake_ups, cost.tasks) == (2 * 2, 4 + 3)
-    assert checked(*shared, *readers[2:], context=context).cost.wake_ups == 0
+    assert (cost.wake_ups, cost.tasks) == (3 * 2, 4 + 3)
+    assert checked(*shared, call(_instance="③"), context=context).cost.wake_ups == 0
 
 
 def test_nothing_costs_nothing() -> None:
