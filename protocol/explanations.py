@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 from .context import Context
@@ -16,11 +17,13 @@ from .errors import Conflict, ExpressionError, Problem, segments
 from .lanes import Lane
 from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
 from .scopes import read_scope
+from .spelling import Patience
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
 _MOST_NAMES: Final = 200
-_LONGEST: Final = 100
+_PER_READER: Final = 100
+"""Pairs of characters that are compared in the time in which a reader's values are looked at (see `Patience`)."""
 _UNSATISFIABLE: Final = "nothing can bring "
 
 
@@ -75,17 +78,19 @@ class _Places:
     """The places that are there, or that some call writes."""
 
     def __init__(self, lanes: Mapping[str | None, Lane], context: Context) -> None:
+        self._patience = Patience()
         self._context = context
         self._readers = (None, *context.instances[:_MOST_NAMES])
         calls = {call.index: call for lane in lanes.values() for call in lane.calls}
-        written = (place for call in calls.values() if call.output is not None for place in call.output.references)
-        self._written = list(dict.fromkeys(written))[: 10 * _MOST_NAMES]
+        outputs = [call.output for call in calls.values() if call.output is not None]
+        places = dict.fromkeys(place for output in outputs for place in output.references)
+        self._written = tuple(islice(places, 10 * _MOST_NAMES))
+        self._known: dict[Reference, dict[str, str | int]] = {}
 
     def nearest(self, expression: Expression) -> Reference | None:
         """The place that the first misspelt reference was probably meant to be."""
         for place in expression.references:
-            kinds = self._kinds()
-            kind = place.kind if place.kind in kinds else _near(place.kind, kinds)
+            kind = place.kind if place.kind in self._kinds else self._near(place.kind, self._kinds)
             path = self._path(kind, place.path) if kind is not None else None
             if kind is not None and path is not None and (kind, path) != (place.kind, place.path):
                 return Reference(kind, path)
@@ -96,7 +101,7 @@ class _Places:
         found: Path = ()
         for segment in path:
             names = self._names(Reference(kind, found))
-            near = str(segment) if str(segment) in names else _near(str(segment), names)
+            near = str(segment) if str(segment) in names else self._near(str(segment), names)
             if near is not None:
                 is_right = near == str(segment) and isinstance(names[near], str)
                 found = (*found, segment if is_right else names[near])
@@ -104,33 +109,42 @@ class _Places:
                 return None
         return found
 
-    def _kinds(self) -> list[str]:
+    def _near(self, name: str, names: Iterable[str]) -> str | None:
+        return self._patience.nearest(name, list(islice(names, _MOST_NAMES)))
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
         found = [kind for reader in self._readers for kind in self._context.fold(reader).kinds()]
-        return list(dict.fromkeys((*found, *(place.kind for place in self._written))))
+        return tuple(dict.fromkeys((*found, *(place.kind for place in self._written))))
+
+    @cached_property
+    def _written_below(self) -> dict[tuple[str, ...], dict[str, str | int]]:
+        found: dict[tuple[str, ...], dict[str, str | int]] = {}
+        for place in self._written:
+            for depth, segment in enumerate(place.path, start=1):
+                found.setdefault(place.key[:depth], {}).setdefault(str(segment), segment)
+        return found
 
     def _names(self, place: Reference) -> dict[str, str | int]:
         """The keys below a place, each with the segment that leads there: an element of a list has a number."""
+        if place not in self._known:
+            held = self._held(place)
+            self._known[place] = held | {
+                name: segment for name, segment in self._written_below.get(place.key, {}).items() if name not in held
+            }
+        return self._known[place]
+
+    def _held(self, place: Reference) -> dict[str, str | int]:
         found: dict[str, str | int] = {}
         for reader in self._readers:
+            if len(found) > _MOST_NAMES or not self._patience.lasts(_PER_READER):
+                break
             try:
                 value = self._context.fold(reader).value(place)
             except Conflict:
                 continue
             if isinstance(value, dict):
-                found.update({name: name for name in list(value)[:_MOST_NAMES]})
+                found.update({name: name for name in islice(value, _MOST_NAMES)})
             elif isinstance(value, list):
                 found.update({str(index): index for index in range(min(len(value), _MOST_NAMES))})
-            if len(found) > _MOST_NAMES:
-                break
-        key = place.key
-        for written in self._written:
-            if len(written.key) > len(key) and written.key[: len(key)] == key:
-                found.setdefault(written.key[len(key)], written.path[len(key) - 1])
         return found
-
-
-def _near(name: str, names: Iterable[str]) -> str | None:
-    if len(name) > _LONGEST:
-        return None
-    close = get_close_matches(name, [known for known in names if len(known) <= _LONGEST][:_MOST_NAMES], n=1)
-    return close[0] if close else None

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
 
-COMPARISONS: Final = 10_000
-"""How many names are compared at most over all hints: comparing is slow, and a hostile list of errors long."""
+PATIENCE: Final = 4_000_000
+"""Pairs of characters that are compared at most over all hints: some half a second. A hostile list of errors is long,
+and so are its names.
+"""
 _LONGEST: Final = 100
+_PER_NAME: Final = 20
+"""Pairs that are compared in the time in which a name is looked at."""
 
 
-class Speller:
-    """Gives hints for unknown names, as long as comparing them does not take too long.
+class Patience:
+    """Looks for near names, as long as that does not take too long over all.
 
     `likeness`, from 0 to 1, is how much a known name has to be like the unknown one.
     """
 
-    def __init__(self, names: Iterable[str], *, likeness: float = 0.6) -> None:
-        self._names = [name for name in names if len(name) <= _LONGEST]
-        self._left = COMPARISONS
+    def __init__(self, *, likeness: float = 0.6) -> None:
+        self._left = PATIENCE
         self._likeness = likeness
+
+    def nearest(self, name: str, names: Collection[str]) -> str | None:
+        """The known name that is closest, if one is close."""
+        if len(name) > _LONGEST or not self.lasts(_PER_NAME * len(names)):
+            return None
+        known = [other for other in names if len(other) <= _LONGEST]
+        if not self.lasts(len(name) * sum(map(len, known))):
+            return None
+        close = get_close_matches(name, known, n=1, cutoff=self._likeness)
+        return close[0] if close else None
+
+    def lasts(self, pairs: int) -> bool:
+        """Whether it is worth going on with what takes as long as comparing so many pairs of characters."""
+        self._left -= pairs
+        return self._left >= 0
+
+
+class Speller:
+    """Gives hints for unknown names; see `Patience`."""
+
+    def __init__(self, names: Iterable[str], *, likeness: float = 0.6) -> None:
+        self._names = tuple(names)
+        self._patience = Patience(likeness=likeness)
 
     def hint(self, name: str) -> str:
         """`, did you mean 'x'?` where a known name is close, else nothing."""
-        self._left -= len(self._names)
-        if self._left < 0 or len(name) > _LONGEST:
-            return ""
-        close = get_close_matches(name, self._names, n=1, cutoff=self._likeness)
-        return f", did you mean {close[0]!r}?" if close else ""
+        near = self._patience.nearest(name, self._names)
+        return f", did you mean {near!r}?" if near is not None else ""

@@ -16,7 +16,7 @@ from protocol.execution import Execution, Outcome, Start, Status, Success
 from protocol.resolution import Fold
 from protocol.simulation import simulate
 
-from .building import call, plan_submission, submission
+from .building import call, plan_submission, problems, submission
 
 
 def chain(number: int) -> dict[str, Any]:
@@ -282,6 +282,16 @@ def test_ten_thousand_errors_are_told_in_proportion_to_their_number() -> None:
         return check
 
     assert steps(rejected(2_000)) < 5 * steps(rejected(500))
+
+
+def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are() -> None:
+    def rejected(number: int) -> Callable[[], object]:
+        context = [{"type": "state", **{f"{'ab' * 45}{i}": 1 for i in range(200)}}]
+        path = " || ".join(f"†state.{'ba' * 45}{i}" for i in range(number))
+        return lambda: problems(submission(*[call(value=path)] * number, context=context))
+
+    # Sixteen times the names, each of which would be compared with two hundred.
+    assert steps(rejected(80)) < 5 * steps(rejected(20))
 
 
 def test_conflicts_without_number_are_told_apart_in_proportion_to_their_number() -> None:
