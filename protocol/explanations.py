@@ -90,6 +90,8 @@ class _Places:
     def nearest(self, expression: Expression) -> Reference | None:
         """The place that the first misspelt reference was probably meant to be."""
         for place in expression.references:
+            if not self._patience.lasts(1):
+                break
             kind = place.kind if place.kind in self._kinds else self._near(place.kind, self._kinds)
             path = self._path(kind, place.path) if kind is not None else None
             if kind is not None and path is not None and (kind, path) != (place.kind, place.path):

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
 
-PATIENCE: Final = 4_000_000
-"""Pairs of characters that are compared at most over all hints: some half a second. A hostile list of errors is long,
-and so are its names.
+PATIENCE: Final = 2_000_000
+"""Pairs of characters that are compared at most over all hints: some tenths of a second. A hostile list of errors is
+long, and so are its names.
 """
 _LONGEST: Final = 100
 _PER_NAME: Final = 20

@@ -1,0 +1,23 @@
+"""Near names are looked for as long as that does not take too long (SPEC R7.1)."""
+
+from __future__ import annotations
+
+from itertools import count, takewhile
+
+from protocol.spelling import PATIENCE, Patience, Speller
+
+
+def test_the_longer_the_names_the_fewer_are_compared() -> None:
+    def found(length: int) -> int:
+        patience, name = Patience(), "".join(map(chr, range(0x100, 0x100 + length)))
+        return sum(1 for _ in takewhile(bool, (patience.nearest(name, [name]) for _ in count())))
+
+    assert found(100) <= PATIENCE / 100**2
+    assert found(20) > 10 * found(100) > 0
+
+
+def test_very_long_names_are_compared_with_nothing_and_cost_nothing() -> None:
+    speller = Speller(["name", "n" * 101])
+    for _ in range(1_000):
+        assert speller.hint("n" * 101) == ""
+    assert speller.hint("nmae") == ", did you mean 'name'?"
