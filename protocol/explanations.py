@@ -22,8 +22,8 @@ from .spelling import Patience
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
 _MOST_NAMES: Final = 200
-_PER_READER: Final = 100
-"""Pairs of characters that are compared in the time in which a reader's values are looked at (see `Patience`)."""
+_PER_READER: Final = 20
+"""Steps (see `spelling`) in whose time a reader's values are looked at."""
 _UNSATISFIABLE: Final = "nothing can bring "
 
 

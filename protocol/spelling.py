@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from typing import Final
 
 PATIENCE: Final = 2_000_000
-"""Pairs of characters that are compared at most over all hints: some tenths of a second. A hostile list of errors is
-long, and so are its names.
-"""
+"""Steps taken at most over all hints, some tenths of a second: a hostile list of errors is long, its names too."""
 _LONGEST: Final = 100
-_PER_NAME: Final = 20
-"""Pairs that are compared in the time in which a name is looked at."""
+_PER_NAME: Final = 80
+"""Steps in whose time a name is looked at."""
+_PER_STEP: Final = 16
+"""Comparing two names takes time up to the third power of their length, so much of which is a step."""
 
 
 class Patience:
@@ -30,14 +30,14 @@ class Patience:
         if len(name) > _LONGEST or not self.lasts(_PER_NAME * len(names)):
             return None
         known = [other for other in names if len(other) <= _LONGEST]
-        if not self.lasts(len(name) * sum(map(len, known))):
+        if not self.lasts(len(name) ** 2 * sum(map(len, known)) // _PER_STEP):
             return None
         close = get_close_matches(name, known, n=1, cutoff=self._likeness)
         return close[0] if close else None
 
-    def lasts(self, pairs: int) -> bool:
-        """Whether it is worth going on with what takes as long as comparing so many pairs of characters."""
-        self._left -= pairs
+    def lasts(self, steps: int) -> bool:
+        """Whether there is time for so many steps more, which are then taken."""
+        self._left -= steps
         return self._left >= 0
 
 

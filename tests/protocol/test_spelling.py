@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count, takewhile
 
-from protocol.spelling import PATIENCE, Patience, Speller
+from protocol.spelling import Patience, Speller
 
 
 def test_the_longer_the_names_the_fewer_are_compared() -> None:
@@ -12,8 +12,7 @@ def test_the_longer_the_names_the_fewer_are_compared() -> None:
         patience, name = Patience(), "".join(map(chr, range(0x100, 0x100 + length)))
         return sum(1 for _ in takewhile(bool, (patience.nearest(name, [name]) for _ in count())))
 
-    assert found(100) <= PATIENCE / 100**2
-    assert found(20) > 10 * found(100) > 0
+    assert found(20) > 30 * found(100) > 0
 
 
 def test_very_long_names_are_compared_with_nothing_and_cost_nothing() -> None:
