@@ -34,7 +34,7 @@ class _Engine(NamedTuple):
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether this is a regular expression, and one that can be matched."""
+    """Whether this is a regular expression, and one that can be matched. Raises `TooCostly`."""
     return bool(_engines(pattern))
 
 
@@ -74,16 +74,33 @@ def names_matching(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tu
                 yield name, pattern
 
 
-@lru_cache(maxsize=1_024)
 def _engines(pattern: str) -> tuple[_Engine, ...]:
     """The ways to match a pattern, the cheapest first; none where it is no pattern."""
+    return _small_engines(pattern) or _large_engines(pattern)
+
+
+@lru_cache(maxsize=256)
+def _small_engines(pattern: str) -> tuple[_Engine, ...]:
+    count(100)
+    return _made(pattern, 128 * 1024)
+
+
+@lru_cache(maxsize=16)
+def _large_engines(pattern: str) -> tuple[_Engine, ...]:
+    count(50_000)
+    return _made(pattern, 10 * 1024 * 1024)
+
+
+def _made(pattern: str, size: int) -> tuple[_Engine, ...]:
+    """The ways to match a pattern that take no more than so many bytes, which bounds the time to make them as well."""
     try:
-        return (_Engine(_validator(pattern, RegexOptions()), 0),)
+        return (_Engine(_validator(pattern, RegexOptions(size_limit=size)), 0),)
     except ValueError:
         pass
     try:
         return tuple(
-            _Engine(_validator(pattern, FancyRegexOptions(backtrack_limit=most)), steps) for most, steps in _PATIENCE
+            _Engine(_validator(pattern, FancyRegexOptions(backtrack_limit=most, size_limit=size)), steps)
+            for most, steps in _PATIENCE
         )
     except ValueError:
         return ()

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
@@ -19,6 +19,7 @@ from .limits import Limits, size_of, value_problems
 from .messages import Message
 from .schemas import schema_problem
 from .shapes import config_problems, definition_problems, message_problems
+from .steps import MOST_STEPS, TooCostly, bounded
 from .tools import Tool, read_tools
 
 __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
@@ -26,6 +27,8 @@ __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submi
 Pointer = tuple[str | int, ...]
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
+_MOST_STEPS: Final = 10 * MOST_STEPS
+"""What all schemas of a submission may take to be read: less than a minute."""
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
@@ -79,6 +82,14 @@ def decode(data: bytes) -> Any:
 
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
+    try:
+        with bounded(_MOST_STEPS):
+            return _read(value, limits)
+    except TooCostly as costly:
+        raise Rejected([Problem("", f"its schemas take too long to read: {costly}")]) from None
+
+
+def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     if not isinstance(value, dict):
         raise Rejected([Problem("", "a submission must be an object with a context, and a solution or a plan message")])
     problems = list(value_problems(dict.fromkeys(value), limits)) or [
