@@ -14,7 +14,7 @@ from typing import Any, Final
 from .errors import ExpressionError, Problem, pointer
 from .operations import Method
 from .paths import MISSING, copied, strings, type_name
-from .references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path, unescape
+from .references import Expression, Reference, is_expression, parse, parse_output_path, unescape
 from .resolution import Fold
 from .scopes import read_scope
 from .tools import ALIASES, Executor, Runner
@@ -231,7 +231,7 @@ def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
 
 def _resolved(value: Any, fold: Fold) -> Any:
     match value:
-        case str() if value.startswith(DAGGER):
+        case str():
             return fold.read(parse(value)) if is_expression(value) else unescape(value)
         case dict():
             return {key: _resolved(item, fold) for key, item in value.items()}
@@ -242,7 +242,7 @@ def _resolved(value: Any, fold: Fold) -> Any:
 
 def _standing_in(value: Any) -> Any:
     match value:
-        case str() if value.startswith(DAGGER):
+        case str():
             return parse(value) if is_expression(value) else unescape(value)
         case dict():
             return {key: _standing_in(item) for key, item in value.items()}

@@ -186,6 +186,16 @@ def test_r4_5_kind_and_path_of_a_returned_message_must_be_declared(message: dict
     assert result.data[None].keys() == {"error"}
 
 
+@pytest.mark.parametrize(
+    ("value", "status"), [({"b": 1}, "done"), ({"b": {"x": 1}}, "done"), ({"b": 1, "c": 2}, "failed"), (1, "failed")]
+)
+def test_r4_5_a_returned_message_may_say_nothing_beside_a_declared_path(value: Any, status: str) -> None:
+    message = {"type": "state", "a": value}
+    result = run(call("whole", to="†state.a.b"), functions={"whole": lambda *_: message})
+    assert statuses(result) == [status]
+    assert result.data[None].get("state") == ({"a": value} if status == "done" else None)
+
+
 @pytest.mark.parametrize("value", [{"type": "text", "a": 1}, {"type": ["state"]}, {"type": None}, {"typ": "state"}, []])
 def test_r4_5_what_is_no_data_message_is_a_plain_value(value: Any) -> None:
     assert run(call(to="†state.a", value=value)).data[None] == {"state": {"a": value}}
