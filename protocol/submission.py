@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -39,12 +39,12 @@ class Submission:
     context: Sequence[Message]
     calls: Sequence[tuple[Pointer, Any]]
     is_template: bool
-    tools: Mapping[str, Tool] = field(default_factory=dict)
-    delegates: Mapping[str, Any] = field(default_factory=dict)
-    output: Any = None
-    schema: Any = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    is_whole: bool = True
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    output: Any
+    schema: Any
+    config: Mapping[str, Any]
+    is_whole: bool
     """Whether every message and call handed in could be taken up."""
     first: int = 0
     """The index of the first call: those of an amendment come behind the calls that are there."""

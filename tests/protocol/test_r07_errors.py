@@ -279,6 +279,8 @@ def test_r7_1_what_just_fits_the_limits_is_accepted() -> None:
     value = {"context": [message], "solution": {"calls": [raw]}}
     activities = {"give": ANY}
     assert check_submission(value, activities=activities, limits=Limits(message_bytes=max(sizes))).size == 1
+    large_tool = {"give": {**ANY, "description": "x" * 1_000}}
+    assert check_submission({**value, "tools": large_tool}, limits=Limits(message_bytes=max(sizes))).size == 1
     (too_large,) = problems(value, activities=activities, limits=Limits(submission_bytes=1))
     in_all = int(too_large.message.split()[0])
     assert check_submission(value, activities=activities, limits=Limits(submission_bytes=in_all)).size == 1
@@ -310,7 +312,12 @@ def test_r7_1_hints_are_given_as_long_as_that_does_not_take_too_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{"context": [], "solution": {"calls": [call(value="†state.ключ")]}}, {}, {str(i): i for i in range(20)}]
+    "value",
+    [
+        {"context": [], "solution": {"calls": [call(value="†state.ключ")]}},
+        *({str(number): number for number in range(size)} for size in (0, 15, 16, 2**16)),
+    ],
+    ids=["a submission", "0 keys", "15 keys", "16 keys", "65536 keys"],
 )
 def test_a_submission_is_json_or_msgpack(value: Any) -> None:
     assert decode(json.dumps(value).encode()) == value
