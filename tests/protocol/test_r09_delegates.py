@@ -93,6 +93,7 @@ def test_r9_2_the_parameters_come_last_as_input_with_the_declared_input_schema()
         {"type": "state", "a": 1},
         {"type": "input", "of": 1, "deep": [{"in": "†x"}], "schema": schema},
     ]
+    assert delegated({"_tool": "t", "of": 1}, own[:1], []) == [own[0], {"type": "input", "of": 1, "schema": {}}]
 
 
 def test_r9_2_parameters_named_like_reserved_words_are_kept_apart() -> None:
