@@ -112,8 +112,10 @@ def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
     """What keeps a call from being read at all."""
     if not isinstance(raw, dict):
         return [Problem(pointer(*at), "a call must be an object")]
-    if not isinstance(raw.get("_tool"), str) or not raw["_tool"]:
+    if raw.get("_tool") is None:
         return [Problem(pointer(*at, "_tool") if "_tool" in raw else pointer(*at), 'a call needs a "_tool"')]
+    if not isinstance(raw["_tool"], str) or not raw["_tool"]:
+        return [Problem(pointer(*at, "_tool"), f'a call needs a "_tool", the name of a tool ({_found(raw["_tool"])})')]
     return []
 
 
@@ -131,8 +133,14 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
     for name in ("_instance", "_delegate", "_activity", "_outputPath"):
         if not isinstance(properties.get(name, ""), str):
             yield Problem(pointer(*at, name), "must be a string")
+    if properties.get("_instance") == "":
+        yield Problem(pointer(*at, "_instance"), "is empty: name an instance of the context, or leave _instance out")
     path = properties.get("_outputPath")
-    if isinstance(path, str):
+    if isinstance(path, str) and not path.strip():
+        yield Problem(
+            pointer(*at, "_outputPath"), "is empty: name a place such as †state.result, or leave _outputPath out"
+        )
+    elif isinstance(path, str):
         try:
             parse_output_path(path)
         except ExpressionError as error:
@@ -144,9 +152,13 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
         yield Problem(pointer(*at, "_scopes"), "must be a list of kinds or references")
         return
     for index, scope in enumerate(scopes):
+        if not isinstance(scope, str) or not scope:
+            yield Problem(
+                pointer(*at, "_scopes", index),
+                f'must be a kind such as "state" or a reference such as "†state.user" ({_found(scope)})',
+            )
+            continue
         try:
-            if not isinstance(scope, str):
-                raise ExpressionError(type_name(scope), 0, "a kind or a reference")
             read_scope(scope)
         except ExpressionError as error:
             yield Problem(pointer(*at, "_scopes", index), str(error))
@@ -210,6 +222,11 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
     for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
         if scope.path:
             yield Expression(((scope,),))
+
+
+def _found(value: Any) -> str:
+    """What stands where a text should."""
+    return f"found: {type_name(value) if value != '' else 'an empty text'}"
 
 
 def _expressions(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

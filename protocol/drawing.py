@@ -12,7 +12,7 @@ from typing import Final
 
 from .calls import Call
 from .errors import shortened
-from .graph import Reads
+from .graph import Reads, places_read
 from .references import Reference
 from .tools import Executor
 
@@ -66,7 +66,7 @@ def _arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[tuple[Cal
     reads: dict[int, Reads] = {}
     for writer, reader in edges[:MOST_ARROWS]:
         if reader not in reads:
-            reads[reader] = Reads(by_index[reader])
+            reads[reader] = Reads(places_read(by_index[reader]))
         yield by_index[writer], by_index[reader], reads[reader]
 
 

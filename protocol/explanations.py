@@ -1,7 +1,7 @@
 """Explanations: what a person is told beyond the fact that something is wrong (SPEC R7.1).
 
 A text that does not parse gets an excerpt with a caret; a reference that nothing can bring gets the nearest place that
-is there, where its kind or a key of its path looks misspelt.
+is there, where its kind or a key of its path looks misspelt, or the path that only lacks its dagger to bring it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .errors import Conflict, ExpressionError, Problem, segments
 from .lanes import Lane
 from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
 from .scopes import read_scope
+from .slips import Undaggered, undaggered
 from .spelling import Patience
 
 MOST_EXPLAINED: Final = 100
@@ -49,6 +50,8 @@ def _explained(problem: Problem, submission: Any, places: _Places | None) -> Pro
     if excerpt is not None:
         return replace(problem, excerpt=excerpt)
     if places is not None and is_expression(text) and problem.message.startswith(_UNSATISFIABLE):
+        if (slip := places.slip(parse(text))) is not None:
+            return replace(problem, message=f"{problem.message}; {slip}")
         near = places.nearest(parse(text))
         return problem if near is None else replace(problem, message=f"{problem.message}, did you mean {near}?")
     return problem
@@ -86,6 +89,18 @@ class _Places:
         places = dict.fromkeys(place for output in outputs for place in output.references)
         self._written = tuple(islice(places, 10 * _MOST_NAMES))
         self._known: dict[Reference, dict[str, str | int]] = {}
+        slips = (slip for call in calls.values() for slip in undaggered(call))
+        self._slips = tuple(islice(slips, _MOST_NAMES))
+
+    def slip(self, expression: Expression) -> Undaggered | None:
+        """The path that was written without a dagger, and with one would be read here."""
+        for place in expression.references:
+            if not self._slips or not self._patience.lasts(len(self._slips)):
+                break
+            for slip in self._slips:
+                if slip.meant.path and slip.meant.overlaps(place):
+                    return slip
+        return None
 
     def nearest(self, expression: Expression) -> Reference | None:
         """The place that the first misspelt reference was probably meant to be."""

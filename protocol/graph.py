@@ -223,10 +223,10 @@ def places_read(call: Call) -> tuple[Reference, ...]:
 
 
 class Reads:
-    """The places that a call reads, and whether another overlaps any of them."""
+    """Places that are read, and whether another overlaps any of them."""
 
-    def __init__(self, call: Call) -> None:
-        self._at = {place.key for place in places_read(call)}
+    def __init__(self, places: Iterable[Reference]) -> None:
+        self._at = {place.key for place in places}
         self._at_or_above = {key[:length] for key in self._at for length in range(1, len(key) + 1)}
 
     def overlap(self, place: Reference) -> bool:

@@ -25,7 +25,15 @@ from .races import race_findings
 from .readers import Readers
 from .references import Reference
 from .signatures import Schemas, signature_findings
-from .slips import Place, misspelt_properties, undaggered_paths, unfit_messages
+from .slips import (
+    Place,
+    blank_references,
+    idle_methods,
+    misspelt_properties,
+    undaggered_paths,
+    unfit_messages,
+    unknown_scopes,
+)
 from .timing import MOST_CALLS, ancestors, scope_findings
 from .tools import Tool
 
@@ -50,7 +58,10 @@ def findings_of(
         unfit_messages(context),
         misspelt_properties(calls, places, tools),
         signature_findings(calls, places, signatures),
+        idle_methods(calls, places),
         undaggered_paths(calls, places, context, readers),
+        unknown_scopes(calls, places, context),
+        blank_references(calls, places, context),
         scope_findings(lanes.values()),
         *_lane_findings(lanes, context, tools),
         unread_branches(calls, readers),

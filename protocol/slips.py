@@ -1,29 +1,32 @@
 """Slips: what stands in a valid submission and was hardly meant so (SPEC R2.5, R3.4, R4.1).
 
-A misspelt meta-property is admitted like any that nobody knows, and does nothing; an output path without `†` lies
-inside `state`, also when it begins with a kind; and messages of the context need not fit each other.
+A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path; an
+output path without `†` lies inside `state`, also when it begins with a kind; scopes need not exist; what does not begin
+with `†` is a text; and messages of the context need not fit each other.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from .calls import META_PROPERTIES, Call, place_in
 from .context import Context
-from .errors import pointer
+from .errors import ExpressionError, pointer, shortened
 from .findings import Finding
-from .messages import DATA_TYPES
+from .graph import Reads, places_read
+from .messages import DATA_TYPES, kind_of
+from .paths import strings
 from .readers import Readers
-from .references import DAGGER, Reference
+from .references import DAGGER, Expression, Reference, is_expression, parse
 from .spelling import Speller
 from .tools import Tool
 
 Place = Sequence[str | int]
 
 _LIKENESS: Final = 0.8
-"""Names of our own meta-properties may look like known ones: only what is nearly the same is taken for a slip."""
+"""Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
 _OPERATOR: Final = re.compile(r"\|\||&&")
 
 
@@ -44,22 +47,96 @@ def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: M
                 )
 
 
-def undaggered_paths(
-    calls: Iterable[Call], places: Sequence[Place], context: Context, readers: Readers
-) -> Iterator[Finding]:
-    """Output paths inside `state` whose first key is the name of a kind, and which nobody else speaks of."""
+def idle_methods(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Finding]:
+    """Output methods of calls that write nothing."""
     for call in calls:
-        for place, meant in _undaggered(call):
-            fold = context.fold(call.instance)
-            if readers.has(place, but=call.index) or fold.exists(Reference(place.kind, place.path[:1])):
-                continue
+        if call.output is None and call.raw.get("_outputMethod") is not None:
             yield Finding(
                 "warning",
-                f"call {call.index} ({call.tool}) writes to {place}, since a path without † is one inside state, "
-                f"did you mean {meant}?",
+                f"call {call.index} ({call.tool}) has an _outputMethod and no _outputPath, so that its result goes "
+                "nowhere: say where it goes, or leave _outputMethod out",
                 (call.index,),
-                pointer(*places[call.index], *place_in(call.raw, "_outputPath")),
+                pointer(*places[call.index], "_outputMethod"),
             )
+
+
+class Undaggered(NamedTuple):
+    """A path without `†` that begins with a kind: where it leads, and where it would with one."""
+
+    call: Call
+    place: Reference
+    meant: Reference
+
+    def __str__(self) -> str:
+        return (
+            f"call {self.call.index} ({self.call.tool}) writes to {self.place}, since a path without † is one inside "
+            f"state, did you mean {self.meant}?"
+        )
+
+
+def undaggered(call: Call) -> Iterator[Undaggered]:
+    """The output paths of a call that begin with the name of a kind, and have no dagger."""
+    written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
+    references = call.output.references if call.output is not None else ()
+    if len(written) != len(references):
+        return  # an operator inside a quoted key: nobody makes this slip there
+    for text, place in zip(written, references, strict=True):
+        kind, *path = place.path or ("",)
+        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in DATA_TYPES and path)):
+            yield Undaggered(call, place, Reference(str(kind), tuple(path)))
+
+
+def undaggered_paths(
+    calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers
+) -> Iterator[Finding]:
+    """Output paths inside `state` whose first key is the name of a kind, and which nobody else speaks of.
+
+    Whoever reads all of the state may mean them, unless another reads where they would lead with a dagger.
+    """
+    in_particular = Reads(place for call in calls for place in places_read(call) if place.path)
+    for call in calls:
+        for slip in undaggered(call):
+            key = Reference(slip.place.kind, slip.place.path[:1])
+            is_missed = bool(slip.meant.path) and in_particular.overlap(slip.meant)
+            if in_particular.overlap(slip.place) or context.fold(call.instance).exists(key):
+                continue
+            if is_missed or not readers.has(slip.place, but=call.index):
+                at = pointer(*places[call.index], *place_in(call.raw, "_outputPath"))
+                yield Finding("warning", str(slip), (call.index,), at)
+
+
+def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], context: Context) -> Iterator[Finding]:
+    """Scopes of kinds that nothing is of, and whose name is nearly that of one that something is of."""
+    kinds = _kinds(calls, context)
+    spelling = Speller(kinds, likeness=_LIKENESS)
+    for call in calls:
+        for index, scope in enumerate(call.scopes):
+            if scope.kind in kinds or scope.kind in DATA_TYPES or not (hint := spelling.hint(scope.kind)):
+                continue
+            written = place_in(call.raw, "_scopes")
+            yield Finding(
+                "warning",
+                f"call {call.index} ({call.tool}) has {call.properties['_scopes'][index]} in its _scopes, and nothing "
+                f"is of that kind{hint}",
+                (call.index,),
+                pointer(*places[call.index], *written, *((index,) if written else ())),
+            )
+
+
+def blank_references(calls: Sequence[Call], places: Sequence[Place], context: Context) -> Iterator[Finding]:
+    """Parameters that would read something but for the white space before their `†`."""
+    kinds = _kinds(calls, context) | DATA_TYPES
+    for call in calls:
+        for place, text in strings(call.parameters):
+            meant = _expression(text.lstrip()) if text[:1].isspace() else None
+            if meant is not None and all(reference.kind in kinds for reference in meant.references):
+                yield Finding(
+                    "warning",
+                    f"call {call.index} ({call.tool}) reads nothing here: white space before the † makes it a text, "
+                    f"did you mean {shortened(str(meant))}?",
+                    (call.index,),
+                    pointer(*places[call.index], *place),
+                )
 
 
 def unfit_messages(context: Context) -> Iterator[Finding]:
@@ -74,13 +151,15 @@ def unfit_messages(context: Context) -> Iterator[Finding]:
         )
 
 
-def _undaggered(call: Call) -> Iterator[tuple[Reference, Reference]]:
-    """What was written without a dagger, and what it would be with one."""
-    written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
-    references = call.output.references if call.output is not None else ()
-    if len(written) != len(references):
-        return  # an operator inside a quoted key: nobody makes this slip there
-    for text, place in zip(written, references, strict=True):
-        kind, *path = place.path or ("",)
-        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in DATA_TYPES and path)):
-            yield place, Reference(str(kind), tuple(path))
+def _kinds(calls: Iterable[Call], context: Context) -> frozenset[str]:
+    """The kinds that anything is or may come to be of."""
+    held = {str(kind_of(message)) for message in context.messages if message.get("type") in DATA_TYPES}
+    outputs = [call.output for call in calls if call.output is not None]
+    return frozenset(held.union(place.kind for output in outputs for place in output.references))
+
+
+def _expression(text: str) -> Expression | None:
+    try:
+        return parse(text) if is_expression(text) else None
+    except ExpressionError:
+        return None

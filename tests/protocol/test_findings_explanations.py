@@ -47,6 +47,23 @@ def test_a_key_of_digits_that_another_instance_holds_is_no_slip() -> None:
     assert problem.message == f"nothing can bring †input.7: {NOTHING}"
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("state.x", "†state.x"), ("state.x", "†state.x.name"), ("state.x.name", "†state.x"), ("input.x", "†input.x")],
+)
+def test_what_only_a_dagger_is_missing_from_is_told_to_whoever_reads_there(written: str, read: str) -> None:
+    (problem,) = problems_of(call(value=read), call(to=written))
+    assert problem.message == (
+        f"nothing can bring {read}: {NOTHING}; call 1 (give) writes to †state.{written}, since a path without † is one "
+        f"inside state, did you mean †{written}?"
+    )
+
+
+def test_a_path_without_a_dagger_explains_nothing_that_is_missing_elsewhere() -> None:
+    (problem,) = problems_of(call(value="†state.y"), call(to="state.x"))
+    assert problem.message == f"nothing can bring †state.y: {NOTHING}"
+
+
 @pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra", "†state.user.name.x"])
 def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
     (problem,) = problems_of(call(value=path), context=CONTEXT)

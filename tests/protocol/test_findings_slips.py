@@ -10,6 +10,7 @@ from protocol import check_submission
 
 from .building import ANY, call, checked, plan_submission, problems_of, submission
 
+A_SCOPE = 'must be a kind such as "state" or a reference such as "†state.user"'
 TWO = [{"type": "text", "_instance": name} for name in "①②"]
 
 
@@ -79,9 +80,108 @@ def test_a_path_that_somebody_reads_or_that_is_there_is_meant_so() -> None:
     assert checked(call(to="input.x"), context=[{"type": "state", "data": {"input": {}}}]).findings == ()
 
 
+@pytest.mark.parametrize("whole", [{"_scopes": ["state"]}, {"all": "†state"}])
+def test_who_reads_the_whole_kind_means_it_unless_another_reads_where_it_would_lead(whole: dict[str, Any]) -> None:
+    context = [{"type": "state", "x": 1}]
+    assert undaggered(call(to="state.x"), call(**whole), context=context) == []
+    assert (
+        undaggered(call(to="state.x"), call(**whole), call(value="†state.y"), context=[{"type": "state", "y": 1}]) == []
+    )
+    assert undaggered(call(to="state"), call(**whole), call(value="†state.x"), context=context) == []
+    assert undaggered(call(to="state.x"), call(**whole), call(value="†state.x"), context=context) == [
+        "call 0 (give) writes to †state.state.x, since a path without † is one inside state, did you mean †state.x?"
+    ]
+
+
+def undaggered(*calls: dict[str, Any], context: list[dict[str, Any]]) -> list[str]:
+    findings = checked(*calls, context=context).findings
+    return [finding.message for finding in findings if (finding.pointer or "").endswith("/_outputPath")]
+
+
 def test_a_path_that_a_tool_pins_is_told_at_its_call() -> None:
     (finding,) = checked(call(), tools={"give": {"_outputPath": "state.x"}}).findings
     assert finding.pointer == "/solution/calls/0"
+
+
+def test_a_method_without_a_path_does_nothing() -> None:
+    (finding,) = checked(call(_outputMethod="push")).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": "call 0 (give) has an _outputMethod and no _outputPath, so that its result goes nowhere: say where "
+        "it goes, or leave _outputMethod out",
+        "calls": [0],
+        "pointer": "/solution/calls/0/_outputMethod",
+    }
+
+
+def test_a_method_is_no_slip_where_there_is_a_path_or_the_call_does_not_name_it() -> None:
+    assert checked(call(to="†state.x", _outputMethod="push")).findings == ()
+    assert checked(call(_outputMethod=None)).findings == ()
+    assert checked(call(), tools={"give": {"_outputMethod": "push"}}).findings == ()
+    assert checked(call(_outputMethod="push"), tools={"give": {"_outputPath": "†state.x"}}).findings == ()
+
+
+@pytest.mark.parametrize("scope", ["inputs", "†inputs.y"])
+def test_a_scope_of_a_kind_that_is_nearly_one_that_is_there_is_told(scope: str) -> None:
+    context = [{"type": "input", "y": 1}]
+    (finding,) = checked(call(_scopes=["state", scope]), context=context).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": f"call 0 (give) has {scope} in its _scopes, and nothing is of that kind, did you mean 'input'?",
+        "calls": [0],
+        "pointer": "/solution/calls/0/_scopes/1",
+    }
+    (finding,) = checked(call(_imports=[scope]), context=context).findings
+    assert finding.pointer == "/solution/calls/0/_imports/0"
+
+
+@pytest.mark.parametrize("scope", ["state", "error", "data", "profile", "input", "memory", "†memory.x", "†input.z"])
+def test_a_scope_of_what_may_come_or_is_like_nothing_there_is_no_slip(scope: str) -> None:
+    context = [{"type": "input", "y": 1}, {"type": "data", "kind": "memory", "_instance": "①", "data": {}}]
+    assert checked(call(_scopes=[scope]), context=context).findings == ()
+
+
+def test_a_scope_of_a_kind_that_a_call_writes_is_no_slip() -> None:
+    calls = call(to="†inputs.x"), call(_scopes=["†inputs.x"])
+    assert checked(*calls, context=[{"type": "input", "y": 1}]).findings == ()
+
+
+@pytest.mark.parametrize("text", [" †state.x", "\n†state.x", "\u00a0 †state.x || †input.y"])
+def test_white_space_before_a_dagger_is_told(text: str) -> None:
+    (finding,) = checked(call(value={"in": [1, text]}), context=[{"type": "state", "x": 1}]).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": "call 0 (give) reads nothing here: white space before the † makes it a text, did you mean "
+        f"{text.strip()}?",
+        "calls": [0],
+        "pointer": "/solution/calls/0/value/in/1",
+    }
+
+
+@pytest.mark.parametrize("text", [" †", " † died 1852", " †deceased", " ††state.x", "see †state.x", " †state.x, or so"])
+def test_a_text_with_a_dagger_in_it_is_no_slip(text: str) -> None:
+    assert checked(call(value=text), context=[{"type": "state", "x": 1}]).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("properties", "at", "message"),
+    [
+        ({"_tool": ""}, "_tool", 'a call needs a "_tool", the name of a tool (found: an empty text)'),
+        ({"_tool": 5}, "_tool", 'a call needs a "_tool", the name of a tool (found: number)'),
+        ({"_tool": None}, "_tool", 'a call needs a "_tool"'),
+        ({"_outputPath": ""}, "_outputPath", "is empty: name a place such as †state.result, or leave _outputPath out"),
+        ({"_outputPath": " "}, "_outputPath", "is empty: name a place such as †state.result, or leave _outputPath out"),
+        ({"_instance": ""}, "_instance", "is empty: name an instance of the context, or leave _instance out"),
+        ({"_scopes": [5]}, "_scopes/0", f"{A_SCOPE} (found: number)"),
+        ({"_scopes": ["state", None]}, "_scopes/1", f"{A_SCOPE} (found: null)"),
+        ({"_scopes": [""]}, "_scopes/0", f"{A_SCOPE} (found: an empty text)"),
+    ],
+)
+def test_what_is_empty_or_of_another_type_is_told_with_what_is_expected(
+    properties: dict[str, Any], at: str, message: str
+) -> None:
+    (problem,) = problems_of({**call(), **properties})
+    assert (problem.pointer, problem.message) == (f"/solution/calls/0/{at}", message)
 
 
 def test_a_slip_of_a_template_is_told_once_and_where_the_template_stands() -> None:

@@ -92,7 +92,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
 
 def branches(plan: Plan) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who reads each (SPEC R4.4, R6.6)."""
-    from protocol.graph import Reads
+    from protocol.graph import Reads, places_read
 
     choosing = {
         call.index: call.output.alternatives
@@ -101,7 +101,7 @@ def branches(plan: Plan) -> list[dict[str, Any]]:
     }
     readers = {index: sorted(plan.readers.get(index, ())) for index in choosing}
     reading = {index for group in readers.values() for index in group}
-    reads = {call.index: Reads(call) for call in plan.calls if call.index in reading}
+    reads = {call.index: Reads(places_read(call)) for call in plan.calls if call.index in reading}
     return [
         {
             "call": writer,
