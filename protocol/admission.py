@@ -107,6 +107,10 @@ class Shape:
         """The properties that are there whenever the value is an object."""
         return reduce(frozenset.intersection, (case.required for case in self.cases)) if self.cases else frozenset()
 
+    def says(self, *keywords: str) -> bool:
+        """Whether one of some keywords occurs in any of the cases."""
+        return any(isinstance(part, dict) and key in part for c in self.cases for part in c.parts for key in keywords)
+
     def admits(self, value: Any) -> bool:
         """Whether the whole of the schema has nothing against the value at the path."""
         return not self.problems(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from .admission import shape_at
+from .admission import ALL_TYPES, Shape, json_types, shape_at
 from .calls import Call
 from .effects import result_schema
 from .errors import Conflict
@@ -22,8 +22,14 @@ from .paths import MISSING
 from .promises import parameter_shape
 from .references import Expression, Reference
 from .resolution import Fold
+from .schemas import Schema
 from .tools import Tool
 
+_TAKEN: Final = {
+    Method.ASSIGN: frozenset({"object"}),
+    Method.CONCAT: frozenset({"array", "string"}),
+}
+"""The types of results that a method takes; the others take any."""
 MOST_HELD: Final = 20_000
 """So many calls are held against values of the context, over all instances."""
 
@@ -51,17 +57,23 @@ def unfit_values(lane: Lane, writers: Writers, fold: Fold, tools: Mapping[str, T
 
 
 def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator[Finding]:
-    """The calls whose result is never what the schema of its kind admits at the place."""
+    """The calls whose result their method cannot take, or is never what the schema of its kind admits at the place."""
     for call in lane.calls:
-        if call.output is None or len(call.output.alternatives) > 1 or call.method is not Method.SET:
+        if call.output is None or len(call.output.alternatives) > 1:
             continue
         given = shape_at(result_schema(call, tools))
+        if not given.is_impossible and not given.types & _TAKEN.get(call.method, ALL_TYPES):
+            yield Finding(
+                "warning",
+                f"call {call.index} ({call.tool}) can never write its result by {call.method}, which takes "
+                f"{' or '.join(json_types(_TAKEN[call.method]))}: it gives {' or '.join(json_types(given.types))}; "
+                "change the method, or the schema",
+                (call.index,),
+            )
+            continue
         for place in call.output.references:
             schema = fold.schema(place.kind)
-            if schema is MISSING or not place.path:
-                continue
-            wanted = shape_at(schema, place.path)
-            why = "it admits nothing there" if wanted.is_impossible else misfit(given, wanted)
+            why = _refusal(call.method, given, place, schema) if schema is not MISSING else None
             if why:
                 yield Finding(
                     "warning",
@@ -69,6 +81,53 @@ def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator
                     f"{why}; change the path, or one of the schemas",
                     (call.index,),
                 )
+
+
+def _refusal(method: Method, given: Shape, place: Reference, schema: Schema) -> str | None:
+    """Why a kind's schema never admits a result, by what is judged of it while more can still come (see `growth`)."""
+    above = [shape_at(schema, place.path[:length]) for length in range(len(place.path))]
+    wanted = shape_at(schema, place.path)
+    growing = above if method is Method.SET else [*above, wanted]
+    if any(shape.says("const", "enum") for shape in growing):
+        return None  # what can still grow may come to be one of these
+    if wanted.is_impossible:
+        return "it admits nothing there" if place.path else None
+    match method:
+        case Method.SET:
+            return misfit(given, wanted) if place.path else None
+        case Method.PUSH:
+            return _element_refusal(given, wanted)
+        case Method.CONCAT:
+            return _type_refusal(given.types & _TAKEN[method], wanted)
+        case Method.ASSIGN:
+            return _type_refusal(_TAKEN[method], wanted) or _property_refusal(given.only("object"), wanted)
+    return _type_refusal(given.types, wanted)
+
+
+def _type_refusal(types: frozenset[str], wanted: Shape) -> str | None:
+    if types & wanted.types:
+        return None
+    return f"{' or '.join(json_types(types))} is not {' or '.join(json_types(wanted.types))}"
+
+
+def _element_refusal(given: Shape, wanted: Shape) -> str | None:
+    """Which element it is, nobody can tell: a schema that speaks of the first ones apart is taken to admit it."""
+    why = _type_refusal(frozenset({"array"}), wanted)
+    lists = wanted.only("array")
+    if why is not None or lists.says("prefixItems"):
+        return why
+    element = lists.below(0)
+    return "it admits no element there" if element.is_impossible else misfit(given, element)
+
+
+def _property_refusal(given: Shape, wanted: Shape) -> str | None:
+    objects = wanted.only("object")
+    for key in sorted(given.required):
+        part = objects.below(key)
+        why = "is not admitted" if part.is_impossible else misfit(given.below(key), part)
+        if why is not None:
+            return f"in {key!r}, it {why}" if part.is_impossible else f"in {key!r}, {why}"
+    return None
 
 
 def _given_place(call: Call, expression: Expression, writers: Writers, fold: Fold) -> Reference | None:

@@ -65,17 +65,13 @@ def _converts(value: Any, shape: Shape) -> bool:
         case bool():
             return bool(types & {"boolean", *_NUMBERS})
         case int() | float():
-            return bool(types & {"boolean", *_NUMBERS}) or ("string" in types and _has_format(shape))
+            # a date, a duration or the like can be a number as well
+            return bool(types & {"boolean", *_NUMBERS}) or ("string" in types and shape.says("format"))
         case str():
             return bool(types & {"string", "boolean"}) or (bool(types & _NUMBERS) and _is_number(value))
         case list():
             return "array" in types
     return "object" in types
-
-
-def _has_format(shape: Shape) -> bool:
-    """Whether it is a date, a duration or the like, which numbers stand for as well."""
-    return any(isinstance(part, dict) and "format" in part for case in shape.cases for part in case.parts)
 
 
 def _is_number(text: str) -> bool:

@@ -75,3 +75,80 @@ def test_a_place_that_a_written_result_does_not_have_is_told() -> None:
     (told,) = messages(*calls, activities={"read": {}})
     assert "reads †state.note.y at /value, where nothing is ever there" in told
     assert messages(calls[0], call("read", value="†state.note.x", to="out"), activities={"read": {}}) == []
+
+
+USER = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "output", "value", "why"),
+    [
+        ("assign", {"type": "string"}, "x", "by assign, which takes object: it gives string"),
+        (
+            "concat",
+            {"type": ["integer", "null"]},
+            1,
+            "by concat, which takes array or string: it gives integer or null",
+        ),
+    ],
+)
+def test_a_result_that_its_method_never_takes_is_told_and_fails_the_call(
+    method: str, output: Any, value: Any, why: str
+) -> None:
+    parts: dict[str, Any] = {"tools": {"give": {"_output": output}}}
+    writing = call(value=value, to="x", _outputMethod=method)
+    (told,) = messages(writing, **parts)
+    assert told == f"call 0 (give) can never write its result {why}; change the method, or the schema"
+    assert statuses(run(writing, **parts)) == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("method", "output", "value", "wanted", "why"),
+    [
+        ("push", {"type": "integer"}, 1, {"type": "string"}, "array is not string"),
+        ("push", {"type": "integer"}, 1, {"items": {"type": "string"}}, "integer is not string"),
+        ("push", {"type": "integer"}, 1, {"items": False}, "it admits no element there"),
+        ("push", USER, {"id": 1}, {"items": {"maxProperties": 0}}, "a number of properties of at least 1"),
+        ("concat", {"type": "string"}, "x", {"type": "array"}, "string is not array"),
+        ("assign", USER, {"id": 1}, {"type": "array"}, "object is not array"),
+        ("assign", USER, {"id": 1}, {"properties": {"id": {"type": "string"}}}, "in 'id', integer is not string"),
+        ("assign", USER, {"id": 1}, {"additionalProperties": False}, "in 'id', it is not admitted"),
+        ("merge", {"type": "integer"}, 1, {"type": "string"}, "integer is not string"),
+    ],
+)
+def test_what_a_method_makes_and_the_schema_of_its_kind_forbids_is_told_and_fails_the_call(
+    method: str, output: Any, value: Any, wanted: Any, why: str
+) -> None:
+    schema = {"properties": {"x": wanted}}
+    parts: dict[str, Any] = {"context": [{"type": "state", "schema": schema}], "tools": {"give": {"_output": output}}}
+    writing = call(value=value, to="x", _outputMethod=method)
+    (told,) = messages(writing, **parts)
+    assert f"what the schema of state forbids: {why}" in told
+    assert statuses(run(writing, **parts)) == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "wanted"),
+    [
+        ("push", 1, {"const": [2]}),
+        ("push", 1, {"prefixItems": [{"type": "string"}]}),
+        ("push", 1, {"minItems": 3}),
+        ("assign", {"id": 1}, {"required": ["name"]}),
+        ("assign", {"id": 1}, {"enum": [{"id": 2}]}),
+        ("merge", {"id": 1}, {"minProperties": 2}),
+        ("concat", "x", {"enum": ["yz"]}),
+        ("concat", [1], {"minItems": 2}),
+    ],
+)
+def test_nothing_is_told_of_what_can_still_become_what_the_schema_asks_for(
+    method: str, value: Any, wanted: Any
+) -> None:
+    schema = {"properties": {"x": wanted}}
+    context = [{"type": "state", "schema": schema, "data": {"x": ["a"]}}] if "prefixItems" in wanted else []
+    parts: dict[str, Any] = {
+        "context": context or [{"type": "state", "schema": schema}],
+        "tools": {"give": {"_output": {"const": value}}},
+    }
+    writing = call(value=value, to="x", _outputMethod=method)
+    assert messages(writing, **parts) == []
+    assert statuses(run(writing, **parts)) == ["done"]

@@ -1,4 +1,4 @@
-"""A law of findings: a reader that is said to read what it can never take never succeeds (SPEC R3.2, R4.1, R6.7)."""
+"""Laws of findings: who is said to read, or to write, what can never be taken never succeeds (SPEC R3.2, R4, R6.7)."""
 
 from __future__ import annotations
 
@@ -67,3 +67,19 @@ def test_a_reader_of_what_it_can_never_take_does_not_succeed(
     if told:
         result = run_plan(plan, functions={**functions, "take": lambda parameters, context: None})
         assert statuses(result)[-1] != "done", told
+
+
+@given(writers(), plain | schemas().filter(lambda schema: isinstance(schema, dict)), st.none() | schema_values)
+def test_a_result_that_is_never_admitted_is_never_written(
+    writing: tuple[dict[str, Any], Any, Any], schema: dict[str, Any], held: Any
+) -> None:
+    properties, value, output = writing
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    declared = {"type": "state", "schema": {"properties": {"l": schema}, **definitions}}
+    context = [{**declared, "data": {} if held is None else {"l": held}}]
+    plan = checked(call("w", **properties), tools={"w": {"_output": output}}, context=context)
+    told = [
+        finding for finding in plan.findings if " writes to " in finding.message or " can never " in finding.message
+    ]
+    if told and "||" not in properties["_outputPath"]:
+        assert statuses(run_plan(plan, functions={"w": carried_out(value)})) == ["failed"], told
