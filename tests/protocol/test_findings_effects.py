@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from protocol import Output
 
 from .building import ANY, call, checked, run, statuses
+from .test_scale import steps
 
 INTEGER: dict[str, Any] = {"type": "integer"}
 STRING: dict[str, Any] = {"type": "string"}
@@ -188,3 +190,25 @@ def test_a_value_of_the_instance_lies_on_top_of_what_a_global_call_gives() -> No
     assert told([call(to="x"), reader], {"tools": tools, "context": context}) == []
     nothing = [{"type": "text", "_instance": "①"}]
     assert len(told([call(to="x"), reader], {"tools": tools, "context": nothing})) == 1
+
+
+def test_what_the_same_tools_give_and_take_is_compared_once() -> None:
+    optional = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array"}, {"type": "null"}]}
+    keys = [f"k{number}" for number in range(20)]
+    schema = OBJECT | {"properties": dict.fromkeys(keys, optional), "required": keys}
+    tool = {"properties": {"value": schema, "_output": schema}}
+
+    def finding(number: int) -> Callable[[], None]:
+        plan = checked(
+            *[call("t", to=f"†data.x{n + 1}", value=f"†data.x{n}") for n in range(number)],
+            tools={"t": tool},
+            context=[{"type": "data", "data": {"x0": dict.fromkeys(keys, "text")}}],
+        )
+
+        def find() -> None:
+            plan.__dict__.pop("findings", None)
+            assert plan.findings == ()
+
+        return find
+
+    assert steps(finding(400)) < 3 * steps(finding(100))

@@ -20,6 +20,7 @@ SIGNATURE: dict[str, Any] = {
         "lines": {"type": "array"},
         "more": {"type": "object"},
         "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "until": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
     },
     "required": ["amount"],
     "additionalProperties": False,
@@ -72,6 +73,8 @@ def test_the_activity_that_the_tool_names_counts() -> None:
         {"lines": "a, b"},
         {"lines": {"a": "†state.given"}},
         {"more": ["†state.given"]},
+        {"note": 5},
+        {"note": [1]},
     ],
 )
 def test_a_value_that_no_conversion_makes_one_for_the_activity_is_told(parameters: dict[str, Any]) -> None:
@@ -94,6 +97,7 @@ def test_a_value_that_no_conversion_makes_one_for_the_activity_is_told(parameter
         {"lines": []},
         {"more": {}},
         {"note": None},
+        {"until": 1_700_000_000},
         {"note": "†state.given"},
     ],
 )
