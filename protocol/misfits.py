@@ -7,6 +7,7 @@ against the schema of the kind it is written to. Calls told of here are sure to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Final
 
 from .admission import ALL_TYPES, Shape, json_types, shape_at
@@ -85,8 +86,7 @@ def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator
 
 def _refusal(method: Method, given: Shape, place: Reference, schema: Schema) -> str | None:
     """Why a kind's schema never admits a result, by what is judged of it while more can still come (see `growth`)."""
-    above = [shape_at(schema, place.path[:length]) for length in range(len(place.path))]
-    wanted = shape_at(schema, place.path)
+    *above, wanted = accumulate(place.path, Shape.below, initial=shape_at(schema))
     growing = above if method is Method.SET else [*above, wanted]
     if any(shape.says("const", "enum") for shape in growing):
         return None  # what can still grow may come to be one of these
