@@ -14,7 +14,7 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
                       `execution` the state machine; `readiness` its countdown; `statuses` its transitions
     R6.7 beforehand   `drawing`; `cost`; `simulation`, with `samples` and `moulds`; `visibility` who can see what;
                       `proofs` all `findings`: `slips`, `signatures`, `timing`, `promises` and `misfits` (by `fitting`,
-                      `effects`, `admission`, `ranges`), `races`, `elements`, `obstacles`, `branches`; `readers`
+                      `effects`, `cases`, `ranges`), `races`, `elements`, `obstacles`, `branches`; `readers`
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
                       `explanations`, `spelling` hints for people
     R8  scopes        `scopes`; `timing` what depends on it

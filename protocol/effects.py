@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .admission import Shape, json_types, shape_at
 from .calls import Call
+from .cases import Shape, json_types, shape_at
 from .errors import Conflict
 from .operations import Method
 from .paths import MISSING, copied

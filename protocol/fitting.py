@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from .admission import Shape
+from .cases import Shape
 from .errors import shortened
 
 _DEPTH: Final = 8

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from .admission import ALL_TYPES, Shape, json_types, shape_at
 from .calls import Call
+from .cases import ALL_TYPES, Shape, json_types, shape_at
 from .effects import result_schema
 from .errors import Conflict
 from .findings import Finding

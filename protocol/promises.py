@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .admission import Shape, shape_at
 from .calls import Call
+from .cases import Shape, shape_at
 from .effects import Effect, effect_on, result_schema, shapes_left
 from .errors import segments
 from .findings import Finding

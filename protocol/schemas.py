@@ -103,23 +103,45 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
 
 
 def check_references(schema: Any) -> None:
-    """Raise `SchemaError` where a `$ref` names a part of the document that is not there.
+    """Raise `SchemaError` where a `$ref` names what is not there, or no schema.
 
-    Others are found when they are applied: those into documents elsewhere, and all where a part has a name of its own.
+    In a document whose parts have names of their own that is found when they are applied.
     """
-    parts = list(_parts_with_places(schema))
-    if any("$id" in part for _, part in parts):
+    plain = _plain(schema)
+    found = list(_parts_with_places(plain))
+    if any("$id" in part for _, part in found):
         return
-    anchors = {
-        part[key] for _, part in parts for key in ("$anchor", "$dynamicAnchor") if isinstance(part.get(key), str)
-    }
-    for place, part in parts:
-        reference = part.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#") or "%" in reference:
+    anchors = {part[key]: part for _, part in found for key in ("$anchor", "$dynamicAnchor") if key in part}
+    seen = {id(part) for _, part in found}
+    for place, part in found:
+        if not isinstance(reference := part.get("$ref"), str):
             continue
-        if reference[1:] not in anchors and referred(reference, schema) is None:
-            message = f"{reference!r} is referred to, and is not in it"
+        target = anchors.get(reference[1:]) if reference.startswith("#") else None
+        target = _referred(reference, plain) if target is None else target
+        if target is None:
+            hint = f", did you mean '#{reference}'?" if _referred("#" + reference, plain) is not None else ""
+            message = f"{reference!r} is referred to, and is not in it{hint}"
             raise SchemaError(message, path=(*place, "$ref"))
+        if id(target) in seen or not reference.startswith("#"):
+            continue
+        try:
+            check_schema(target)
+        except SchemaError as error:
+            message = f"{reference!r} is referred to, and is no schema: {error.message}"
+            raise SchemaError(message, path=(*place, "$ref")) from None
+        seen.add(id(target))
+        found += (((*place, "$ref"), below) for _, below in _parts_with_places(target))
+
+
+def _referred(reference: str, schema: Schema) -> Any:
+    """What a `$ref` points at, in the document or in one of JSON Schema's own; None where that is nothing."""
+    target = referred(reference, schema)
+    if target is not None or (reference.startswith("#") and "%" not in reference):
+        return target
+    try:
+        return BoundedValidator(schema, registry=_NO_REMOTE)._resolver.lookup(reference).contents
+    except Unresolvable:
+        return None
 
 
 def _parts_with_places(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -165,7 +187,7 @@ def joined(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
         seen.add(id(part))
         found.append(part)
         if isinstance(part, dict):
-            stack.extend(part.get("allOf", ()))
+            stack.extend(both if isinstance(both := part.get("allOf"), list) else ())
             stack.append(referred(part.get("$ref"), root))
     return tuple(found)
 

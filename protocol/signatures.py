@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .admission import Shape, shape_at
 from .calls import Call
+from .cases import Shape, shape_at
 from .errors import pointer, shortened
 from .findings import Finding
 from .references import Expression

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import Finding, Plan
-from protocol.admission import shape_at
+from protocol.cases import shape_at
 from protocol.fitting import misfit
 from protocol.graph import SPELLED_OUT
 from protocol.proofs import MOST_TOLD

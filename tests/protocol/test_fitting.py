@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.admission import shape_at
+from protocol.cases import shape_at
 from protocol.fitting import misfit
 from protocol.ranges import Range
 

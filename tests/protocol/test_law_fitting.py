@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.admission import shape_at
+from protocol.cases import shape_at
 from protocol.fitting import misfit
 from protocol.paths import MISSING, lookup
 from protocol.references import Path

@@ -281,7 +281,7 @@ def test_r4_1_a_multiple_is_one_as_the_numbers_are_written(step: float, value: A
 def test_r4_1_a_schema_is_never_fetched() -> None:
     tool = {"properties": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     found = problems_of({"_tool": "t", "x": 1}, tools={"t": tool})
-    assert pointers(found) == ["/solution/calls/0"]
+    assert pointers(found) == ["/tools/t/properties/x/$ref"]
     assert "http://127.0.0.1:9/schema.json" in found[0].message
 
 
@@ -353,3 +353,34 @@ def test_r4_1a_a_call_gets_the_kinds_of_the_signature_unless_it_says_which() -> 
     assert data["one"] == {"input": {"b": 2}}
     calls[1]["_scopes"] = ["data"]
     assert pointers(problems(value, activities=activities)) == ["/solution/calls/1/_scopes/0"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"$ref": "/$defs/int"}, "'/$defs/int' is referred to, and is not in it, did you mean '#/$defs/int'?"),
+        ({"$ref": "#/$defs/on"}, "'#/$defs/on' is referred to, and is not in it"),
+        ({"$ref": "http://example.org/int.json"}, "'http://example.org/int.json' is referred to, and is not in it"),
+        ({"$ref": "#/default"}, "'#/default' is referred to, and is no schema: 5 is not of type 'array'"),
+        ({"$ref": "#/examples/0"}, "'#/examples/0' is referred to, and is no schema: 5 is not of type 'object', 'bool"),
+        ({"$ref": "#/definitions/a"}, "'#/definitions/c' is referred to, and is not in it"),
+    ],
+)
+def test_r4_1_a_reference_to_what_is_not_there_or_is_no_schema_is_told(schema: Any, fault: str) -> None:
+    tool = {
+        "properties": {"x": schema},
+        "$defs": {"int": {"type": "integer"}},
+        "definitions": {"a": {"allOf": [{"$ref": "#/definitions/c"}]}},
+        "default": {"allOf": 5},
+        "examples": [5],
+    }
+    [problem] = problems(submission(call("t", "†state.y"), tools={"t": tool}))
+    assert problem.pointer.startswith("/tools/t/properties/x/$ref")
+    assert problem.message.startswith(f"not a JSON Schema: {fault}")
+
+
+def test_r4_1_a_reference_may_lead_into_json_schema_itself() -> None:
+    schema = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    tool = {"properties": {"x": schema, "y": {"$ref": "#/properties/x%20y"}, "x y": {}}}
+    assert admitted(tool, x={"type": "string"})
+    assert not admitted(tool, x={"type": "word"})

@@ -1,4 +1,4 @@
-"""Admission: what a schema admits at a path, as far as it can be told without a value (SPEC R4.1, R4.6).
+"""Cases: the ways in which a value can be what a schema admits, told without a value (SPEC R4.1, R4.6).
 
 A schema is read as *cases*, one for each way through its `anyOf` and `oneOf`; of each it is known which types, values
 and ranges are left. It may admit less than that, never more: keywords that are not looked at only take away.
