@@ -53,6 +53,8 @@ class DeadLetter:
             "run": self.call.run,
             "instance": self.call.instance,
             "index": self.call.index,
+            "activity": self.body.get("activity"),
+            "delegate": self.body.get("delegate"),
             "task": self.task.task,
             "queue": self.task.queue,
             "error": {"type": self.error_type, "message": self.error_message},
@@ -83,6 +85,12 @@ class DeadLetters:
         return [
             letter for start in range(0, len(ids), _AT_ONCE) for letter in self._read(ids[start : start + _AT_ONCE])
         ]
+
+    def count(self) -> int:
+        """How many there are."""
+        with translated(self._settings):
+            found: Any = self._redis.zcard(self._times)
+        return int(found)
 
     def get(self, id_: str) -> DeadLetter:
         """One letter. Raises `LetterNotFound`."""

@@ -24,6 +24,31 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for result in at_once(partial(acts, *arguments, "--json") for arguments in asked):
         assert_refused(result)
         assert Path(result.arguments[1]).name in result.stderr, result
+        assert result.json["valid"] is False
+        (error,) = result.json["errors"]
+        assert (error["pointer"], f"acts: {error['message']}") == ("", result.stderr.strip())
+
+
+def test_machines_are_told_whatever_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_bytes(GOOD)
+    (tmp_path / "bad.json").write_bytes(b"not JSON")
+    good, bad, missing = (str(tmp_path / f"{name}.json") for name in ("good", "bad", "missing"))
+    asked: list[tuple[tuple[str, ...], int, str | None, bool | None]] = [
+        (("check", bad), 2, None, False),
+        (("check", good, "--who-sees", "†"), 2, None, None),
+        (("check", good, "--activities", missing), 2, None, None),
+        (("amend", "some-run", missing), 2, "rejected", False),
+        (("amend", "some-run", good, *UNREACHABLE), 3, "error", None),
+        (("submit", good), 3, "error", None),
+        (("submit", bad), 2, "rejected", False),
+        (("run", bad), 2, "rejected", False),
+        (("run", good, *UNREACHABLE), 3, "error", None),
+    ]
+    finished = at_once(partial(acts, *arguments, *OPTIONS) for arguments, *_ in asked)
+    for result, (_, code, status, valid) in zip(finished, asked, strict=True):
+        assert_refused(result, codes=(code,))
+        assert (result.json.get("status"), result.json["valid"]) == (status, valid), result
+        assert [f"acts: {error['message']}" for error in result.json["errors"]] == result.error_lines
 
 
 def test_no_server_is_an_infrastructure_error_on_one_line() -> None:

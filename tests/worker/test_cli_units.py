@@ -21,7 +21,7 @@ from tests.protocol.test_scale import steps
 from worker import ActivitiesError, InfrastructureError, RunNotFound
 from worker.cli import main
 from worker.cli.check import branches
-from worker.cli.failures import Failed, Interrupted, explain, rejection
+from worker.cli.failures import Failed, Interrupted, documented, explain, rejection
 from worker.cli.output import OutputFailed, escaped
 from worker.cli.rendering import counts_line, inline, result_lines, value_lines
 from worker.cli.source import read_submission
@@ -85,6 +85,33 @@ def test_wrong_usage_is_one_line_naming_the_command(capfd: pytest.CaptureFixture
     assert captured.err.splitlines() == ["acts: Missing argument 'FILE' (see `acts run --help`)"]
     assert main(["dead"]) == 2
     assert capfd.readouterr().err.splitlines() == ["acts: Missing command (see `acts dead --help`)"]
+
+
+def written(error: BaseException, capfd: pytest.CaptureFixture[str], *, has_status: bool, given: bool = False) -> str:
+    """What is on stdout when an error has left a command."""
+
+    def leave() -> None:
+        with documented(as_json=True, has_status=has_status) as answer:
+            answer.is_given = given
+            raise error
+
+    with pytest.raises(type(error)):
+        leave()
+    return capfd.readouterr().out
+
+
+def test_an_error_is_a_document_too_once_and_for_whoever_asks(capfd: pytest.CaptureFixture[str]) -> None:
+    rejected = Rejected([Problem("/a", "b")])
+    assert json.loads(written(rejected, capfd, has_status=False)) == rejection(rejected)
+    assert json.loads(written(rejected, capfd, has_status=True)) == {"status": "rejected"} | rejection(rejected)
+    unknown = {"valid": None, "errors": [{"pointer": "", "message": "no answer"}], "waves": [], "findings": []}
+    assert json.loads(written(Failed("no answer"), capfd, has_status=False)) == unknown
+    assert json.loads(written(Failed("no answer"), capfd, has_status=True)) == {"status": "error"} | unknown
+    assert written(Failed("no answer"), capfd, has_status=True, given=True) == ""
+    assert written(OutputFailed(OSError(28, "No space left on device")), capfd, has_status=True) == ""
+    with pytest.raises(Failed), documented(as_json=False, has_status=True):
+        raise Failed("no answer")
+    assert capfd.readouterr().out == ""
 
 
 # --- text ---
@@ -222,9 +249,8 @@ def test_a_pipe_without_an_end_is_read_up_to_the_limit() -> None:
 
 @pytest.mark.parametrize("name", ["missing.json", "."])
 def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Failed, match=re.escape(str(tmp_path))) as caught:
+    with pytest.raises(Rejected, match=re.escape(str(tmp_path))):
         read_submission(str(tmp_path / name), load(env_file=None))
-    assert caught.value.code == 2
 
 
 # --- processes ---

@@ -72,6 +72,12 @@ def acts_dead(backend: Backend, *arguments: str) -> tuple[int, list[Any]]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def acts_text(backend: Backend, *arguments: str) -> str:
+    command = [sys.executable, "-m", "worker", *arguments]
+    done = subprocess.run(command, env=backend.environment(), cwd=backend.folder, capture_output=True, check=False)
+    return done.stdout.decode()
+
+
 def test_what_a_killed_worker_did_unawaited_is_at_work_again_within_ten_seconds(backend: Backend) -> None:
     with backend.worker("-Q", "instances"), backend.worker("-Q", "background") as victim:
         run = forget(backend, "hangOnce", name="forgotten")
@@ -132,7 +138,11 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
         (code, (letter,)) = acts_dead(hasty, "list")
         assert code == 0
         assert (letter["id"], letter["run"], letter["index"], letter["instance"]) == (f"{run}:0", run, 0, None)
+        assert (letter["activity"], letter["delegate"]) == ("noteAndFail", None)
         assert (letter["queue"], letter["attempts"]) == ("background", 1)
+        assert "noteAndFail on background, 1 attempt" in acts_text(hasty, "dead", "list")
+        doctor = acts_text(hasty, "doctor").splitlines()
+        assert doctor[doctor.index("warn  dead letters 1") + 1] == "      → see `acts dead list`"
         assert letter["error"] == {"type": "ValueError", "message": "in the background"}
         code, (shown,) = acts_dead(hasty, "show", letter["id"])
         assert (code, shown["body"]["parameters"]) == (0, {"name": "doomed"})
@@ -144,6 +154,7 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
         wait_until_done(hasty, run)
     assert acts_dead(hasty, "drop", f"{run}:0") == (0, [{"dropped": [f"{run}:0"]}])
     assert acts_dead(hasty, "list") == (0, [])
+    assert "dead letters" not in acts_text(hasty, "doctor")
     assert acts_dead(hasty, "drop", f"{run}:0")[0] == 3
     assert acts_dead(hasty, "resend")[0] == 2
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import COMPLETED, REJECTED, Failed, rejection
+from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import call_name, counted, heading, sight_lines, simulation_lines
@@ -27,23 +27,18 @@ def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, co
 
     Exit codes: 0 valid, 2 not.
     """
-    from protocol import Rejected
     from worker.cli.source import read_submission
 
-    settings = common.settings()
-    try:
+    with documented(as_json=common.json, has_status=False):
+        settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
         from worker.client import Client
 
         with Client(settings) as client:
             plan = client.check(value)
-    except Rejected as rejected:
-        if common.json:
-            print_json(rejection(rejected))
-        raise
-    sights = _sights(plan, who_sees)
-    simulation = _simulation(plan) if simulated else None
+        sights = _sights(plan, who_sees)
+        simulation = _simulation(plan) if simulated else None
     if common.json:
         parts = {
             "mermaid": plan.to_mermaid(annotated=True) if mermaid else None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.failures import COMPLETED, rejection
+from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import at_option, found_run, message_id, print_status
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import print_json, print_text
@@ -87,8 +87,8 @@ def amend(run: str, file: str, *, common: Common) -> int:
     from protocol import Problem, Rejected
     from worker.cli.source import read_submission
 
-    settings = common.settings()
-    try:
+    with documented(as_json=common.json, has_status=True):
+        settings = common.settings()
         value = read_submission(file, settings)
         if not isinstance(value, dict):  # `Run.amend` would take a list for calls, an empty one for the end of the run
             raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
@@ -96,10 +96,6 @@ def amend(run: str, file: str, *, common: Common) -> int:
         with found_run(run, common) as found:
             found.amend(value)
             document = found.status()
-    except Rejected as rejected:
-        if common.json:
-            print_json({"status": "rejected"} | rejection(rejected))
-        raise
     print_status(document, common)
     return COMPLETED
 

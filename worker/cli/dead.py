@@ -111,6 +111,7 @@ def _print(letter: DeadLetter, common: Common) -> None:
     if common.json:
         print_json(document)
         return
-    where = f"{letter.task.queue}, {counted(letter.attempts, 'attempt')}"
+    name = document["activity"] or document["delegate"] or "?"
+    where = f"{escaped(name)} on {letter.task.queue}, {counted(letter.attempts, 'attempt')}"
     error = escaped(f"{letter.error_type}: {letter.error_message}")
     print_text(f"{letter.date}  {escaped(letter.id)}  {where}  {error}")

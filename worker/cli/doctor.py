@@ -27,7 +27,7 @@ def doctor(*, common: Common) -> int:
             word, colour = ("ok", "green") if layer.ok else ("BAD", "red")
             if layer.ok and layer.remedies:
                 word, colour = "warn", "yellow"
-            print_text(f"{click.style(f'{word:<5}', fg=colour, bold=True)} {layer.layer:<11} {escaped(layer.detail)}")
+            print_text(f"{click.style(f'{word:<5}', fg=colour, bold=True)} {layer.layer:<12} {escaped(layer.detail)}")
             for remedy in layer.remedies:
                 print_text(f"      → {escaped(remedy)}")
     return COMPLETED if is_well else UNAVAILABLE

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from worker.cli.output import OutputFailed, escaped, tell, write_error
+from worker.cli.output import OutputFailed, escaped, print_json, tell, write_error
 from worker.errors import ActivitiesError, WorkerError
 
 COMPLETED: Final = 0
@@ -82,19 +84,53 @@ def explain(error: BaseException) -> tuple[int, list[str]]:
     return _explain_foreign(error)
 
 
+@dataclass(slots=True)
+class Answer:
+    """Whether a command has written its document."""
+
+    is_given: bool = False
+
+
+@contextmanager
+def documented(*, as_json: bool, has_status: bool) -> Iterator[Answer]:
+    """Write an error as a document too, where machine output is asked for and none was written.
+
+    It has a `status` where the command's own document has one.
+    """
+    answer = Answer()
+    try:
+        yield answer
+    except Exception as error:
+        if as_json and not answer.is_given and not isinstance(error, OutputFailed):
+            is_rejected = _is_rejection(error)
+            status = {"status": "rejected" if is_rejected else "error"} if has_status else {}
+            print_json(status | (rejection(error) if is_rejected else _unknown(error)))
+        raise
+
+
 def rejection(error: Any) -> dict[str, Any]:
     """A `protocol.Rejected` as `acts check --json` prints it."""
     errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
     return {"valid": False, "errors": errors, "waves": [], "findings": []}
 
 
-def _excerpts(error: BaseException) -> list[str | None]:
-    """For each line of a rejection the text with a caret, on a terminal only: elsewhere an error is one line."""
+def _unknown(error: BaseException) -> dict[str, Any]:
+    """An error in the shape of a rejection, where it is not known whether the submission is valid."""
+    errors = [{"pointer": "", "message": line} for line in explain(error)[1]]
+    return {"valid": None, "errors": errors, "waves": [], "findings": []}
+
+
+def _is_rejection(error: BaseException) -> bool:
     loaded: Any = sys.modules.get("protocol")
-    if loaded is None or not isinstance(error, loaded.Rejected):
-        return []
+    return loaded is not None and isinstance(error, loaded.Rejected)
+
+
+def _excerpts(error: Any) -> list[str | None]:
+    """For each line of a rejection the text with a caret, on a terminal only: elsewhere an error is one line."""
     stream = sys.__stderr__
-    return [problem.excerpt for problem in error.errors] if stream is not None and stream.isatty() else []
+    if not _is_rejection(error) or stream is None or not stream.isatty():
+        return []
+    return [problem.excerpt for problem in error.errors]
 
 
 def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:

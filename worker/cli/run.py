@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import COMPLETED, FAILED, Failed, Interrupted, rejection
+from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import flush, is_coloured, print_json, print_text, tell
 from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
@@ -40,12 +40,11 @@ def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Co
 
     Exit codes: 0 completed, 1 failed or cancelled, 2 rejected before anything ran, 3 no server, or timeout.
     """
-    from protocol import Rejected
     from worker.cli.source import read_submission
 
     deadline = None if timeout is None else time.monotonic() + timeout
-    settings = common.settings()
-    try:
+    with documented(as_json=common.json, has_status=True) as answer:
+        settings = common.settings()
         value = read_submission(file, settings)
         with _backend(settings, worker_log, deadline) as effective:
             load_registry(effective)
@@ -54,11 +53,7 @@ def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Co
             with Client(effective) as client:
                 submitted = client.submit_document(value)
                 is_embedded = effective is not settings
-                return _see_through(submitted, common, deadline, is_embedded=is_embedded, worker_log=worker_log)
-    except Rejected as rejected:
-        if common.json:
-            print_json({"status": "rejected"} | rejection(rejected))
-        raise
+                return _see_through(submitted, common, deadline, answer, is_embedded=is_embedded, worker_log=worker_log)
 
 
 def print_result(document: dict[str, Any], *, as_json: bool) -> None:
@@ -90,7 +85,13 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
 
 
 def _see_through(
-    submitted: Run, common: Common, deadline: float | None, *, is_embedded: bool, worker_log: Path | None
+    submitted: Run,
+    common: Common,
+    deadline: float | None,
+    answer: Answer,
+    *,
+    is_embedded: bool,
+    worker_log: Path | None,
 ) -> int:
     """Wait for the end and print what came of it."""
     from worker.cli.progress import wait
@@ -106,7 +107,9 @@ def _see_through(
         if not is_embedded and calls.keys() <= {"waiting"}:
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
         print_result(submitted.result().to_dict(), as_json=common.json)
-        raise Failed(f"not over in time ({counts}); {goes_on or 'it ends here, with its embedded backend'}") from None
+        answer.is_given = True
+        goes_on = goes_on or "it ends here, with its embedded backend"
+        raise Failed(f"not over in time ({counts}); {goes_on}") from None
     except InfrastructureError as error:
         if is_embedded:
             raise
@@ -114,6 +117,7 @@ def _see_through(
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     print_result(document, as_json=common.json)
+    answer.is_given = True
     if is_embedded and not worker_log and any(call["status"] == "failed" for call in document["calls"]):
         tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
     return COMPLETED if document["status"] == "completed" else FAILED

@@ -28,13 +28,16 @@ PINGS: Final = 3
 
 
 def examine_servers(settings: Settings) -> Iterator[Layer]:
-    """Broker, log, workers and queues."""
+    """Broker, log, dead letters where there are any, workers and queues."""
     if settings.effective_broker_url is None and settings.effective_redis_url is None:
         yield _unconfigured()
         return
     broker = _broker(settings)
     yield broker
-    yield _log(settings)
+    log = _log(settings)
+    yield log
+    if log.ok:
+        yield from _dead_letters(settings)
     if not broker.ok:
         for name in ("workers", "queues"):
             yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
@@ -94,6 +97,19 @@ def _log(settings: Settings) -> Layer:
     with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
         _examine_storage(layer, _greet_redis(layer, url))
     return layer
+
+
+def _dead_letters(settings: Settings) -> Iterator[Layer]:
+    """Calls that failed for good: nothing is wrong with the backend, but somebody should look at them."""
+    from worker.connections import connect
+    from worker.dead_letters import DeadLetters
+
+    layer = Layer("dead letters")
+    with asked(layer, "look at the server of the log"), connect(settings) as redis:
+        if count := DeadLetters(redis, settings).count():
+            layer.warn(str(count), "see `acts dead list`")
+    if layer.detail:
+        yield layer
 
 
 def _greet_redis(layer: Layer, url: str) -> Mapping[str, Any]:

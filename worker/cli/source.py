@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from worker.cli.failures import REJECTED, Failed
-
 if TYPE_CHECKING:
     from broker_config import Settings
 
@@ -15,7 +13,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 def read_submission(file: str, settings: Settings) -> Any:
-    """The decoded value. Raises `Failed` for a file that cannot be read, `protocol.Rejected` for what is in it."""
+    """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
     from protocol.submission import decode
 
     return decode(_read(file, int(settings.limit_submission_bytes)))
@@ -26,7 +24,7 @@ def _read(file: str, limit_bytes: int) -> bytes:
     try:
         if file == "-":
             if sys.stdin is None:
-                raise Failed("standard input is closed: give a FILE", REJECTED)
+                raise _refused("standard input is closed: give a FILE")
             return _read_limited(sys.stdin.buffer, limit_bytes, name)
         path = Path(file)
         if path.is_file() and (size := path.stat().st_size) > limit_bytes:
@@ -34,9 +32,9 @@ def _read(file: str, limit_bytes: int) -> bytes:
         with path.open("rb") as stream:
             return _read_limited(stream, limit_bytes, name)
     except OSError as error:
-        raise Failed(f"{name}: {error.strerror or error}", REJECTED) from error
+        raise _refused(f"{name}: {error.strerror or error}") from error
     except ValueError as error:  # a name with a zero byte
-        raise Failed(f"{name}: {error}", REJECTED) from error
+        raise _refused(f"{name}: {error}") from error
 
 
 def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
@@ -50,7 +48,11 @@ def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
 
 
 def _too_large(name: str, size: str, limit_bytes: int) -> Exception:
+    allowed = f"{size} than the {limit_bytes}" if size == "more bytes" else f"{size}, where {limit_bytes}"
+    return _refused(f"{name}: {allowed} that ACTS_LIMIT_SUBMISSION_BYTES allows")
+
+
+def _refused(message: str) -> Exception:
     from protocol import Problem, Rejected
 
-    allowed = f"{size} than the {limit_bytes}" if size == "more bytes" else f"{size}, where {limit_bytes}"
-    return Rejected([Problem("", f"{name}: {allowed} that ACTS_LIMIT_SUBMISSION_BYTES allows")])
+    return Rejected([Problem("", message)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from worker.cli.failures import COMPLETED, rejection
+from worker.cli.failures import COMPLETED, documented
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import print_json, print_text
 
@@ -17,11 +17,10 @@ def submit(file: str, *, common: Common) -> int:
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """
-    from protocol import Rejected
     from worker.cli.source import read_submission
 
-    settings = common.settings()
-    try:
+    with documented(as_json=common.json, has_status=True):
+        settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
         settings.require_redis()
@@ -29,10 +28,6 @@ def submit(file: str, *, common: Common) -> int:
 
         with Client(settings) as client:
             run = client.submit_document(value)
-    except Rejected as rejected:
-        if common.json:
-            print_json({"status": "rejected"} | rejection(rejected))
-        raise
     if common.json:
         print_json({"run": run.id})
     else:
