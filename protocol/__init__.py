@@ -10,11 +10,12 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
                       `schemas` JSON Schema, `keywords` and `growth` for values not whole yet, `unevaluated`;
                       `bounds`, `steps` what it may cost; `patterns`
     R5  no output     `calls` (`Call.is_fire_and_forget`, `Call.is_thought`)
-    R6  the graph     `graph` who waits for whom; `lanes` by where calls run; `plan` all that is known before running;
-                      `execution` the state machine; `readiness` its countdown; `statuses` its transitions
+    R6  the graph     `graph` who waits for whom, by `writers` and `readers`; `lanes` by where calls run; `plan` all
+                      that is known before running; `execution` the state machine; `readiness` its countdown;
+                      `statuses` its transitions
     R6.7 beforehand   `drawing`; `cost`; `simulation`, with `samples` and `moulds`; `visibility` who can see what;
                       `proofs` all `findings`: `slips`, `signatures`, `timing`, `promises` and `misfits` (by `fitting`,
-                      `effects`, `cases`, `ranges`), `races`, `elements`, `obstacles`, `branches`; `readers`
+                      `effects`, `cases`, `ranges`), `races`, `elements`, `obstacles`, `branches`
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
                       `explanations`, `spelling` hints for people
     R8  scopes        `scopes`; `timing` what depends on it

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from .calls import Call
 from .findings import Finding
-from .graph import Holds, Writers
+from .graph import Holds
 from .lanes import Lane
 from .readers import Readers
 from .references import Expression, Reference
+from .writers import Writers
 
 Choice = tuple[int, int]
 """A call, and which of its alternatives."""

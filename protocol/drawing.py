@@ -12,7 +12,7 @@ from typing import Final
 
 from .calls import Call
 from .errors import shortened
-from .graph import Reads, places_read
+from .readers import Reads, places_read
 from .references import Reference
 from .tools import Executor
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 from .branches import Branches
 from .calls import Call
 from .findings import Finding
-from .graph import Line, Writers
 from .lanes import Lane
 from .operations import Method
 from .paths import MISSING, lookup
 from .references import Reference
 from .resolution import Fold
 from .timing import MOST_CALLS, Calls, ancestors, indexes
+from .writers import Line, Writers
 
 _TOLD: Final = 10
 _LOOKED_AT: Final = 50

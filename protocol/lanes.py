@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from .calls import Call
 from .context import Context
 from .errors import Problem, pointer
-from .graph import Graph, Holds, Writers, build_graph, uncertain_places, unsatisfiable
+from .graph import Graph, Holds, build_graph, uncertain_places, unsatisfiable
 from .references import Reference
 from .submission import Pointer, Submission
+from .writers import Writers
 
 
 @dataclass(frozen=True, slots=True)

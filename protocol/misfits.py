@@ -16,7 +16,6 @@ from .effects import result_schema
 from .errors import Conflict
 from .findings import Finding
 from .fitting import misfit
-from .graph import Writers
 from .lanes import Lane
 from .operations import Method
 from .paths import MISSING
@@ -25,6 +24,7 @@ from .references import Expression, Reference
 from .resolution import Fold
 from .schemas import Schema
 from .tools import Tool
+from .writers import Writers
 
 _TAKEN: Final = {
     Method.ASSIGN: frozenset({"object"}),

@@ -12,12 +12,12 @@ from typing import Any, Final
 from .calls import Call
 from .errors import Conflict
 from .findings import Finding
-from .graph import Writers
 from .lanes import Lane
 from .operations import Method, Operation, verify
 from .paths import MISSING, lookup
 from .references import Reference
 from .resolution import Fold
+from .writers import Writers
 
 _FITTING: Final[Mapping[Method, tuple[Any, ...]]] = {
     Method.SET: (None,),

@@ -16,11 +16,11 @@ from .effects import Effect, effect_on, result_schema, shapes_left
 from .errors import segments
 from .findings import Finding
 from .fitting import misfit
-from .graph import Writers
 from .lanes import Lane
 from .references import Path, Reference
 from .resolution import Fold
 from .tools import Tool
+from .writers import Writers
 
 _MOST_WRITERS: Final = 8
 

@@ -15,7 +15,6 @@ from .calls import Call
 from .context import Context
 from .elements import element_findings
 from .findings import Finding
-from .graph import Writers
 from .lanes import Lane
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
@@ -36,6 +35,7 @@ from .slips import (
 )
 from .timing import MOST_CALLS, ancestors, scope_findings
 from .tools import Tool
+from .writers import Writers
 
 MOST_TOLD = 100
 """Findings of one kind."""

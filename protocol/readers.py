@@ -1,7 +1,4 @@
-"""Readers: who reads at a place, by its parameters or its scopes (SPEC R2.3, R8).
-
-The counterpart of `graph.Writers`. Whole kinds in scopes count, though they order nothing (SPEC R8.3a).
-"""
+"""Readers: who reads at a place, by its parameters or its scopes (SPEC R2.3, R8). The counterpart of `writers`."""
 
 from __future__ import annotations
 
@@ -12,8 +9,35 @@ from .calls import Call
 from .references import Reference
 
 
+def places_read(call: Call) -> tuple[Reference, ...]:
+    """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a).
+
+    A passing thought is not executed, so it waits for nothing (SPEC R5.2).
+    """
+    if call.is_thought:
+        return ()
+    references = [reference for _, expression in call.reads for reference in expression.references]
+    return tuple(dict.fromkeys((*references, *call.slices)))
+
+
+class Reads:
+    """Places that are read, and whether another overlaps any of them."""
+
+    def __init__(self, places: Iterable[Reference]) -> None:
+        self._at = {place.key for place in places}
+        self._at_or_above = {key[:length] for key in self._at for length in range(1, len(key) + 1)}
+
+    def overlap(self, place: Reference) -> bool:
+        """Whether one of them is this place, above it or below it (SPEC R6.1)."""
+        key = place.key
+        return key in self._at_or_above or any(key[:length] in self._at for length in range(1, len(key)))
+
+
 class Readers:
-    """An index over the places that calls read. Passing thoughts read nothing (SPEC R5.2)."""
+    """An index over the places that calls read: whole kinds in scopes count, though they order nothing (SPEC R8.3a).
+
+    Passing thoughts read nothing (SPEC R5.2).
+    """
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self._at: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)

@@ -15,10 +15,9 @@ from .calls import META_PROPERTIES, Call, place_in
 from .context import Context
 from .errors import ExpressionError, pointer, shortened
 from .findings import Finding
-from .graph import Reads, places_read
 from .messages import DATA_TYPES, kind_of
 from .paths import strings
-from .readers import Readers
+from .readers import Readers, Reads, places_read
 from .references import DAGGER, Expression, Reference, is_expression, parse
 from .spelling import Speller
 from .tools import Tool

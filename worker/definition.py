@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgpack
 
 from protocol.calls import Call, make_call
-from protocol.graph import Graph, Writers, build_graph
+from protocol.graph import Graph, build_graph
 from protocol.plan import Lane, Plan
 from protocol.references import parse
 from protocol.tools import Executor, Runner, Tool
+from protocol.writers import Writers
 
 from .errors import OtherFormat
 

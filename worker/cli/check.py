@@ -87,7 +87,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
 
 def branches(plan: Plan) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who reads each (SPEC R4.4, R6.6)."""
-    from protocol.graph import Reads, places_read
+    from protocol.readers import Reads, places_read
 
     choosing = {
         call.index: call.output.alternatives
