@@ -106,7 +106,11 @@ class Kind:
         return all(self._take_over(place, root) for place in places)
 
     def _take_over(self, place: Key, root: Any) -> bool:
-        """Make a place the same as below; not where a list stands above it, for then its index could mean another."""
+        """Make a place the same as below; not where a list stands above it, or stood until one of our own operations
+        replaced it: for then its index could mean another, or a key.
+        """
+        if any(place[:length] in self._own_places.indexed for length in range(1, len(place))):
+            return False
         mine, theirs, depth = self._root, root, 1
         while place[: depth + 1] in self._own_places.above:
             segment = place[depth]
@@ -238,9 +242,13 @@ class _Places:
     def __init__(self) -> None:
         self.above: set[Key] = set()
         """Those places, and all above them."""
+        self.indexed: set[Key] = set()
+        """Where an index says what is meant: which element of a list, or of an object which key."""
         self._at: set[Key] = set()
 
     def add(self, operation: Operation) -> None:
+        key = operation.place.key
+        self.indexed.update(key[: depth + 1] for depth, part in enumerate(operation.place.path) if isinstance(part, int))
         for place in touched(operation):
             self._at.add(place)
             self.above.update(place[:length] for length in range(1, len(place) + 1))

@@ -116,6 +116,19 @@ def test_r3_6_a_late_global_value_in_a_list_that_one_has_written_into_is_seen() 
     ]
 
 
+def test_r3_6_an_index_of_ones_own_means_a_key_once_there_is_an_object_below() -> None:
+    """Also where what was a list without it has become an object since."""
+    own = {**written("†state.a.0", {"x": 1}), "_instance": "①"}
+    merged = {"type": "state", "a": {"k": 2}, "_instance": "①"}
+    late = written("†state.a.b", 3)
+    read_in_between = Context([own, merged])
+    assert read_in_between.resolve("†state", instance="①") == {"a": {"k": 2}}
+    read_in_between.append(late)
+    expected = {"a": {"0": {"x": 1}, "k": 2, "b": 3}}
+    assert Context([own, merged, late]).resolve("†state", instance="①") == expected
+    assert read_in_between.resolve("†state", instance="①") == expected
+
+
 def test_r3_6_a_global_conflict_is_over_for_instances_too_when_it_is_replaced_globally() -> None:
     context = Context([written("†state.n", 5), written("†state.n", 1, "push")])
     context.append({**written("†state.own", 1), "_instance": "①"})
