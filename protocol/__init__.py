@@ -4,21 +4,20 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
 
     R1  messages      `messages` what a message carries; `shapes` what is wrong with one
     R2  references    `references` the grammar; `paths` walking values
-    R3  resolution    `resolution` the fold of a log; `operations` its steps; `kinds` the value of one kind;
-                      `conflicts` steps that do not fit; `context` messages and what their readers see
+    R3  resolution    `resolution` the fold of a log; `operations` its steps; `kinds` the value of one kind,
+                      `overlay` on top of another; `conflicts` steps that do not fit; `context` messages and what
+                      their readers see
     R4  calls         `calls` one use of a tool; `tools` what may be called, and by whom; `outputs` where results go;
-                      `schemas` JSON Schema, `keywords` and `growth` for values not whole yet, `unevaluated`;
-                      `bounds`, `steps` what it may cost; `patterns`
+                      `schemas` JSON Schema
     R5  no output     `calls` (`Call.is_fire_and_forget`, `Call.is_thought`)
     R6  the graph     `graph` who waits for whom, by `writers` and `readers`; `lanes` by where calls run; `plan` all
                       that is known before running; `execution` the state machine; `readiness` its countdown;
                       `statuses` its transitions
     R6.7 beforehand   `drawing`; `cost`; `simulation`, with `samples` and `moulds`; `visibility` who can see what;
-                      `proofs` all `findings`: `slips`, `signatures`, `timing`, `promises` and `misfits` (by `fitting`,
-                      `effects`, `cases`, `ranges`), `races`, `elements`, `obstacles`, `branches`
+                      `findings` all that speaks against a valid submission
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
                       `explanations`, `spelling` hints for people
-    R8  scopes        `scopes`; `timing` what depends on it
+    R8  scopes        `scopes`
     R9  delegates     `delegates`
     R10 instances     `lanes`; `resolution` (R3.6)
     R11 runs          `origins` which messages a value came from; `amendments` new calls for a run under way

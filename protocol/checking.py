@@ -27,8 +27,8 @@ from .limits import Limits
 from .messages import Message
 from .paths import MISSING
 from .plan import Plan
+from .schemas.steps import MOST_STEPS, bounded
 from .spelling import Speller
-from .steps import MOST_STEPS, bounded
 from .submission import Pointer, Submission, read_submission
 from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from .context import Context
 from .errors import Conflict, ExpressionError, Problem, segments
+from .findings.slips import Undaggered, undaggered
 from .lanes import Lane
 from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
 from .scopes import read_scope
-from .slips import Undaggered, undaggered
 from .spelling import Patience
 
 MOST_EXPLAINED: Final = 100

@@ -11,12 +11,13 @@ nothing to do with, the instance takes them over; else its operations are applie
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable
 from typing import Any, Final
 
 from .conflicts import Conflicts
 from .errors import Conflict
 from .operations import Method, Operation, replaced, touched, verify
+from .overlay import Overlay
 from .paths import MISSING, lookup
 from .references import Reference
 
@@ -248,7 +249,9 @@ class _Places:
 
     def add(self, operation: Operation) -> None:
         key = operation.place.key
-        self.indexed.update(key[: depth + 1] for depth, part in enumerate(operation.place.path) if isinstance(part, int))
+        self.indexed.update(
+            key[: depth + 1] for depth, part in enumerate(operation.place.path) if isinstance(part, int)
+        )
         for place in touched(operation):
             self._at.add(place)
             self.above.update(place[:length] for length in range(1, len(place) + 1))
@@ -256,52 +259,3 @@ class _Places:
     def overlap(self, place: Key) -> bool:
         """Whether one of the places is this one, above it or below it."""
         return place in self.above or any(place[:length] in self._at for length in range(1, len(place)))
-
-
-class Overlay(dict[str, Any]):
-    """An object on top of another, which is neither changed nor copied; keys are added and replaced, never removed."""
-
-    def __init__(self, below: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._below = below
-
-    def __getitem__(self, key: str) -> Any:
-        return super().__getitem__(key) if super().__contains__(key) else self._below[key]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """As of any object."""
-        return super().__getitem__(key) if super().__contains__(key) else self._below.get(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or key in self._below
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._below
-        yield from (key for key in super().__iter__() if key not in self._below)
-
-    def __len__(self) -> int:
-        return len(self._below) + sum(1 for key in super().__iter__() if key not in self._below)
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]  # a dict's own views see only what it stores itself
-        """As of any object."""
-        return KeysView(self)
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]  # as above
-        """As of any object."""
-        return ValuesView(self)
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as above
-        """As of any object."""
-        return ItemsView(self)
-
-    def copy(self) -> dict[str, Any]:
-        """As an object of its own."""
-        return dict(self.items())
-
-    def __eq__(self, other: object) -> bool:
-        return self.copy() == (other.copy() if isinstance(other, Overlay) else other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None

@@ -11,13 +11,13 @@ from typing import Any
 
 from .calls import Call
 from .errors import ExpressionError, OutputError, Problem
-from .growth import after
 from .messages import DATA_TYPES, kind_of, read_data, riders, written_message
 from .operations import Operation
 from .paths import MISSING, lookup, nest, type_name
 from .references import Expression, Reference, parse_output_path
 from .resolution import Fold
 from .schemas import compiled, schema_problem
+from .schemas.growth import after
 from .tools import Tool
 
 Group = tuple[Reference, ...]

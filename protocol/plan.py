@@ -12,10 +12,9 @@ from .calls import Call
 from .context import Context
 from .cost import Cost, cost_of
 from .drawing import annotated_mermaid, mermaid
-from .findings import Finding
+from .findings import Finding, findings_of, unread_results
 from .graph import Graph
 from .lanes import Lane
-from .proofs import findings_of, unread_results
 from .submission import Submission
 from .tools import Tool
 

@@ -18,8 +18,8 @@ from .errors import Problem, Rejected, pointer
 from .limits import Limits, size_of, value_problems
 from .messages import Message
 from .schemas import schema_problem
+from .schemas.steps import MOST_STEPS, TooCostly, bounded
 from .shapes import config_problems, definition_problems, message_problems
-from .steps import MOST_STEPS, TooCostly, bounded
 from .tools import Tool, read_tools
 
 __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]

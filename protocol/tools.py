@@ -15,8 +15,8 @@ from typing import Any, Final
 from jsonschema import SchemaError
 
 from .errors import Problem, pointer, shortened
-from .patterns import matches
 from .schemas import CompiledSchema, Schema, check_references, compiled
+from .schemas.patterns import matches
 from .spelling import Speller
 
 GRANTED: Final = "x-granted"

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .calls import Call
-from .findings import Finding
-from .graph import Holds
-from .lanes import Lane
-from .readers import Readers
-from .references import Expression, Reference
-from .writers import Writers
+from protocol.calls import Call
+from protocol.graph import Holds
+from protocol.lanes import Lane
+from protocol.readers import Readers
+from protocol.references import Expression, Reference
+from protocol.writers import Writers
+
+from .finding import Finding
 
 Choice = tuple[int, int]
 """A call, and which of its alternatives."""

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Final
 
-from .errors import Problem
-from .paths import MISSING, lookup
-from .patterns import matches
+from protocol.errors import Problem
+from protocol.paths import MISSING, lookup
+from protocol.references import Path
+from protocol.schemas import Schema, compiled, joined
+from protocol.schemas.patterns import matches
+
 from .ranges import ANY, Range, ranges
-from .references import Path
-from .schemas import Schema, compiled, joined
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
 """The types a value can have; a number is an `integer` or a `fraction`, so that sets of types can be compared."""

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .calls import Call
+from protocol.calls import Call
+from protocol.errors import Conflict
+from protocol.operations import Method
+from protocol.paths import MISSING, copied
+from protocol.references import Path, Reference
+from protocol.resolution import Fold
+from protocol.schemas import Schema
+from protocol.tools import Tool
+
 from .cases import Shape, json_types, shape_at
-from .errors import Conflict
-from .operations import Method
-from .paths import MISSING, copied
-from .references import Path, Reference
-from .resolution import Fold
-from .schemas import Schema
-from .tools import Tool
 
 RAISED: Final[Schema] = {
     "type": "object",

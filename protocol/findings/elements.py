@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from protocol.calls import Call
+from protocol.lanes import Lane
+from protocol.operations import Method
+from protocol.paths import MISSING, lookup
+from protocol.references import Reference
+from protocol.resolution import Fold
+from protocol.writers import Line, Writers
+
 from .branches import Branches
-from .calls import Call
-from .findings import Finding
-from .lanes import Lane
-from .operations import Method
-from .paths import MISSING, lookup
-from .references import Reference
-from .resolution import Fold
+from .finding import Finding
 from .timing import MOST_CALLS, Calls, ancestors, indexes
-from .writers import Line, Writers
 
 _TOLD: Final = 10
 _LOOKED_AT: Final = 50

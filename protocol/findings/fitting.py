@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from protocol.errors import shortened
+
 from .cases import Shape
-from .errors import shortened
 
 _DEPTH: Final = 8
 _MOST_PAIRS: Final = 500

@@ -10,21 +10,22 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-from .calls import Call
+from protocol.calls import Call
+from protocol.errors import Conflict
+from protocol.lanes import Lane
+from protocol.operations import Method
+from protocol.paths import MISSING
+from protocol.references import Expression, Reference
+from protocol.resolution import Fold
+from protocol.schemas import Schema
+from protocol.tools import Tool
+from protocol.writers import Writers
+
 from .cases import ALL_TYPES, Shape, json_types, shape_at
 from .effects import result_schema
-from .errors import Conflict
-from .findings import Finding
+from .finding import Finding
 from .fitting import misfit
-from .lanes import Lane
-from .operations import Method
-from .paths import MISSING
 from .promises import parameter_shape
-from .references import Expression, Reference
-from .resolution import Fold
-from .schemas import Schema
-from .tools import Tool
-from .writers import Writers
 
 _TAKEN: Final = {
     Method.ASSIGN: frozenset({"object"}),

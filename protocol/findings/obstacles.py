@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .calls import Call
-from .errors import Conflict
-from .findings import Finding
-from .lanes import Lane
-from .operations import Method, Operation, verify
-from .paths import MISSING, lookup
-from .references import Reference
-from .resolution import Fold
-from .writers import Writers
+from protocol.calls import Call
+from protocol.errors import Conflict
+from protocol.lanes import Lane
+from protocol.operations import Method, Operation, verify
+from protocol.paths import MISSING, lookup
+from protocol.references import Reference
+from protocol.resolution import Fold
+from protocol.writers import Writers
+
+from .finding import Finding
 
 _FITTING: Final[Mapping[Method, tuple[Any, ...]]] = {
     Method.SET: (None,),

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .calls import Call
+from protocol.calls import Call
+from protocol.errors import segments
+from protocol.lanes import Lane
+from protocol.references import Path, Reference
+from protocol.resolution import Fold
+from protocol.tools import Tool
+from protocol.writers import Writers
+
 from .cases import Shape, shape_at
 from .effects import Effect, effect_on, result_schema, shapes_left
-from .errors import segments
-from .findings import Finding
+from .finding import Finding
 from .fitting import misfit
-from .lanes import Lane
-from .references import Path, Reference
-from .resolution import Fold
-from .tools import Tool
-from .writers import Writers
 
 _MOST_WRITERS: Final = 8
 

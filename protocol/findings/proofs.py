@@ -1,8 +1,6 @@
-"""Proofs: all that can be said against a valid submission before it runs, as findings (SPEC R6.7).
+"""Proofs: every finding about a plan, asked for in turn (SPEC R6.7).
 
-What each of them means stands in a module of its own: `slips`, `signatures`, `timing`, `promises`, `misfits`,
-`obstacles`, `races`, `elements`, `branches`. Nothing is said twice for lanes that share one graph, and of each kind of
-finding only the first are told.
+Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
 """
 
 from __future__ import annotations
@@ -10,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from protocol.calls import Call
+from protocol.context import Context
+from protocol.lanes import Lane
+from protocol.paths import MISSING
+from protocol.readers import Readers
+from protocol.references import Reference
+from protocol.tools import Tool
+from protocol.writers import Writers
+
 from .branches import branch_findings, read_branches, unread_branches
-from .calls import Call
-from .context import Context
 from .elements import element_findings
-from .findings import Finding
-from .lanes import Lane
+from .finding import Finding
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
-from .paths import MISSING
 from .promises import promise_findings
 from .races import race_findings
-from .readers import Readers
-from .references import Reference
 from .signatures import Schemas, signature_findings
 from .slips import (
     Place,
@@ -34,8 +35,6 @@ from .slips import (
     unknown_scopes,
 )
 from .timing import MOST_CALLS, ancestors, scope_findings
-from .tools import Tool
-from .writers import Writers
 
 MOST_TOLD = 100
 """Findings of one kind."""

@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from protocol.calls import Call
+from protocol.lanes import Lane
+from protocol.operations import Method
+from protocol.references import Reference
+
 from .branches import Branches
-from .calls import Call
-from .findings import Finding
-from .lanes import Lane
-from .operations import Method
-from .references import Reference
+from .finding import Finding
 from .timing import MOST_CALLS, ancestors, indexes
 
 _TOLD = 10

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from .calls import Call
+from protocol.calls import Call
+from protocol.errors import pointer, shortened
+from protocol.references import Expression
+from protocol.spelling import Speller
+from protocol.tools import Executor
+
 from .cases import Shape, shape_at
-from .errors import pointer, shortened
-from .findings import Finding
-from .references import Expression
-from .spelling import Speller
-from .tools import Executor
+from .finding import Finding
 
 Schemas = Mapping[str, Mapping[str, Any]]
 Place = Sequence[str | int]

@@ -11,16 +11,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from .calls import META_PROPERTIES, Call, place_in
-from .context import Context
-from .errors import ExpressionError, pointer, shortened
-from .findings import Finding
-from .messages import DATA_TYPES, kind_of
-from .paths import strings
-from .readers import Readers, Reads, places_read
-from .references import DAGGER, Expression, Reference, is_expression, parse
-from .spelling import Speller
-from .tools import Tool
+from protocol.calls import META_PROPERTIES, Call, place_in
+from protocol.context import Context
+from protocol.errors import ExpressionError, pointer, shortened
+from protocol.messages import DATA_TYPES, kind_of
+from protocol.paths import strings
+from protocol.readers import Readers, Reads, places_read
+from protocol.references import DAGGER, Expression, Reference, is_expression, parse
+from protocol.spelling import Speller
+from protocol.tools import Tool
+
+from .finding import Finding
 
 Place = Sequence[str | int]
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from .calls import Call
-from .findings import Finding
-from .graph import Graph
-from .lanes import Lane
+from protocol.calls import Call
+from protocol.graph import Graph
+from protocol.lanes import Lane
+
+from .finding import Finding
 
 MOST_CALLS: Final = 20_000
 """In a longer lane nothing is said: who comes before whom takes the square of their number."""

@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12): compiled once, never fetching anything (SPEC R4.1, R4.6).
+"""Compilation: a schema is made ready once, and never fetches anything (SPEC R4.1, R4.6).
 
 One schema is applied in three ways: *strictly*; *leniently*, at submission, when a value still holds expressions; and
 *in part*, while a value still grows. What the keywords mean then stands in `keywords`.
@@ -18,12 +18,13 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from protocol.errors import Problem, pointer, segments, shortened
+from protocol.references import Path
+
 from .bounds import FORMATS, BoundedValidator
-from .errors import Problem, pointer, segments, shortened
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator
 from .patterns import matches
-from .references import Path
 from .steps import TooCostly, bounded, count
 
 Schema = dict[str, Any] | bool

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .operations import Method, Operation
-from .paths import MISSING
+from protocol.operations import Method, Operation
+from protocol.paths import MISSING
 
 
 class GrownObject(dict[str, Any]):

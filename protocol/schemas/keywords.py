@@ -24,9 +24,10 @@ from typing import Any, Final
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from protocol.references import Expression
+
 from .bounds import KEYWORDS, BoundedValidator, Keyword, Validator
 from .growth import Grown, GrownList, GrownObject
-from .references import Expression
 from .unevaluated import unevaluated_items, unevaluated_properties
 
 # Leniently.

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import protocol
+from protocol import findings, schemas
 
 
-def test_the_core_names_each_of_its_modules_and_no_other() -> None:
-    modules = {path.stem for path in Path(protocol.__file__).parent.glob("*.py")} - {"__init__"}
-    named = set(re.findall(r"`([a-z]+)`", protocol.__doc__ or ""))
-    assert named == modules
+@pytest.mark.parametrize("package", [protocol, findings, schemas])
+def test_the_core_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:
+    folder = Path(package.__file__ or "").parent
+    modules = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    named = set(re.findall(r"`([a-z]+)`", package.__doc__ or ""))
+    assert named == modules - {"__init__"}

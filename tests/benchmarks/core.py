@@ -18,10 +18,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from protocol import Context, Plan, check_submission, references, schemas
+from protocol import Context, Plan, check_submission, references
 from protocol.execution import Execution, Outcome, Start, Success
 from protocol.references import Reference
 from protocol.resolution import Fold
+from protocol.schemas import compilation
 
 Json = Any
 Work = Callable[[], object]
@@ -78,10 +79,13 @@ def constructions(calls: int = 10_000) -> dict[str, int]:
     Checked from nothing, checked again, and driven to the end.
     """
     value = _submission([_call(to=f"†state.k{n % 50}", value="†input.x") for n in range(calls)], tools=_STRICT)
-    schemas._compiled.cache_clear()
+    compilation._compiled.cache_clear()
     _forget_parsed()
     counts = {"calls": calls}
-    with _counted(schemas.CompiledSchema, "__init__") as built, _counted(references._Parser, "expression") as parsed:
+    with (
+        _counted(compilation.CompiledSchema, "__init__") as built,
+        _counted(references._Parser, "expression") as parsed,
+    ):
         plan = check_submission(value)
         counts |= {"validators, first check": len(built), "expressions parsed, first check": len(parsed)}
         plan = check_submission(value)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.cases import shape_at
-from protocol.fitting import misfit
-from protocol.ranges import Range
+from protocol.findings.cases import shape_at
+from protocol.findings.fitting import misfit
+from protocol.findings.ranges import Range
 
 INTEGER: dict[str, Any] = {"type": "integer"}
 STRING: dict[str, Any] = {"type": "string"}

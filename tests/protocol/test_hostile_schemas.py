@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from protocol import Rejected, check_submission
-from protocol.patterns import matches, occurs
 from protocol.samples import sample
 from protocol.schemas import compiled, schema_problem
-from protocol.steps import MOST_STEPS, TooCostly, bounded
+from protocol.schemas.patterns import matches, occurs
+from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.cases import shape_at
-from protocol.fitting import misfit
+from protocol.findings.cases import shape_at
+from protocol.findings.fitting import misfit
 from protocol.paths import MISSING, lookup
 from protocol.references import Path
 from protocol.schemas import compiled

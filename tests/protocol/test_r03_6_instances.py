@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Conflict, Context
-from protocol.kinds import Overlay
+from protocol.overlay import Overlay
 from protocol.paths import MISSING
 
 from .building import value_at, written

@@ -6,10 +6,11 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from protocol import Context, check_submission, references, schemas
+from protocol import Context, check_submission, references
 from protocol.operations import Method, Operation
 from protocol.references import Reference
 from protocol.resolution import Fold
+from protocol.schemas import compilation
 
 from .building import call, submission
 from .test_scale import steps
@@ -103,10 +104,14 @@ def test_what_comes_to_a_global_value_later_still_lies_below_an_instances_own() 
 def test_schemas_are_compiled_and_expressions_parsed_once_for_all_calls() -> None:
     calls = [call(to=f"†state.place{n % 20}", value="†input.once") for n in range(2_000)]
     value = submission(*calls, context=[{"type": "input", "once": 1}], tools={"give": {"required": ["value"]}})
-    before = [kept.cache_info().misses for kept in (schemas._compiled, references.parse, references.parse_output_path)]
+    before = [
+        kept.cache_info().misses for kept in (compilation._compiled, references.parse, references.parse_output_path)
+    ]
     check_submission(value)
     check_submission(value)
-    after = [kept.cache_info().misses for kept in (schemas._compiled, references.parse, references.parse_output_path)]
+    after = [
+        kept.cache_info().misses for kept in (compilation._compiled, references.parse, references.parse_output_path)
+    ]
     built, parsed, parsed_outputs = (now - then for now, then in zip(after, before, strict=True))
     assert built <= 1
     assert parsed <= 1

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocol import Conflict, Expression, Plan
-from protocol.kinds import Overlay
 from protocol.operations import Operation, read_operation
+from protocol.overlay import Overlay
 from protocol.paths import MISSING
 from protocol.resolution import Fold
 

@@ -1,0 +1,17 @@
+"""Findings: all that can be said against a valid submission before it runs, and is no error (SPEC R6.7).
+
+`proofs` asks each of these in turn, and gives `finding`s:
+
+    as written        `slips` what was hardly meant so; `signatures` what the code behind a tool does not take
+    values (R4.1)     `promises` results that their readers can never take; `misfits` values that their place cannot -
+                      told by `fitting` one schema to another: `cases` and `ranges` what a schema admits, `effects` what
+                      a method makes of a result
+    places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
+    order (R6.4)      `races`; `timing` scopes whose content depends on it (R8.3a)
+    branches (R6.5)   `branches` nobody takes, and readers that can never run
+"""
+
+from .finding import Finding
+from .proofs import findings_of, unread_results
+
+__all__ = ["Finding", "findings_of", "unread_results"]
