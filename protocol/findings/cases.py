@@ -16,6 +16,7 @@ from protocol.paths import MISSING, lookup
 from protocol.references import Path
 from protocol.schemas import Schema, compiled, joined
 from protocol.schemas.patterns import matches
+from protocol.schemas.steps import MOST_STEPS, spent
 
 from .ranges import ANY, Range, ranges
 
@@ -117,8 +118,13 @@ class Shape:
         return not self.problems(value)
 
     def problems(self, value: Any) -> list[Problem]:
-        """What the whole of the schema has against the value at the path."""
-        return compiled(self.root).problems_at(self.path, value) if self.is_exact else []
+        """What the whole of the schema has against the value at the path.
+
+        Nothing, where that is not known, or as many steps were taken for findings as a value may take by itself.
+        """
+        if not self.is_exact or spent() > MOST_STEPS:
+            return []
+        return compiled(self.root).problems_at(self.path, value)
 
     def below(self, segment: str | int) -> Shape:
         """What is said of one property or element, given that it is there."""

@@ -5,6 +5,7 @@ Nothing is said twice for lanes that share one graph, and of each kind of findin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -14,6 +15,7 @@ from protocol.lanes import Lane
 from protocol.paths import MISSING
 from protocol.readers import Readers
 from protocol.references import Reference
+from protocol.schemas.steps import bounded
 from protocol.tools import Tool
 from protocol.writers import Writers
 
@@ -66,7 +68,8 @@ def findings_of(
         unread_branches(calls, readers),
         (_unread_finding(calls[index]) for index in _beyond_schemas(calls, lanes, context, readers)),
     )
-    return tuple(finding for kind in kinds for finding in _first(kind))
+    with bounded(sys.maxsize):
+        return tuple(finding for kind in kinds for finding in _first(kind))
 
 
 def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tuple[int, ...]:

@@ -19,9 +19,13 @@ from jsonschema_rs import (
 )
 
 from .steps import TooCostly, count
+from .widths import width
 
 CHARACTERS: Final = 500
 """As many are looked at in the time of one step."""
+_NARROW: Final = 1_000
+_WAYS: Final = 50
+"""As many are followed for one character in the time of one step."""
 _PATIENCE: Final = ((1_000, 20), (100_000, 2_000))
 """How often a pattern may go back in a text, first and at last, and the steps in whose time that is done."""
 
@@ -45,7 +49,7 @@ def occurs(pattern: str, text: str) -> bool:
     """
     engines = _engines(pattern)
     for engine in engines:
-        count(engine.steps + len(text) // CHARACTERS)
+        count(engine.steps + len(text) // CHARACTERS + _steps_for_width(pattern, text))
         try:
             error = next(engine.validator.iter_errors(text), None)
         except UnicodeEncodeError:  # a lone surrogate: no pattern speaks of those
@@ -77,6 +81,12 @@ def names_matching(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tu
 def _engines(pattern: str) -> tuple[_Engine, ...]:
     """The ways to match a pattern, the cheapest first; none where it is no pattern."""
     return _small_engines(pattern) or _large_engines(pattern)
+
+
+def _steps_for_width(pattern: str, text: str) -> int:
+    """What it takes to keep very many ways open; up to a thousand hardly matter."""
+    ways = width(pattern)
+    return len(text) * ways // _WAYS if ways > _NARROW else 0
 
 
 @lru_cache(maxsize=256)

@@ -49,3 +49,13 @@ def count(steps: int) -> None:
         if budget.taken > budget.most:
             raise TooCostly(f"more than {budget.most} steps")
         budget = budget.within
+
+
+def spent() -> int:
+    """The steps taken since the outermost `bounded` began; none outside."""
+    taken = 0
+    budget = _budget.get()
+    while budget is not None:
+        taken = budget.taken
+        budget = budget.within
+    return taken

@@ -12,6 +12,7 @@ from protocol.samples import sample
 from protocol.schemas import compiled, schema_problem
 from protocol.schemas.patterns import matches, occurs
 from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
+from protocol.schemas.widths import width
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""
@@ -29,6 +30,8 @@ def doubling(*, steps: int, keyword: str) -> dict[str, Any]:
 
 HOSTILE: dict[str, tuple[Any, Any]] = {
     "a pattern with nested repetition": ({"pattern": "^(a+)+$"}, "a" * 50_000 + "!"),
+    "one with very many ways": ({"pattern": "^((a{0,50}){0,50}){0,50}$"}, "a" * 2_400),
+    "the same that looks ahead": ({"pattern": "^(?=((a{0,50}){0,50}){0,50}$)"}, "a" * 2_400),
     "one with overlapping alternatives": ({"pattern": "^(a|a|b?)*$"}, "a" * 50_000 + "!"),
     "one for names of properties": ({"patternProperties": {"^(a+)+$": {}}}, {"a" * 5_000 + "!": 1}),
     "one that lets properties through": (
@@ -146,6 +149,31 @@ def test_properties_that_match_a_pattern_are_not_unevaluated() -> None:
     assert [str(problem) for problem in compiled(schema).problems({"xy": 1, "b": 2, "x": 3})] == [
         "/: Unevaluated properties are not allowed ('xy', 'b' were unexpected)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ways"),
+    [
+        ("", 0),
+        ("^a+(b|c)*$", 3),
+        ("^((a{0,50}){0,50}){0,50}$", 125_000),
+        ("x{0,5000}", 5_000),
+        ("^x{0,5000}$", 1),
+        ("^x{0,5000}y{5000}$", 5_001),
+        ("^(?:[0-9a-f]{2}){1,5000}$", 1),
+        ("^(?:[0-9a-f]{1,2}){1,5000}$", 10_000),
+        ("^a{0,100}|b$", 101),
+        ("^\\p{L}{1,50}\\{3,4}[{2,3}]$", 7),
+    ],
+)
+def test_the_width_of_a_pattern_is_what_its_repetitions_write_out(pattern: str, ways: int) -> None:
+    assert width(pattern) == ways
+
+
+@pytest.mark.parametrize("pattern", ["^[\\s\\S]{0,5000}$", "^(?:[A-Za-z0-9+/]{4}){0,2000}$", "^(\\w{1,20} ?){1,40}$"])
+def test_a_large_pattern_matches_a_large_text(pattern: str) -> None:
+    assert compiled({"pattern": pattern}).problems("abcd" * 10) == []
+    assert compiled({"items": {"pattern": pattern}}).problems(["abcd" * 10] * 1_000) == []
 
 
 def test_properties_that_match_a_pattern_are_no_additional_ones() -> None:
