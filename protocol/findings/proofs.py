@@ -5,7 +5,6 @@ Nothing is said twice for lanes that share one graph, and of each kind of findin
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -38,6 +37,7 @@ from .slips import (
 )
 from .timing import MOST_CALLS, ancestors, scope_findings
 
+_UNLIMITED = 10**18
 MOST_TOLD = 100
 """Findings of one kind."""
 
@@ -68,7 +68,7 @@ def findings_of(
         unread_branches(calls, readers),
         (_unread_finding(calls[index]) for index in _beyond_schemas(calls, lanes, context, readers)),
     )
-    with bounded(sys.maxsize):
+    with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
         return tuple(finding for kind in kinds for finding in _first(kind))
 
 
