@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.protocols import Validator
 from referencing import Registry
@@ -24,15 +25,16 @@ from protocol.references import Path
 from .bounds import FORMATS, BoundedValidator
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator
-from .patterns import matches
+from .patterns import is_pattern, matches
 from .steps import TooCostly, bounded, count
 
 Schema = dict[str, Any] | bool
 
-_STEPS_PER_SCHEMA: Final = 60
+_STEPS_PER_SCHEMA: Final = 5
 """Steps in whose time each schema inside a schema is looked at."""
 
 _NO_REMOTE: Final[Registry[Any]] = Registry()
+_META: Final = jsonschema_rs.Draft202012Validator(dict(Draft202012Validator.META_SCHEMA))
 
 
 class CompiledSchema:
@@ -81,7 +83,12 @@ def _compiled(text: str) -> CompiledSchema:
 
 
 def check_schema(schema: Any) -> None:
-    """Raise `SchemaError` where this is not a JSON Schema, or one that cannot be applied in bounded time."""
+    """Raise `SchemaError` where this is not a JSON Schema, or one that cannot be applied in bounded time.
+
+    What is right is seen at once; what is wrong with another, jsonschema says better.
+    """
+    if _is_schema(schema):
+        return
     try:
         Draft202012Validator.check_schema(schema, format_checker=FORMATS)
     except SchemaError as error:
@@ -89,6 +96,28 @@ def check_schema(schema: Any) -> None:
             told = shortened(repr(error.instance))
             error.message = f"{told} is no regular expression (ECMA-262, with Unicode) that can be matched"
         raise
+
+
+def _is_schema(schema: Any) -> bool:
+    """Whether it is one for sure; all that is called a pattern in it is taken for one."""
+    try:
+        if not _META.is_valid(schema):
+            return False
+    except ValueError:  # what cannot be told to it: numbers and texts that JSON does not have
+        return False
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            patterns = [part.get("pattern"), *_mapping(part.get("patternProperties"))]
+            if not all(is_pattern(pattern) for pattern in patterns if isinstance(pattern, str)):
+                return False
+        stack.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+    return True
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def schema_problem(schema: Any, *at: str | int) -> Problem | None:

@@ -87,15 +87,8 @@ def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
         assert "is no regular expression (ECMA-262, with Unicode) that can be matched" in problem.message
 
 
-@pytest.mark.parametrize(
-    "tool",
-    [
-        {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]},
-        {"allOf": [{} for _ in range(200_000)]},
-    ],
-    ids=["large patterns", "many parts"],
-)
-def test_schemas_that_take_too_long_to_read_are_given_up_in_time(tool: dict[str, Any]) -> None:
+def test_schemas_that_take_too_long_to_read_are_given_up_in_time() -> None:
+    tool = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
     begun = time.monotonic()
     with pytest.raises(Rejected, match="its schemas take too long to read: more than 10000000 steps"):
         check_submission({"tools": {"t": tool}, "solution": {"calls": [{"_tool": "t", "_outputPath": "†state.x"}]}})
