@@ -15,7 +15,7 @@ from typing import Any, Final
 from jsonschema import SchemaError
 
 from .errors import Problem, pointer, shortened
-from .schemas import CompiledSchema, Schema, check_references, compiled
+from .schemas import CompiledSchema, Schema, check_references, compiled, referred
 from .schemas.patterns import matches
 from .spelling import Speller
 
@@ -117,7 +117,9 @@ class Tool:
         schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")} | self._definitions
         required = schema.get("required", [])
         schema["required"] = [ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
-        schema["properties"] = {**{key: True for key in schema["required"] if key.startswith("_")}, **self.properties}
+        # Of what it says elsewhere of meta-properties, `additionalProperties` does not speak.
+        elsewhere = (ALIASES.get(key, key) for key in _properties_named(self.declaration) if key.startswith("_"))
+        schema["properties"] = {**dict.fromkeys(elsewhere, True), **self.properties}
         return compiled(schema)
 
     def problems(
@@ -235,22 +237,23 @@ def _keywords(schema: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _properties_named(schema: Any) -> Iterator[str]:
-    """The properties that a schema, or one it applies at the same place, speaks of by name."""
-    if not isinstance(schema, dict):
-        return
-    yield from schema.get("properties", ())
-    yield from schema.get("required", ())
-    for key, others in schema.get("dependentRequired", {}).items():
-        yield from (key, *others)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        for part in schema.get(keyword, ()):
-            yield from _properties_named(part)
-    for keyword in ("not", "if", "then", "else"):
-        yield from _properties_named(schema.get(keyword))
-    for keyword in ("dependentSchemas", "$defs"):
-        for part in schema.get(keyword, {}).values():
-            yield from _properties_named(part)
+def _properties_named(declaration: Any) -> Iterator[str]:
+    """The properties that a schema, or one it applies at the same place, speaks of by name; it need not be one."""
+    stack: list[Any] = [declaration]
+    seen = set[int]()
+    while stack:
+        schema = _keywords(stack.pop())
+        if id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        dependent = _keywords(schema.get("dependentRequired"))
+        for names in (schema.get("properties"), schema.get("required"), dependent, *dependent.values()):
+            yield from (name for name in (names if isinstance(names, (dict, list)) else ()) if isinstance(name, str))
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            stack.extend(parts if isinstance(parts := schema.get(keyword), list) else ())
+        stack.extend(schema.get(keyword) for keyword in ("not", "if", "then", "else"))
+        stack.extend(_keywords(schema.get("dependentSchemas")).values())
+        stack.append(referred(schema.get("$ref"), declaration))
 
 
 def _as_schema(key: str, value: Any) -> Any:

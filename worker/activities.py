@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
+    PlainValidator,
     PydanticSchemaGenerationError,
     PydanticUserError,
     ValidationError,
+    WrapValidator,
     create_model,
     validate_call,
 )
@@ -34,6 +37,8 @@ from .errors import ActivitiesError, InvalidParameters
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
+_CONVERTERS: Final = (BeforeValidator, PlainValidator, WrapValidator)
+_DESCRIBING: Final = ("title", "description", "default", "examples")
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
 
 
@@ -225,7 +230,7 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     schema = _schema(name, function, [p for p in parameters.values() if p.name not in scopes])
     if scopes:
-        slices = f"^†({'|'.join(scopes)})[.\\[]"
+        slices = f"^†({'|'.join(scopes)})([.\\[]|$)"
         items = {"anyOf": [{"enum": list(scopes)}, {"type": "string", "pattern": slices}]}
         schema["properties"]["_scopes"] = {"type": "array", "items": items, GRANTED: list(scopes)}
     return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
@@ -257,7 +262,16 @@ def _schema(name: str, function: Function, parameters: list[inspect.Parameter]) 
         raise ActivitiesError(f"activity {name!r}: no JSON Schema for its parameters: {reason}") from error
     schema.pop("title", None)
     schema.setdefault("properties", {})
+    for parameter in parameters:
+        if _is_converted(hints.get(parameter.name)):
+            described = schema["properties"][parameter.name]
+            schema["properties"][parameter.name] = {key: described[key] for key in _DESCRIBING if key in described}
     return schema
+
+
+def _is_converted(annotation: Any) -> bool:
+    """Whether code of the activity's makes of a parameter what it wants: then nobody can tell what it takes."""
+    return any(isinstance(part, _CONVERTERS) for part in getattr(annotation, "__metadata__", ()))
 
 
 def first_fault(error: ValidationError) -> str:

@@ -384,3 +384,26 @@ def test_r4_1_a_reference_may_lead_into_json_schema_itself() -> None:
     tool = {"properties": {"x": schema, "y": {"$ref": "#/properties/x%20y"}, "x y": {}}}
     assert admitted(tool, x={"type": "string"})
     assert not admitted(tool, x={"type": "word"})
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"allOf": [{"properties": {"_outputPath": {"const": "†state.a"}}}]},
+        {"if": {"required": ["value"]}, "then": {"properties": {"_outputPath": {"const": "†state.a"}}}},
+        {"$ref": "#/$defs/pinned", "$defs": {"pinned": {"properties": {"_outputPath": {"const": "†state.a"}}}}},
+        {"dependentRequired": {"value": ["_outputPath"]}},
+    ],
+)
+def test_r4_1_a_meta_property_that_is_spoken_of_elsewhere_is_no_additional_one(elsewhere: dict[str, Any]) -> None:
+    tool = {"type": "object", "properties": {"value": {}}, "additionalProperties": False, **elsewhere}
+    assert admitted(tool, value=1, _outputPath="†state.a")
+    if "dependentRequired" not in elsewhere:
+        assert not admitted(tool, value=1, _outputPath="†state.b")
+
+
+def test_r4_1_what_is_said_of_calls_inside_a_parameter_is_not_said_of_the_call() -> None:
+    call_schema = {"type": "object", "properties": {"_tool": {"const": "a"}, "_outputPath": {"type": "string"}}}
+    tool = {"properties": {"step": {"$ref": "#/$defs/c"}}, "additionalProperties": False, "$defs": {"c": call_schema}}
+    assert admitted(tool, step={"_tool": "a"}, _outputPath="†state.x")
+    assert not admitted(tool, step={"_tool": "b"}, _outputPath="†state.x")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
+from protocol.schemas import compiled
 from worker import ActivitiesError
 from worker.activities import Policy, Registry, make_activity, registry
 from worker.loading import load
@@ -51,6 +52,17 @@ def test_optional_literal_and_described_parameters() -> None:
     assert (properties["c"]["description"], properties["c"]["minLength"]) == ("The city", 2)
 
 
+def test_of_a_parameter_that_code_converts_nothing_is_known() -> None:
+    def split(value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    def f(tags: Annotated[list[str], Field(description="Tags"), BeforeValidator(split)], n: int) -> None: ...
+
+    properties = schema(f)["properties"]
+    assert properties["tags"] == {"title": "Tags", "description": "Tags"}
+    assert properties["n"]["type"] == "integer"
+
+
 def test_models_are_described_in_place() -> None:
     def f(home: Address, others: list[Address]) -> None: ...
 
@@ -74,6 +86,10 @@ def test_keyword_only_parameters_named_like_kinds_are_scopes() -> None:
     assert set(activity.schema["properties"]) == {"a", "other", "_scopes"}
     assert {"enum": ["state", "input"]} in activity.schema["properties"]["_scopes"]["items"]["anyOf"]
     assert activity.schema["properties"]["_scopes"]["x-granted"] == ["state", "input"]
+    scopes = compiled(activity.schema["properties"]["_scopes"])
+    assert scopes.problems(["state", "†state", "†input.a", '†state["a"]']) == []
+    for other in ("data", "†data", "†stately", "†statesman.x"):
+        assert scopes.problems([other]) != []
 
 
 def test_a_positional_parameter_named_like_a_kind_is_an_ordinary_one() -> None:
