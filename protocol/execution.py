@@ -249,7 +249,7 @@ class Execution:
         tool = self._tools.get(call.tool)
         if tool is not None and call.reads:
             meta = {key: value for key, value in call.properties.items() if key.startswith("_")}
-            problems = tool.problems({**meta, **parameters})
+            problems = tool.problems({**meta, **parameters}, is_secret=True)
             if problems:
                 return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:

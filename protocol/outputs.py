@@ -107,7 +107,7 @@ def verify_result(tool: Tool | None, writes: list[Write]) -> None:
     if schema is None:
         return
     for value in {id(write.value): write.value for write in writes}.values():
-        problems = schema.problems(value)
+        problems = schema.problems(value, is_secret=True)
         if problems:
             raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
 
@@ -116,7 +116,11 @@ def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
     """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
     kind = operation.place.kind
     schema = fold.schema(kind)
-    return [] if schema is MISSING else compiled(schema).problems(after(fold.root(kind), operation), partial=True)
+    return (
+        []
+        if schema is MISSING
+        else compiled(schema).problems(after(fold.root(kind), operation), partial=True, is_secret=True)
+    )
 
 
 def _is_data_message(result: Any) -> bool:

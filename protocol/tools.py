@@ -123,7 +123,12 @@ class Tool:
         return compiled(schema)
 
     def problems(
-        self, properties: Mapping[str, Any], *at: str | int, lenient: bool = False, strict_meta: bool = False
+        self,
+        properties: Mapping[str, Any],
+        *at: str | int,
+        lenient: bool = False,
+        strict_meta: bool = False,
+        is_secret: bool = False,
     ) -> list[Problem]:
         """What the schema says against a call's parameters and meta-properties.
 
@@ -134,7 +139,7 @@ class Tool:
             for key, value in properties.items()
             if not key.startswith("_") or self.mentions(key) or (strict_meta and key != "_tool")
         }
-        return self.compiled.problems(held, *at, lenient=lenient)
+        return self.compiled.problems(held, *at, lenient=lenient, is_secret=is_secret)
 
     def mentions(self, key: str) -> bool:
         """Whether the schema speaks of a meta-property."""

@@ -2,7 +2,7 @@
 
 A call is given its parameters and its scopes, and nothing else. It *sees* a place directly where a parameter reads at,
 above or below it, or a scope covers any of it. What comes of such a call may tell of the value, so whoever reads its
-results, and theirs in turn, is listed apart as *derived*.
+results or errors, and theirs in turn, is listed apart as *derived*.
 
 A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`); its context is made
 of nothing else, and a call inside it reads that context only. So its inner calls can narrow what it was given and never
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from .calls import Call
 from .errors import ExpressionError
@@ -64,6 +64,10 @@ class Visibility:
         }
 
 
+_ERRORS: Final = Reference("error")
+"""Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
+
+
 def who_sees(plan: Plan, path: str) -> Visibility:
     """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none."""
     expression = parse(path if path.startswith(DAGGER) else DAGGER + path)
@@ -101,7 +105,7 @@ def _derived(plan: Plan, calls: Mapping[int, Call], direct: Collection[int]) -> 
     done: set[tuple[str | None, Reference]] = set()
     while queue:
         writer = calls[queue.popleft()]
-        for place in writer.output.references if writer.output is not None else ():
+        for place in (*writer.output.references, _ERRORS) if writer.output is not None else ():
             if (writer.instance, place) in done:
                 continue
             done.add((writer.instance, place))

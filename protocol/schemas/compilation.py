@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -48,15 +49,18 @@ class CompiledSchema:
         self._lenient = LenientValidator(self._plain, registry=_NO_REMOTE)
         self._growing = GrowingValidator(self._plain, registry=_NO_REMOTE)
 
-    def problems(self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False) -> list[Problem]:
+    def problems(
+        self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False, is_secret: bool = False
+    ) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
 
         With `lenient`, expressions inside the value stand for any value. With `partial`, the value can still grow, in
-        the places that `growth` has marked or, where it has not, anywhere.
+        the places that `growth` has marked or, where it has not, anywhere. What is said of a secret value does not
+        hold it.
         """
         if partial:
-            return _problems([self._growing], growing(value), at)
-        return _problems([self._lenient if lenient else self._strict], value, at)
+            return _problems([self._growing], growing(value), at, is_secret=is_secret)
+        return _problems([self._lenient if lenient else self._strict], value, at, is_secret=is_secret)
 
     def problems_at(self, path: Path, value: Any) -> list[Problem]:
         """What the parts of the schema that speak of a path say against a value standing there."""
@@ -191,7 +195,9 @@ def _parts_with_places(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
                 stack.append(((*place, key), below))
 
 
-def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, ...]) -> list[Problem]:
+def _problems(
+    validators: Iterable[Validator], value: Any, at: tuple[str | int, ...], *, is_secret: bool = False
+) -> list[Problem]:
     try:
         with bounded():
             errors = [error for validator in validators for error in validator.iter_errors(value)]
@@ -203,7 +209,17 @@ def _problems(validators: Iterable[Validator], value: Any, at: tuple[str | int, 
         return [Problem(pointer(*at), "the schema refers to itself without end")]
     except Exception as error:  # a $ref can make a schema of anything, and then anything can be raised
         return [Problem(pointer(*at), f"the schema cannot be applied: {type(error).__name__}: {error}")]
-    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(error.message)) for error in errors)
+    say = _said_of_a_secret if is_secret else _said
+    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(say(error))) for error in errors)
+
+
+def _said(error: ValidationError) -> str:
+    return str(error.message)
+
+
+def _said_of_a_secret(error: ValidationError) -> str:
+    """The same without the value, which stands first where it stands at all."""
+    return str(error.message).replace(repr(error.instance), "the value", 1)
 
 
 def joined(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:

@@ -56,7 +56,7 @@ def unevaluated_items(
 def _errors(validator: Any, limit: Any, left: dict[Any, Any], what: str) -> Iterator[ValidationError]:
     if limit is False:
         if left:
-            told = ", ".join(repr(name if what == "properties" else left[name]) for name in left)
+            told = ", ".join(map(repr, left))
             were = "was" if len(left) == 1 else "were"
             yield ValidationError(f"Unevaluated {what} are not allowed ({told} {were} unexpected)")
         return

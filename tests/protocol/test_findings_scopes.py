@@ -20,6 +20,18 @@ def seen(plan: Plan, path: str = SSN) -> tuple[list[int], list[int]]:
     return [sight.index for sight in visibility.direct], [sight.index for sight in visibility.derived]
 
 
+def test_who_reads_errors_comes_by_what_they_may_tell_of() -> None:
+    plan = checked(
+        call(value=SSN, to="†state.x"),
+        call("see", _scopes=["error"], to="†state.y"),
+        call("see", value="†error.error.message || †state.other", to="†state.z"),
+        call(value=SSN),
+        context=CONTEXT,
+    )
+    assert seen(plan) == ([0, 3], [1, 2])
+    assert [sight.how for sight in who_sees(plan, SSN).derived] == [("†error of call 0",)] * 2
+
+
 def test_parameters_and_scopes_at_above_or_below_a_place_see_it() -> None:
     plan = checked(
         call(value=SSN),

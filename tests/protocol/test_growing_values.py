@@ -167,7 +167,7 @@ def test_r4_6_the_error_says_where_in_the_state() -> None:
     error = result.outcome(0).error
     assert error is not None
     assert error["message"] == (
-        "the schema of state forbids the value at †state.users.0.age: /users/0/age: 'x' is not of type 'integer'"
+        "the schema of state forbids the value at †state.users.0.age: /users/0/age: the value is not of type 'integer'"
     )
 
 

@@ -67,8 +67,8 @@ def test_r4_6_what_is_wrong_with_a_result_is_told_with_its_place_in_the_result()
     )
     told = [(result.outcome(index).error or {})["message"] for index in (0, 1)]
     promised = "the result is not what the tool's _output promises: "
-    assert told[0].startswith(f"{promised}'x' is not")
-    assert told[1].startswith(f"{promised}/1: 'x' is not")
+    assert told[0].startswith(f"{promised}the value is not")
+    assert told[1].startswith(f"{promised}/1: the value is not")
 
 
 def test_r4_6_an_error_is_not_held_against_the_output_schema() -> None:

@@ -397,3 +397,37 @@ def test_r7_2_an_error_message_can_always_be_stored_and_is_bounded() -> None:
     error = execution.finish(0, Failure("Odd\ud800", "\udcff" + "x" * 1_000_000), DATE).error
     assert error is not None
     assert len(str(error).encode()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "forbidding",
+    [
+        {"type": "integer"},
+        {"maxLength": 3},
+        {"pattern": "^x"},
+        {"enum": ["a", "b"]},
+        {"const": "a"},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"not": {"type": "string"}},
+    ],
+)
+def test_r7_2_what_a_schema_forbids_at_run_time_is_told_without_the_value(forbidding: dict[str, Any]) -> None:
+    secret = "123-45-6789"
+    reading = call("give", value="†state.ssn", to="†state.a")
+    giving = call("make", to="†state.b")
+    keeping = call("keep", to="†data.c")
+    result = run(
+        reading,
+        giving,
+        keeping,
+        context=[
+            {"type": "state", "ssn": secret},
+            {"type": "data", "data": {}, "schema": {"properties": {"c": forbidding}}},
+        ],
+        tools={"give": {"properties": {"value": forbidding}}, "make": {"_output": forbidding}},
+        functions={"make": lambda parameters, _: secret, "keep": lambda parameters, _: secret},
+    )
+    assert statuses(result) == ["failed"] * 3
+    for index in range(3):
+        assert secret not in str(result.outcome(index).error)
+        assert secret not in str(result.outcome(index).messages)
