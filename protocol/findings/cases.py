@@ -6,6 +6,7 @@ and ranges are left. It may admit less than that, never more: keywords that are 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -26,6 +27,25 @@ _MOST_VALUES: Final = 100
 _MOST_CASES: Final = 16
 _MOST_OPENED: Final = 32
 """So many `anyOf` and `oneOf` are looked into at one place; the others are taken to admit anything."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A schema with all that its references can lead to."""
+
+    root: Schema
+
+    @cached_property
+    def has_names(self) -> bool:
+        """Whether parts of it may have names of their own: then a reference means what is in the part it stands in."""
+        return '"$id"' in json.dumps(self.root)
+
+    def joined(self, schemas: Iterable[Any]) -> tuple[Schema, ...]:
+        """Schemas of one place, with those that they join there; where there are names, references are left alone."""
+        parts = joined(schemas, {})
+        if any(isinstance(part, dict) and "$ref" in part for part in parts) and not self.has_names:
+            return joined(parts, self.root)
+        return parts
 
 
 @dataclass(frozen=True)
@@ -78,7 +98,7 @@ class Case:
 class Shape:
     """What a schema says of the value at a path: it is one of the `cases`."""
 
-    root: Schema
+    document: Document
     path: Path
     cases: tuple[Case, ...]
     is_exact: bool = True
@@ -122,18 +142,18 @@ class Shape:
 
         Nothing, where that is not known, or as many steps were taken for findings as a value may take by itself.
         """
-        if not self.is_exact or spent() > MOST_STEPS:
+        if not self.is_exact or spent() > MOST_STEPS or (self.path and self.document.has_names):
             return []
-        return compiled(self.root).problems_at(self.path, value)
+        return compiled(self.document.root).problems_at(self.path, value)
 
     def below(self, segment: str | int) -> Shape:
         """What is said of one property or element, given that it is there."""
         cases = [case for case in self.cases if case.types & _containers(segment)]
-        found = [below for case in cases for below in _cases(_parts_below(case, segment), self.root)]
+        found = [below for case in cases for below in _cases(_parts_below(case, segment), self.document)]
         if len(found) > _MOST_CASES:
             found = [Case(())]
         is_exact = self.is_exact and all(_is_told(case, segment) for case in cases)
-        return Shape(self.root, (*self.path, segment), tuple(found), is_exact)
+        return Shape(self.document, (*self.path, segment), tuple(found), is_exact)
 
     def only(self, type_: str, *cases: Case) -> Shape:
         """The same, given that the value has a type, and is one of some of the cases."""
@@ -143,7 +163,8 @@ class Shape:
 
 def shape_at(schema: Schema, path: Path = ()) -> Shape:
     """What a schema says of the value at a path."""
-    shape = Shape(schema, (), tuple(_cases([schema], schema)))
+    document = Document(schema)
+    shape = Shape(document, (), tuple(_cases([schema], document)))
     for segment in path:
         shape = shape.below(segment)
     return shape
@@ -154,9 +175,9 @@ def json_types(types: Iterable[str]) -> list[str]:
     return sorted({"number" if name == "fraction" else name for name in types})
 
 
-def _cases(schemas: Iterable[Any], root: Schema) -> list[Case]:
+def _cases(schemas: Iterable[Any], document: Document) -> list[Case]:
     """The ways through the `anyOf` and `oneOf` of schemas that a value satisfies together."""
-    left: list[tuple[tuple[Schema, ...], frozenset[int]]] = [(_together(schemas, root), frozenset())]
+    left: list[tuple[tuple[Schema, ...], frozenset[int]]] = [(document.joined(schemas), frozenset())]
     found: list[Case] = []
     opened = 0
     while left:
@@ -168,7 +189,7 @@ def _cases(schemas: Iterable[Any], root: Schema) -> list[Case]:
             found.append(Case(parts))
             continue
         opened += 1
-        left += [(_together((*parts, branch), root), seen | {id(choice)}) for branch in reversed(choice)]
+        left += [(document.joined((*parts, branch)), seen | {id(choice)}) for branch in reversed(choice)]
     return found
 
 
@@ -176,12 +197,6 @@ def _choices(parts: Iterable[Schema]) -> Iterator[list[Any]]:
     for part in parts:
         if isinstance(part, dict):
             yield from (choice for key in ("anyOf", "oneOf") if (choice := _listed(part, key)))
-
-
-def _together(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
-    """The schemas and those that they join; of a document with a name of its own, references are left alone."""
-    is_named = isinstance(root, dict) and "$id" in root
-    return joined(schemas, {} if is_named else root)
 
 
 def _containers(segment: str | int) -> frozenset[str]:

@@ -152,3 +152,13 @@ def test_nothing_is_told_of_what_can_still_become_what_the_schema_asks_for(
     writing = call(value=value, to="x", _outputMethod=method)
     assert messages(writing, **parts) == []
     assert statuses(run(writing, **parts)) == ["done"]
+
+
+def test_nothing_is_told_of_values_that_fit_a_schema_with_a_part_that_has_a_name_of_its_own() -> None:
+    named = {"$id": "https://example.org/a", "$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"value": named}, "$defs": {"n": {"type": "string"}}}
+    context = [{"type": "input", "n": 5}, {"type": "state", "schema": schema}]
+    tools = {"give": {**schema, "_output": {"type": "integer"}}}
+    giving = call(value="†input.n", to="value")
+    assert messages(giving, context=context, tools=tools) == []
+    assert statuses(run(giving, context=context, tools=tools)) == ["done"]

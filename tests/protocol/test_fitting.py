@@ -138,3 +138,14 @@ def test_a_range_says_what_belongs_to_it() -> None:
     assert Range(low=1).within(Range(low=1, is_low_open=True)) == Range(low=1, is_low_open=True)
     assert Range(high=1).within(Range(high=1, is_high_open=True)) == Range(high=1, is_high_open=True)
     assert not Range(low=1, high=2, is_low_open=True, is_high_open=True).has_integer
+
+
+NAMED: dict[str, Any] = {"$id": "https://example.org/a", "$ref": "#/$defs/n", "$defs": {"n": INTEGER}}
+BUNDLED: dict[str, Any] = {"properties": {"a": NAMED, "b": {"type": "null"}}, "required": ["a"], "$defs": {"n": STRING}}
+
+
+def test_references_in_a_document_whose_parts_have_names_are_taken_to_admit_anything() -> None:
+    assert why(INTEGER, {"$ref": "#/properties/a", **BUNDLED}) is None
+    assert misfit(shape_at(INTEGER), shape_at(BUNDLED, ("a",))) is None
+    assert shape_at(BUNDLED, ("a",)).problems(5) == []
+    assert misfit(shape_at(INTEGER), shape_at(BUNDLED, ("b",))) == "integer is not null"
