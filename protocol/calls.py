@@ -104,7 +104,9 @@ class Call:
         return {key: _resolved(value, fold) for key, value in self.parameters.items()}
 
     def standing_in(self) -> dict[str, Any]:
-        """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1)."""
+        """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1): also those that do
+        not parse.
+        """
         return {key: value if key.startswith("_") else _standing_in(value) for key, value in self.properties.items()}
 
 
@@ -197,7 +199,7 @@ def alias_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
 
 
 def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], runner: Runner) -> Call:
-    """The call, from a text without `shape_problems` and `meta_problems`.
+    """The call, from properties without `shape_problems` and `meta_problems`.
 
     An expression that does not parse is no read.
     """
@@ -260,9 +262,17 @@ def _resolved(value: Any, fold: Fold) -> Any:
 def _standing_in(value: Any) -> Any:
     match value:
         case str():
-            return parse(value) if is_expression(value) else unescape(value)
+            return _expression(value) if is_expression(value) else unescape(value)
         case dict():
             return {key: _standing_in(item) for key, item in value.items()}
         case list():
             return [_standing_in(item) for item in value]
     return value
+
+
+def _expression(text: str) -> Expression:
+    """What the text reads, nothing where it does not parse: either stands for any value."""
+    try:
+        return parse(text)
+    except ExpressionError:
+        return Expression(())

@@ -6,7 +6,7 @@ All structural errors are found at once. Each check is a function of its own tha
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .calls import (
@@ -30,7 +30,7 @@ from .plan import Plan
 from .schemas.steps import MOST_STEPS, bounded
 from .spelling import Speller
 from .submission import Pointer, Submission, read_submission
-from .tools import ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
+from .tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
 
 _STEPS_PER_CALL: Final = 10_000
 """Steps that a call's schemas may take on an average, beside what a single value may; each takes microseconds."""
@@ -156,6 +156,7 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
     """Every call whose paths can be told, what is wrong with any, and whether it is known where each writes."""
     calls: list[Call] = []
     problems: list[Problem] = []
+    paths_are_known = True
     reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances))
     with bounded(MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)):
         for index, at, raw in submission.numbered:
@@ -164,22 +165,8 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
             if call is not None:
                 calls.append(call)
             elif isinstance(raw, dict):
-                calls += _stand_in(index, raw, toolbox.tool(str(raw.get("_tool"))))
-    indexes = {call.index for call in calls}
-    unknown = [index for index, _, raw in submission.numbered if index not in indexes and isinstance(raw, dict)]
-    return tuple(calls), problems, not unknown
-
-
-def _stand_in(index: int, raw: Mapping[str, Any], tool: Tool | None) -> list[Call]:
-    """What a call that cannot be read means for the others: where it writes. Nothing where that cannot be told."""
-    path = raw.get("_outputPath") or (tool.constants.get("_outputPath") if tool is not None else None)
-    instance = raw.get("_instance")
-    writes = {"_tool": str(raw.get("_tool")), **({"_outputPath": path} if path is not None else {})}
-    if not isinstance(path, str | None) or not isinstance(instance, str | None):
-        return []
-    if list(meta_problems(writes)):
-        return []
-    return [make_call(index, {**writes, "_instance": instance}, {}, Runner(Executor.ACTIVITY, writes["_tool"]))]
+                paths_are_known = False
+    return tuple(calls), problems, paths_are_known
 
 
 @dataclass(frozen=True)
@@ -191,36 +178,45 @@ class _Reader:
     spelling: Speller
 
     def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
-        """The call, also where it cannot run as long as its paths belong to the graph; and what is wrong with it."""
+        """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
         shapeless = shape_problems(raw, *at)
-        if shapeless:
+        if not isinstance(raw, dict):
             return None, shapeless
-        tool = self.toolbox.tool(raw["_tool"])
+        elsewhere = [*shapeless, *expression_problems(raw, *at), *alias_problems(raw, *at)]
+        name = "" if shapeless else raw["_tool"]
+        tool = self.toolbox.tool(name) if not shapeless else None
         constants = tool.constants if tool is not None else {}
         properties = completed(raw, constants)
-        unreadable = list(expression_problems(raw, *at))
-        contradicting = alias_problems(raw, *at)
-        broken = list(meta_problems(properties))
-        if broken:
-            return None, [*unreadable, *contradicting, *_placed(broken, raw, at)]
-        runner, problems = self._runner(raw["_tool"], tool, properties)
-        call = make_call(index, raw, constants, runner)
-        if tool is not None and not unreadable:
-            problems += tool.problems(call.standing_in(), lenient=True, strict_meta=self.toolbox.strict_meta)
-        problems += [*self._instance_problems(call), *self._latent_problems(call)]
-        return call, [*_placed(problems, raw, at), *unreadable, *contradicting]
+        problems = list(meta_problems(properties))
+        unusable = _told(problems)
+        runner, nobody_runs = self._runner(name, tool, properties) if not shapeless else (_nobody(name), [])
+        usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
+        call = make_call(index, usable, _without(constants, unusable), runner)
+        problems += [*nobody_runs, *self._instance_problems(call), *self._latent_problems(call)]
+        if tool is not None:
+            problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems))
+        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
+            call = replace(call, reads=(), scopes=())
+        return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
 
     def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
         """Who runs a call (SPEC R4.2); where nobody does, a stand-in and the problem."""
-        nobody = Runner(Executor.ACTIVITY, name)
         delegate, activity = properties.get("_delegate"), properties.get("_activity")
         if tool is None and (not delegate or delegate == ANONYMOUS):
             hint = self.toolbox.names.hint(name)
-            return nobody, [Problem("/_tool", f"unknown tool {name!r}{hint}")]
+            return _nobody(name), [Problem("/_tool", f"unknown tool {name!r}{hint}")]
+        if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
+            return _nobody(name), []
         try:
             return self.toolbox.runner(name, delegate, activity), []
         except LookupError as error:
-            return nobody, [Problem("/_delegate" if delegate else "/_activity", str(error))]
+            return _nobody(name), [Problem("/_delegate" if delegate else "/_activity", str(error))]
+
+    def _parameter_problems(self, tool: Tool, held: Mapping[str, Any], told: frozenset[str]) -> Iterator[Problem]:
+        """What the tool's schema says against a call, but of meta-properties of which something is told already."""
+        for problem in tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta):
+            if not _told([problem]) & told:
+                yield problem
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""
@@ -237,6 +233,22 @@ class _Reader:
                 f"no activity and no delegate runs {call.tool!r}, it has no _output, and no model is configured: "
                 "register an activity of that name, or set ACTS_MODEL",
             )
+
+
+def _nobody(name: str) -> Runner:
+    """Stands for whoever would run a call of that tool."""
+    return Runner(Executor.ACTIVITY, name)
+
+
+def _told(problems: Iterable[Problem]) -> frozenset[str]:
+    """The meta-properties that problems of a completed call speak of."""
+    keys = (segments(problem.pointer)[0] for problem in problems if problem.pointer)
+    return frozenset(key for key in keys if key.startswith("_"))
+
+
+def _without(properties: Mapping[str, Any], unusable: Container[str]) -> dict[str, Any]:
+    """The properties but these, whichever of their names they are written under."""
+    return {key: value for key, value in properties.items() if ALIASES.get(key, key) not in unusable}
 
 
 def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:

@@ -32,6 +32,18 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
         yield from _data_problems(message, *at)
 
 
+def may_carry_data(message: Any) -> bool:
+    """Whether a malformed message was perhaps meant to bring something that can be read (SPEC R1.1): one that does not
+    name its type may, unless it looks like a chat.
+    """
+    if not isinstance(message, Mapping):
+        return True
+    type_ = message.get("type")
+    if type_ is None:
+        return not ("role" in message or "content" in message)
+    return not isinstance(type_, str) or type_ in DATA_TYPES
+
+
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     """What is wrong with a delegate's request definition (SPEC R9.1)."""
     if not isinstance(definition, dict):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import msgpack
@@ -19,7 +20,7 @@ from .limits import Limits, size_of, value_problems
 from .messages import Message
 from .schemas import schema_problem
 from .schemas.steps import MOST_STEPS, TooCostly, bounded
-from .shapes import config_problems, definition_problems, message_problems
+from .shapes import config_problems, definition_problems, may_carry_data, message_problems
 from .tools import Tool, read_tools
 
 __all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
@@ -45,7 +46,7 @@ class Submission:
     schema: Any
     config: Mapping[str, Any]
     is_whole: bool
-    """Whether every message and call handed in could be taken up."""
+    """Whether every call handed in, and every message that may carry data, could be taken up."""
     first: int = 0
     """The index of the first call: those of an amendment come behind the calls that are there."""
 
@@ -100,9 +101,12 @@ def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
         raise Rejected([*problems, Problem("/context", "must be a list of messages")])
     if too_many := list(_count_problems(context, value.get("solution"), limits)):
         raise Rejected([*problems, *too_many])
-    unfit = [problem for at, part in _parts(value) for problem in value_problems(part, limits, *at)]
-    if unfit:
-        raise Rejected([*problems, *unfit])
+    unfit = {at: found for at, part in _parts(value) if (found := list(value_problems(part, limits, *at)))}
+    problems += chain.from_iterable(unfit.values())
+    if not all(at[0] == "context" and _can_be_missed(context[int(at[1])]) for at in unfit):
+        raise Rejected(problems)
+    context = [_stand_in(m) if ("context", index) in unfit else m for index, m in enumerate(context)]
+    value = {**value, "context": context}
     problems += _size_problems(value, limits)
     messages, message_problems_ = _messages(context)
     problems += message_problems_
@@ -199,7 +203,7 @@ def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem
 
 
 def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
-    """The messages that are well formed, and what is wrong with the others."""
+    """The messages that are well formed, what stands for those that cannot carry data, and what is wrong."""
     messages: list[Message] = []
     problems: list[Problem] = []
     for index, message in enumerate(context):
@@ -207,7 +211,20 @@ def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
         problems += found
         if not found:
             messages.append(message)
+        elif not may_carry_data(message):
+            messages.append(_stand_in(message))
     return messages, problems
+
+
+def _can_be_missed(message: Any) -> bool:
+    """Whether a submission can be looked at without a message that cannot travel."""
+    return not may_carry_data(message) and message.get("type") not in ("plan", "tool")
+
+
+def _stand_in(message: Message) -> Message:
+    """What is left of a malformed message that carries no data: that its instance occurs (SPEC R10.1)."""
+    instance = message.get("_instance")
+    return {"type": "meta", **({"_instance": instance} if isinstance(instance, str) and instance else {})}
 
 
 def _delegate_problems(delegates: Any) -> Iterator[Problem]:

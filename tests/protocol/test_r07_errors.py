@@ -98,6 +98,96 @@ def test_r7_1_beside_an_expression_that_does_not_parse_the_others_of_its_call_ar
     assert pointers(found) == ["/solution/calls/0/first", "/solution/calls/0/then"]
 
 
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"_outputMethod": "append"}, "/_outputMethod: must be one of set, merge, assign, push, concat"),
+        ({"_scopes": "state"}, "/_scopes: must be a list of kinds or references"),
+        ({"_imports": [5]}, '/_imports/0: must be a kind such as "state" or a reference such as "†state.user" (found: '
+         "number)"),
+        ({"_activity": 5}, "/_activity: must be a string"),
+    ],
+)  # fmt: skip
+def test_r7_1_beside_a_meta_property_that_means_nothing_the_rest_of_its_call_is_looked_at(
+    broken: dict[str, Any], told: str
+) -> None:
+    tools = {"count": {"properties": {"n": {"type": "integer"}, **{key: {"enum": ["set"]} for key in broken}}}}
+    wrong = call("count", n="one", value="†state.nowhere", to="†state.a", **broken)
+    assert set(map(str, problems_of(wrong, call(value="†state.a"), tools=tools))) == {
+        f"/solution/calls/0{told}",
+        "/solution/calls/0/n: 'one' is not of type 'integer'",
+        "/solution/calls/0/value: nothing can bring †state.nowhere: the context does not hold it and no other call "
+        "writes it",
+    }
+
+
+def test_r7_1_beside_a_path_that_does_not_parse_all_that_hangs_on_no_other_call_is_told() -> None:
+    tools = {"count": {"properties": {"n": {"type": "integer"}}}}
+    found = problems_of(call("count", n="one", value="†state.nowhere", _instance="②", to="†"), tools=tools)
+    assert pointers(found) == [f"/solution/calls/0/{key}" for key in ("_instance", "_outputPath", "n")]
+
+
+def test_r7_1_what_a_call_of_a_wrong_instance_writes_is_missed_nowhere() -> None:
+    context = [{"type": "text", "_instance": "①"}]
+    reader = call(value="†state.a", other="†state.nowhere", _instance="①")
+    found = problems_of(call(value="†state.b", to="†state.a", _instance=1), reader, context=context)
+    assert pointers(found) == ["/solution/calls/0/_instance", "/solution/calls/1/other"]
+
+
+def test_r7_1_an_expression_that_does_not_parse_stands_for_any_value() -> None:
+    tools = {"count": {"properties": {"n": {"type": "integer"}, "m": {"type": "integer"}}, "required": ["n"]}}
+    assert list(map(str, problems_of(call("count", n="†", m="text"), tools=tools))) == [
+        "/solution/calls/0/m: 'text' is not of type 'integer'",
+        "/solution/calls/0/n: '†' does not parse: expected a kind such as state or input, starting with a letter at "
+        "position 1",
+    ]
+
+
+def test_r7_1_a_misspelt_delegate_is_told_once() -> None:
+    tools = {"ask": {"properties": {"_delegate": {"enum": ["translator"]}}}}
+    (problem,) = problems_of(
+        call("ask", _delegate="trnslator"), tools=tools, delegates={"translator": {}}, registered=[]
+    )
+    assert problem.message == "unknown delegate 'trnslator', did you mean 'translator'?"
+
+
+MISSING_ROLE = 'a message needs a "type", or "role" and "content"'
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"content": "x"}, f"/context/0: {MISSING_ROLE}"),
+        ({"role": "user"}, f"/context/0: {MISSING_ROLE}"),
+        ({"type": "text", "text": {"n": 2**64}}, "/context/0/text/n: is beyond 64 bits: write it as a string"),
+        ({"type": "text", "text": nested(70)}, "/context/0: nested deeper than 64 levels"),
+        ({"type": "advisor", "_instance": 5}, "/context/0/_instance: must be a non-empty string"),
+    ],
+)
+def test_r7_1_beside_a_malformed_message_without_data_all_that_hangs_on_data_is_told(
+    message: dict[str, Any], told: str
+) -> None:
+    found = problems_of(call(value="†state.nowhere"), call(value=1, _instance="①"), call(value=1, _instance="②"),
+                        context=[message, {"_instance": "①", "content": "y"}])  # fmt: skip
+    assert list(map(str, found)) == [
+        told,
+        f"/context/1: {MISSING_ROLE}",
+        "/solution/calls/0/value: nothing can bring †state.nowhere: the context does not hold it and no other call "
+        "writes it",
+        "/solution/calls/2/_instance: instance '②' is not in the context",
+    ]
+
+
+@pytest.mark.parametrize(
+    "message", [{"a": 1}, {"type": 5}, {"type": "state", "_instance": 5}, {"type": "input", "data": 2**64}]
+)
+def test_r7_1_beside_a_malformed_message_that_may_bring_data_it_is_not_said_that_nothing_does(
+    message: dict[str, Any],
+) -> None:
+    (problem,) = problems_of(call(value="†state.a"), context=[message])
+    assert problem.pointer.startswith("/context/0")
+
+
 def test_r7_1_the_pointers_escape_what_json_pointers_must() -> None:
     assert pointer("a/b", 0, "~", "") == "/a~1b/0/~0/"
     (problem,) = problems_of({**call(), "a/b": {"~": "†"}})
