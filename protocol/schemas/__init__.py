@@ -3,7 +3,8 @@
 `compilation`     a schema compiled once, and applied strictly, leniently or in part
 `keywords`        what they mean for a value that holds expressions, or still grows: `growth`
 `bounds`          keywords that cannot take for ever, counted in `steps`
-`patterns`        regular expressions of ECMA-262, and their `widths`; `unevaluated` what no other keyword has spoken of
+`patterns`        regular expressions of ECMA-262: their `dialect`, and their `widths`
+`unevaluated`     what no other keyword has spoken of
 """
 
 from .compilation import (

@@ -18,6 +18,7 @@ from jsonschema_rs import (
     ValidationErrorKind,
 )
 
+from .dialect import translated
 from .steps import TooCostly, count
 from .widths import width
 
@@ -78,15 +79,15 @@ def names_matching(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tu
                 yield name, pattern
 
 
-def _engines(pattern: str) -> tuple[_Engine, ...]:
-    """The ways to match a pattern, the cheapest first; none where it is no pattern."""
-    return _small_engines(pattern) or _large_engines(pattern)
-
-
 def _steps_for_width(pattern: str, text: str) -> int:
     """What it takes to keep very many ways open; up to a thousand hardly matter."""
     ways = width(pattern)
     return len(text) * ways // _WAYS if ways > _NARROW else 0
+
+
+def _engines(pattern: str) -> tuple[_Engine, ...]:
+    """The ways to match a pattern, the cheapest first; none where it is no pattern."""
+    return _small_engines(pattern) or _large_engines(pattern) or _huge_engines(pattern)
 
 
 @lru_cache(maxsize=256)
@@ -99,6 +100,12 @@ def _small_engines(pattern: str) -> tuple[_Engine, ...]:
 def _large_engines(pattern: str) -> tuple[_Engine, ...]:
     count(50_000)
     return _made(pattern, 10 * 1024 * 1024)
+
+
+@lru_cache(maxsize=4)
+def _huge_engines(pattern: str) -> tuple[_Engine, ...]:
+    count(250_000)
+    return _made(pattern, 70 * 1024 * 1024)
 
 
 def _made(pattern: str, size: int) -> tuple[_Engine, ...]:
@@ -117,4 +124,4 @@ def _made(pattern: str, size: int) -> tuple[_Engine, ...]:
 
 
 def _validator(pattern: str, options: RegexOptions | FancyRegexOptions) -> Draft202012Validator:
-    return Draft202012Validator({"pattern": pattern}, pattern_options=options)
+    return Draft202012Validator({"pattern": translated(pattern)}, pattern_options=options)

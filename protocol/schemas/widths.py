@@ -6,19 +6,12 @@ lead to a match. Repetitions that are counted are written out by it, so `(a{0,50
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-_PIECE: Final = re.compile(
-    r"\\(?:[pPu]\{[^}]*\}|k<[^>]*>|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|.)"  # an escape
-    r"|\[(?:\\.|[^\]\\])*\]"  # a class of characters
-    r"|\((?:\?(?:[:=!]|<[=!]|<\w+>))?"  # a group begins
-    r"|\{\d+(?:,\d*)?\}\??"  # a repetition that is counted
-    r"|.",
-    re.DOTALL,
-)
+from .dialect import pieces
+
 _MOST: Final = 10**9
 
 
@@ -53,7 +46,7 @@ class _Group:
 def width(pattern: str) -> int:
     """How wide a pattern is at most."""
     groups = [_Group()]
-    for piece in _PIECE.findall(pattern):
+    for piece in pieces(pattern):
         if piece[0] == "(":
             groups.append(_Group())
         elif piece == ")" and len(groups) > 1:
