@@ -16,6 +16,7 @@ from jsonschema import SchemaError
 
 from .errors import Problem, pointer, shortened
 from .schemas import CompiledSchema, Schema, check_references, compiled, referred
+from .schemas.excerpts import excerpt
 from .schemas.patterns import matches
 from .spelling import Speller
 
@@ -89,11 +90,11 @@ class Tool:
 
     @cached_property
     def output_schema(self) -> Schema | None:
-        """The schema of the tool's result, if it has one (SPEC R4.6), together with the definitions it can refer to."""
+        """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to."""
         schema = self.properties.get("_output")
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else None
-        return schema | self._definitions
+        return excerpt(schema | self._definitions, {**self.declaration, "properties": self.properties})
 
     @property
     def _definitions(self) -> dict[str, Any]:

@@ -223,3 +223,22 @@ def test_r4_7_without_a_model_that_is_a_structural_error() -> None:
     assert pointers(found) == ["/solution/calls/0"]
     assert "no model is configured" in found[0].message
     assert len(checked({**raw, "_output": 1}, activities={}, model=False).calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "good", "bad"),
+    [
+        ({"$ref": "#/properties/value"}, {"id": 1}, {"id": "x"}),
+        ({"properties": {"v": {"$ref": "#/properties/value"}}}, {"v": {"id": 1}}, {"v": {}}),
+        ({"properties": {"c": {"$ref": "#/properties/_output"}}, "required": ["n"]},
+         {"n": 1, "c": {"n": 1}}, {"n": 1, "c": {}}),
+        ({"$ref": "#/$defs/own", "$defs": {"own": {"$ref": "#/properties/value"}}}, {"id": 1}, {}),
+        ({"items": {"$ref": "#"}, "type": "array"}, [[], [[]]], [1]),
+    ],
+)  # fmt: skip
+def test_r4_6_what_a_tool_promises_may_refer_to_what_it_takes(output: Any, good: Any, bad: Any) -> None:
+    value = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/id"}}}
+    tool = {"properties": {"value": value, "_output": output}, "$defs": {"id": {"type": "integer"}}}
+    for result, status in ((good, "done"), (bad, "failed")):
+        outcome = run(call("give", to="†state.x"), tools={"give": tool}, functions={"give": lambda *_, r=result: r})
+        assert statuses(outcome) == [status]
