@@ -24,7 +24,7 @@ class Limits:
     """One message, as msgpack."""
     calls: int = 1_000_000
     """Calls executed by one run: those of the solution, or the plan's times the instances."""
-    solution_calls: int = 100_000
+    solution_calls: int = 1_000_000
     """Calls listed in one solution or plan."""
     submission_bytes: int = 256 * 1024 * 1024
     """A whole submission, as msgpack."""
