@@ -7,8 +7,10 @@
                       told by `fitting` one schema to another: `cases` and `ranges` what a schema admits, `effects` what
                       a method makes of a result
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
-    order (R6.4)      `races`; `timing` scopes whose content depends on it (R8.3a)
+    order (R6.4)      `races`; `timing` scopes whose content depends on it (R8.3a) - both by the `order` of the calls
     branches (R6.5)   `branches` nobody takes, and readers that can never run
+
+What hangs on the data is found lane by lane: `instances` says in which of them it holds.
 """
 
 from .finding import Finding

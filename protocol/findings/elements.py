@@ -22,7 +22,7 @@ from protocol.writers import Line, Writers
 
 from .branches import Branches
 from .finding import Finding
-from .timing import MOST_CALLS, Calls, ancestors, indexes
+from .order import MOST_CALLS, Calls, Order, indexes
 
 _TOLD: Final = 10
 _LOOKED_AT: Final = 50
@@ -41,22 +41,22 @@ class _Beyond:
 
 
 def element_findings(
-    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], known: Mapping[int, Calls], branches: Branches
+    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], order: Order, branches: Branches
 ) -> Iterator[Finding]:
     """The calls of a lane that may find a list too short. `writers` and `calls` hold everything the lane sees."""
     beyond = list(_beyond(lane.calls, fold))
     if not beyond or len(calls) > MOST_CALLS:
         return
-    before = {**known, **ancestors(lane.graph, known)}
     near = _Near(writers)
     for write in beyond:
         call, bit = write.call, 1 << write.call.index
+        before = order.before(call.index)
         others = near.writing(write.list) & ~bit
-        if _longest(write, others & before[call.index] | bit, calls) >= write.index:
+        if _longest(write, others & before | bit, calls) >= write.index:
             continue
-        unordered = islice(indexes(others & ~before[call.index]), _LOOKED_AT)
+        unordered = islice(indexes(others & ~before), _LOOKED_AT)
         rivals = [
-            rival for rival in unordered if not before.get(rival, 0) & bit and not branches.exclude(rival, call.index)
+            rival for rival in unordered if not order.before(rival) & bit and not branches.exclude(rival, call.index)
         ]
         if rivals:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])

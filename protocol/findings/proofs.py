@@ -1,19 +1,24 @@
 """Proofs: every finding about a plan, asked for in turn (SPEC R6.7).
 
-Nothing is said twice for lanes that share one graph, and of each kind of finding only the first are told.
+Of each kind of finding only the first are told, and none twice: see `instances` for what is said of which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from protocol.calls import Call
 from protocol.context import Context
+from protocol.graph import Graph
 from protocol.lanes import Lane
 from protocol.paths import MISSING
 from protocol.readers import Readers
 from protocol.references import Reference
+from protocol.resolution import Fold
 from protocol.schemas.steps import bounded
 from protocol.tools import Tool
 from protocol.writers import Writers
@@ -21,8 +26,10 @@ from protocol.writers import Writers
 from .branches import branch_findings, read_branches, unread_branches
 from .elements import element_findings
 from .finding import Finding
+from .instances import MOST_TOLD, Tally, looked_at
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
+from .order import Order
 from .promises import promise_findings
 from .races import race_findings
 from .signatures import Schemas, signature_findings
@@ -35,11 +42,10 @@ from .slips import (
     unfit_messages,
     unknown_scopes,
 )
-from .timing import MOST_CALLS, ancestors, scope_findings
+from .timing import scope_findings
 
 _UNLIMITED = 10**18
-MOST_TOLD = 100
-"""Findings of one kind."""
+_NO_LANE: Final = Lane(None, (), Graph({}))
 
 
 def findings_of(
@@ -54,21 +60,8 @@ def findings_of(
 
     `signatures` are the schemas of activities by name; `places` says where in the submission each call stands.
     """
-    readers = Readers(calls)
-    kinds: tuple[Iterable[Finding], ...] = (
-        unfit_messages(context),
-        misspelt_properties(calls, places, tools),
-        signature_findings(calls, places, signatures),
-        idle_methods(calls, places),
-        undaggered_paths(calls, places, context, readers),
-        unknown_scopes(calls, places, context),
-        blank_references(calls, places, context),
-        scope_findings(lanes.values()),
-        *_lane_findings(lanes, context, tools),
-        unread_branches(calls, readers),
-        (_unread_finding(calls[index]) for index in _beyond_schemas(calls, lanes, context, readers)),
-    )
     with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
+        kinds = _kinds(calls, lanes, context, tools, signatures, places)
         return tuple(finding for kind in kinds for finding in _first(kind))
 
 
@@ -86,55 +79,107 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
+def _kinds(
+    calls: tuple[Call, ...],
+    lanes: Mapping[str | None, Lane],
+    context: Context,
+    tools: Mapping[str, Tool],
+    signatures: Schemas,
+    places: Sequence[Place],
+) -> Iterator[Iterable[Finding]]:
+    readers = Readers(calls)
+    yield unfit_messages(context)
+    yield misspelt_properties(calls, places, tools)
+    yield signature_findings(calls, places, signatures)
+    yield idle_methods(calls, places)
+    yield undaggered_paths(calls, places, context, readers)
+    yield unknown_scopes(calls, places, context)
+    yield blank_references(calls, places, context)
+    yield from _lane_findings(calls, lanes, context, tools, frozenset(unread_results(calls, readers)))
+    yield _unfit_values(lanes, context, tools)
+    yield unread_branches(calls, readers)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is the same in all lanes that share a graph, the global calls they see included."""
+
+    writers: Writers
+    calls: Mapping[int, Call]
+    order: Order
+
+
 def _lane_findings(
-    lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool]
+    calls: Sequence[Call],
+    lanes: Mapping[str | None, Lane],
+    context: Context,
+    tools: Mapping[str, Tool],
+    unread: Collection[int],
 ) -> Iterator[Iterator[Finding]]:
-    shared = lanes.get(None)
-    global_calls = shared.calls if shared is not None else ()
-    global_writers = Writers(global_calls)
-    before = ancestors(shared.graph, {}) if shared is not None and len(shared.calls) <= MOST_CALLS else {}
-    distinct = list({id(lane.graph): lane for lane in lanes.values()}.values())
-    for lane in distinct[:MOST_TOLD]:
-        is_global = lane.instance is None
-        writers = global_writers if is_global else Writers(lane.calls, global_writers)
-        holds = context.fold(lane.instance).exists
-        seen = {call.index: call for call in ((*global_calls, *lane.calls) if not is_global else lane.calls)}
-        branches = read_branches(lane, writers, holds, seen)
-        yield promise_findings(lane, writers, context.fold(lane.instance), seen, tools)
-        yield race_findings(lane, {} if is_global else before, branches)
-        yield element_findings(lane, writers, context.fold(lane.instance), seen, {} if is_global else before, branches)
-        yield branch_findings(lane, branches, seen)
-        yield unfit_results(lane, context.fold(lane.instance), tools)
-        yield obstacle_findings(lane, writers, context.fold(lane.instance))
-    yield _unfit_values(lanes, context, tools, global_writers)
+    """The findings that hang on what an instance holds, each kind by itself."""
+    tallies: defaultdict[int, Tally] = defaultdict(lambda: Tally(calls, 1 if None in lanes else len(lanes)))
+    for view, alike in _views(lanes):
+        for lane in alike:
+            fold = context.fold(lane.instance)
+            branches = read_branches(lane, view.writers, fold.exists, view.calls)
+            kinds = (
+                scope_findings(lane, view.calls, view.order, branches),
+                promise_findings(lane, view.writers, fold, view.calls, tools),
+                race_findings(lane, view.order, branches),
+                element_findings(lane, view.writers, fold, view.calls, view.order, branches),
+                branch_findings(lane, branches, view.calls),
+                unfit_results(lane, fold, tools),
+                obstacle_findings(lane, view.writers, fold),
+                _beyond_schemas(lane, fold, unread),
+            )
+            for kind, findings in enumerate(kinds):
+                tallies[kind].add(lane.instance, findings)
+    return (tally.findings() for tally in tallies.values())
 
 
-def _unfit_values(
-    lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool], global_writers: Writers
-) -> Iterator[Finding]:
+def _views(lanes: Mapping[str | None, Lane]) -> Iterator[tuple[_View, list[Lane]]]:
+    """The lanes to be looked at, those that share a graph together."""
+    shared = lanes.get(None, _NO_LANE)
+    view = _View(Writers(shared.calls), {call.index: call for call in shared.calls}, Order(shared.graph))
+    alike: dict[int, list[Lane]] = {}
+    for lane in looked_at(lanes.values(), shared.calls):
+        alike.setdefault(id(lane.graph), []).append(lane)
+    for group in alike.values():
+        first = group[0]
+        yield (_view_of(first, view) if first is not shared else view), group
+
+
+def _view_of(lane: Lane, shared: _View) -> _View:
+    own = {call.index: call for call in lane.calls}
+    return _View(Writers(lane.calls, shared.writers), {**shared.calls, **own}, Order(lane.graph, shared.order))
+
+
+def _unfit_values(lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool]) -> Iterator[Finding]:
     """Looked for in each of the first instances, for each has values of its own."""
+    shared = Writers(lanes.get(None, _NO_LANE).calls)
     writers: dict[int, Writers] = {}
     left = MOST_HELD
     for lane in lanes.values():
         if (left := left - len(lane.calls)) < 0 and writers:
             return
         if id(lane.graph) not in writers:
-            is_global = lane.instance is None
-            writers[id(lane.graph)] = global_writers if is_global else Writers(lane.calls, global_writers)
+            writers[id(lane.graph)] = Writers(lane.calls, shared) if lane.instance is not None else shared
         yield from unfit_values(lane, writers[id(lane.graph)], context.fold(lane.instance), tools)
 
 
-def _beyond_schemas(
-    calls: tuple[Call, ...], lanes: Mapping[str | None, Lane], context: Context, readers: Readers
-) -> Iterator[int]:
+def _beyond_schemas(lane: Lane, fold: Fold, unread: Collection[int]) -> Iterator[Finding]:
     """Calls whose result nobody reads, in kinds that have a schema which does not speak of the place."""
-    for index in unread_results(calls, readers):
-        call = calls[index]
-        assert call.output is not None
-        instance = call.instance if call.instance in lanes or None in lanes else next(iter(lanes), None)
-        schemas = [(context.fold(instance).schema(place.kind), place) for place in call.output.references]
+    for call in lane.calls:
+        if call.output is None or call.index not in unread:
+            continue
+        schemas = [(fold.schema(place.kind), place) for place in call.output.references]
         if all(schema is not MISSING and not _speaks_of(schema, place) for schema, place in schemas):
-            yield index
+            yield Finding(
+                "info",
+                f"nobody reads what call {call.index} ({call.tool}) writes to {call.output}, and the schema there does "
+                "not name it: read it, name it in the schema, or leave the call out",
+                (call.index,),
+            )
 
 
 def _speaks_of(schema: object, place: Reference) -> bool:
@@ -149,15 +194,6 @@ def _speaks_of(schema: object, place: Reference) -> bool:
             return isinstance(part.get("additionalProperties"), dict)
         part = part["properties"][str(segment)]
     return True
-
-
-def _unread_finding(call: Call) -> Finding:
-    return Finding(
-        "info",
-        f"nobody reads what call {call.index} ({call.tool}) writes to {call.output}, and the schema there does not "
-        "name it: read it, name it in the schema, or leave the call out",
-        (call.index,),
-    )
 
 
 def _first(findings: Iterable[Finding]) -> Iterator[Finding]:

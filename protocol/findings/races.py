@@ -18,7 +18,7 @@ from protocol.references import Reference
 
 from .branches import Branches
 from .finding import Finding
-from .timing import MOST_CALLS, ancestors, indexes
+from .order import MOST_CALLS, Order, indexes
 
 _TOLD = 10
 _LOOKED_AT = 200
@@ -27,11 +27,10 @@ _LOOKED_AT = 200
 Key = tuple[str, ...]
 
 
-def race_findings(lane: Lane, known: Mapping[int, int], branches: Branches) -> Iterator[Finding]:
+def race_findings(lane: Lane, order: Order, branches: Branches) -> Iterator[Finding]:
     """The races of one lane; each is told at the call that comes later in the order of the graph."""
     if len(lane.calls) > MOST_CALLS or not _has_overlap(lane.calls):
         return
-    before = ancestors(lane.graph, known)
     calls = {call.index: call for call in lane.calls}
     places = _Places()
     for index in lane.graph.in_order():
@@ -39,7 +38,7 @@ def race_findings(lane: Lane, known: Mapping[int, int], branches: Branches) -> I
         if call is None or call.output is None:
             continue
         for place in dict.fromkeys(call.output.references):
-            unordered = places.against(place, call) & ~before[index] & ~(1 << index)
+            unordered = places.against(place, call) & ~order.before(index) & ~(1 << index)
             looked_at = islice(indexes(unordered), _LOOKED_AT)
             rivals = tuple(islice((rival for rival in looked_at if not branches.exclude(rival, index)), _TOLD))
             if rivals:

@@ -10,7 +10,7 @@ import pytest
 from protocol import Finding, Plan
 from protocol.findings.cases import shape_at
 from protocol.findings.fitting import misfit
-from protocol.findings.proofs import MOST_TOLD
+from protocol.findings.instances import MOST_TOLD
 from protocol.graph import SPELLED_OUT
 
 from .building import ANY, call, checked, run

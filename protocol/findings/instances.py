@@ -1,0 +1,71 @@
+"""Instances: in which of them a finding holds (SPEC R10.2).
+
+Each instance runs the calls of a plan on data of its own: what can never be in one may well be in another. So lanes are
+looked at one by one, the first of them. What holds in all that run a call is told of the call, all else of instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from protocol.calls import Call
+from protocol.lanes import Lane
+
+from .finding import Finding
+
+MOST_TOLD: Final = 100
+"""Findings of one kind."""
+_MOST_LANES: Final = 1_000
+_MOST_CALLS: Final = 100_000
+"""So many calls are looked at, over all lanes and with the global ones that each sees."""
+_NAMED: Final = 3
+
+
+def looked_at(lanes: Iterable[Lane], shared: Collection[Call]) -> list[Lane]:
+    """The first lanes. `shared` are the global calls, which those of instances see."""
+    found: list[Lane] = []
+    left = _MOST_CALLS
+    for lane in islice(lanes, _MOST_LANES):
+        left -= len(lane.calls) + (len(shared) if lane.instance is not None else 0)
+        if left < 0 and found:
+            break
+        found.append(lane)
+    return found
+
+
+class Tally:
+    """The findings of one kind about many lanes, each told once.
+
+    `calls` are those of the submission. A call without an instance runs in `lanes` lanes, one with an instance in one.
+    """
+
+    def __init__(self, calls: Sequence[Call], lanes: int) -> None:
+        self._calls = calls
+        self._lanes = lanes
+        self._holders: dict[Finding, list[str | None]] = {}
+
+    def add(self, instance: str | None, findings: Iterable[Finding]) -> None:
+        """Note what was found in one lane: only as much as would be told of it alone."""
+        for finding in dict.fromkeys(islice(findings, MOST_TOLD + 1)):
+            self._holders.setdefault(finding, []).append(instance)
+
+    def findings(self) -> Iterator[Finding]:
+        """What was found, with the instances it holds in where it does not hold in all that run the calls."""
+        for finding, holders in self._holders.items():
+            is_everywhere = len(holders) >= self._running(finding.calls)
+            yield finding if is_everywhere else replace(finding, message=f"{_where(holders)}, {finding.message}")
+
+    def _running(self, calls: Iterable[int]) -> int:
+        """How many lanes run all of some calls."""
+        return self._lanes if all(self._calls[index].instance is None for index in calls) else 1
+
+
+def _where(instances: Sequence[str | None]) -> str:
+    names = [repr(instance) for instance in instances[:_NAMED]]
+    if len(instances) > _NAMED:
+        names.append(f"{len(instances) - _NAMED} more")
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"in instance{'s' if len(instances) > 1 else ''} {listed}"

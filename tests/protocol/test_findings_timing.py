@@ -1,0 +1,50 @@
+"""Findings about whole kinds in scopes, whose content depends on timing (SPEC R8.3a, R6.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .building import call, checked
+
+BRANCHING = call(to="†data.good || †data.bad")
+
+
+def told(*calls: Any, **parts: Any) -> list[str]:
+    """What is said of timing."""
+    messages = [finding.message for finding in checked(*calls, **parts).findings]
+    return [message for message in messages if "depends on timing" in message]
+
+
+def seeing(**properties: Any) -> dict[str, Any]:
+    """A call that sees the whole of `state`."""
+    return call("see", _scopes=["state"], **properties)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call(value="†data.x", to="a"), seeing(to="†data.x")],
+        [call(value="†data.x", to="†data.y"), call(value="†data.y", to="a"), seeing(to="†data.x")],
+    ],
+)
+def test_whoever_waits_for_the_reader_has_never_written_before_it(calls: list[Any]) -> None:
+    assert told(*calls) == []
+
+
+def test_whoever_runs_on_another_branch_only_has_never_written_before_it() -> None:
+    assert told(BRANCHING, call(value="†data.good", to="a"), seeing(q="†data.bad")) == []
+    assert len(told(BRANCHING, call(value="†data.good", to="a"), seeing(q="†data.good"))) == 1
+
+
+def test_only_those_that_may_have_written_are_named() -> None:
+    (message,) = told(call(value="†data.x", to="a"), call(to="b"), call(to="c"), seeing(to="†data.x"))
+    assert "calls 1, 2 may or may not have written there" in message
+
+
+def test_an_instance_may_see_what_global_calls_write_and_those_before_these_have_written() -> None:
+    context = [{"type": "text", "_instance": "①"}]
+    shared = [call(to="a"), call(value="†state.a", to="†data.x"), call(to="b")]
+    (message,) = told(*shared, seeing(q="†data.x", _instance="①"), context=context)
+    assert "call 2 may or may not have written there" in message
