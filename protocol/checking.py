@@ -21,7 +21,7 @@ from .calls import (
 )
 from .context import Context
 from .errors import Problem, Rejected, pointer, segments
-from .explanations import explained
+from .explanations import Scene, explained
 from .lanes import lay_out, runs
 from .limits import Limits
 from .messages import Message
@@ -124,7 +124,7 @@ def check_calls(
     lanes, lane_problems = lay_out(submission, context, calls, begun)
     problems += lane_problems
     if problems:
-        raise Rejected(explained(_ordered(problems), value, lanes, context))
+        raise Rejected(explained(_ordered(problems), value, Scene(submission, context, lanes)))
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
     return Plan(
         submission=submission,

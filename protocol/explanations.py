@@ -1,59 +1,60 @@
 """Explanations: what a person is told beyond the fact that something is wrong (SPEC R7.1).
 
-A text that does not parse gets an excerpt with a caret; a reference that nothing can bring gets the nearest place that
-is there, where its kind or a key of its path looks misspelt, or the path that only lacks its dagger to bring it.
+A text that does not parse gets an excerpt with a caret. Of a reference that nothing can bring it is told which path
+only lacks its dagger to bring it, which instance holds it, or the nearest place that its reader can see, where its kind
+or a key of its path looks misspelt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
 from .context import Context
-from .errors import Conflict, ExpressionError, Problem, segments
-from .findings.slips import Undaggered, undaggered
+from .errors import ExpressionError, Problem, pointer, segments
 from .lanes import Lane
 from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
 from .scopes import read_scope
 from .spelling import Patience
+from .submission import Submission
+from .views import MOST_NAMES, View, Views
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
-_MOST_NAMES: Final = 200
 _PER_READER: Final = 20
 """Steps (see `spelling`) in whose time a reader's values are looked at."""
 _UNSATISFIABLE: Final = "nothing can bring "
+_NOT_HELD: Final = ": the context does not hold it"
 
 
-def explained(
-    problems: Iterable[Problem],
-    submission: Any,
-    lanes: Mapping[str | None, Lane] | None = None,
-    context: Context | None = None,
-) -> list[Problem]:
-    """The problems, the first of them with excerpts and with hints; `lanes` and `context` say what there is."""
+@dataclass(frozen=True)
+class Scene:
+    """What a submission was found to be: where its calls run, and on which context."""
+
+    submission: Submission
+    context: Context
+    lanes: Mapping[str | None, Lane]
+
+
+def explained(problems: Iterable[Problem], value: Any, scene: Scene | None = None) -> list[Problem]:
+    """The problems of a submission, the first of them with excerpts and, where there is a scene, with hints."""
     problems = list(problems)
-    places = _Places(lanes, context) if lanes is not None and context is not None else None
-    return [_explained(problem, submission, places) for problem in problems[:MOST_EXPLAINED]] + problems[
-        MOST_EXPLAINED:
-    ]
+    hints = _Hints(scene) if scene is not None else None
+    return [_explained(problem, value, hints) for problem in problems[:MOST_EXPLAINED]] + problems[MOST_EXPLAINED:]
 
 
-def _explained(problem: Problem, submission: Any, places: _Places | None) -> Problem:
-    text = _text_at(submission, problem.pointer)
+def _explained(problem: Problem, value: Any, hints: _Hints | None) -> Problem:
+    text = _text_at(value, problem.pointer)
     if text is None:
         return problem
     excerpt = next((error.caret for error in _errors(text) if str(error) == problem.message), None)
     if excerpt is not None:
         return replace(problem, excerpt=excerpt)
-    if places is not None and is_expression(text) and problem.message.startswith(_UNSATISFIABLE):
-        if (slip := places.slip(parse(text))) is not None:
-            return replace(problem, message=f"{problem.message}; {slip}")
-        near = places.nearest(parse(text))
-        return problem if near is None else replace(problem, message=f"{problem.message}, did you mean {near}?")
+    if hints is not None and is_expression(text) and problem.message.startswith(_UNSATISFIABLE):
+        return replace(problem, message=hints.told(problem, parse(text)))
     return problem
 
 
@@ -77,37 +78,79 @@ def _text_at(value: Any, pointer: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class _Places:
-    """The places that are there, or that some call writes."""
+class _Hints:
+    """What is told of expressions that nothing can bring."""
 
-    def __init__(self, lanes: Mapping[str | None, Lane], context: Context) -> None:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._views = Views(scene.lanes, scene.context)
         self._patience = Patience()
-        self._context = context
-        self._readers = (None, *context.instances[:_MOST_NAMES])
-        calls = {call.index: call for lane in lanes.values() for call in lane.calls}
-        outputs = [call.output for call in calls.values() if call.output is not None]
-        places = dict.fromkeys(place for output in outputs for place in output.references)
-        self._written = tuple(islice(places, 10 * _MOST_NAMES))
-        self._known: dict[Reference, dict[str, str | int]] = {}
-        slips = (slip for call in calls.values() for slip in undaggered(call))
-        self._slips = tuple(islice(slips, _MOST_NAMES))
 
-    def slip(self, expression: Expression) -> Undaggered | None:
+    def told(self, problem: Problem, expression: Expression) -> str:
+        """The problem's message with what there is to say of it."""
+        instance = self._instance(problem)
+        reader = _Reader(self._views.of(instance), self._call(problem), self._patience)
+        if (slip := reader.slip(expression)) is not None:
+            return f"{problem.message}; {slip}"
+        if instance is None and (holder := self._holder(expression)) is not None:
+            return f"{_UNSATISFIABLE}{expression}: instance {holder!r} holds it, and the call has no _instance"
+        near = reader.nearest(expression)
+        return problem.message if near is None else f"{problem.message}, did you mean {near}?"
+
+    def _instance(self, problem: Problem) -> str | None:
+        """The instance that the problem is told of: a plan's call has one problem in each."""
+        _, _, where = problem.message.rpartition(_NOT_HELD)
+        return self._instances.get(where.removesuffix(" and no other call writes it"))
+
+    def _call(self, problem: Problem) -> int | None:
+        keys = segments(problem.pointer)
+        places = (pointer(*keys[:length]) for length in range(len(keys)))
+        return next((self._calls[place] for place in places if place in self._calls), None)
+
+    def _holder(self, expression: Expression) -> str | None:
+        """The first instance that holds all that one of the alternatives reads."""
+        for instance in islice(self._scene.context.instances, MOST_NAMES):
+            if not self._patience.lasts(_PER_READER * len(expression.references)):
+                break
+            fold = self._scene.context.fold(instance)
+            if any(all(map(fold.exists, group)) for group in expression.alternatives):
+                return instance
+        return None
+
+    @cached_property
+    def _instances(self) -> dict[str, str]:
+        return {f" in instance {instance!r}": instance for instance in self._scene.context.instances}
+
+    @cached_property
+    def _calls(self) -> dict[str, int]:
+        return {pointer(*at): index for index, at, _ in self._scene.submission.numbered}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A call that reads what nothing can bring: what it writes itself is no help."""
+
+    view: View
+    call: int | None
+    patience: Patience
+
+    def slip(self, expression: Expression) -> str | None:
         """The path that was written without a dagger, and with one would be read here."""
         for place in expression.references:
-            if not self._slips or not self._patience.lasts(len(self._slips)):
-                break
-            for slip in self._slips:
+            for slip in self.view.slips(but=self.call):
+                if not self.patience.lasts(1):
+                    return None
                 if slip.meant.path and slip.meant.overlaps(place):
-                    return slip
+                    return str(slip)
         return None
 
     def nearest(self, expression: Expression) -> Reference | None:
         """The place that the first misspelt reference was probably meant to be."""
         for place in expression.references:
-            if not self._patience.lasts(1):
+            kinds = self.view.kinds(but=self.call)
+            if not self.patience.lasts(len(kinds)):
                 break
-            kind = place.kind if place.kind in self._kinds else self._near(place.kind, self._kinds)
+            kind = place.kind if place.kind in kinds else self._near(place.kind, kinds)
             path = self._path(kind, place.path) if kind is not None else None
             if kind is not None and path is not None and (kind, path) != (place.kind, place.path):
                 return Reference(kind, path)
@@ -117,51 +160,13 @@ class _Places:
         """The path with its misspelt keys replaced; None where one is like nothing there."""
         found: Path = ()
         for segment in path:
-            names = self._names(Reference(kind, found))
+            names = self.view.names(Reference(kind, found), but=self.call)
             near = str(segment) if str(segment) in names else self._near(str(segment), names)
-            if near is not None:
-                is_right = near == str(segment) and isinstance(names[near], str)
-                found = (*found, segment if is_right else names[near])
-            else:
+            if near is None or not self.patience.lasts(_PER_READER + len(names)):
                 return None
+            is_right = near == str(segment) and isinstance(names[near], str)
+            found = (*found, segment if is_right else names[near])
         return found
 
     def _near(self, name: str, names: Iterable[str]) -> str | None:
-        return self._patience.nearest(name, list(islice(names, _MOST_NAMES)))
-
-    @cached_property
-    def _kinds(self) -> tuple[str, ...]:
-        found = [kind for reader in self._readers for kind in self._context.fold(reader).kinds()]
-        return tuple(dict.fromkeys((*found, *(place.kind for place in self._written))))
-
-    @cached_property
-    def _written_below(self) -> dict[tuple[str, ...], dict[str, str | int]]:
-        found: dict[tuple[str, ...], dict[str, str | int]] = {}
-        for place in self._written:
-            for depth, segment in enumerate(place.path, start=1):
-                found.setdefault(place.key[:depth], {}).setdefault(str(segment), segment)
-        return found
-
-    def _names(self, place: Reference) -> dict[str, str | int]:
-        """The keys below a place, each with the segment that leads there: an element of a list has a number."""
-        if place not in self._known:
-            held = self._held(place)
-            self._known[place] = held | {
-                name: segment for name, segment in self._written_below.get(place.key, {}).items() if name not in held
-            }
-        return self._known[place]
-
-    def _held(self, place: Reference) -> dict[str, str | int]:
-        found: dict[str, str | int] = {}
-        for reader in self._readers:
-            if len(found) > _MOST_NAMES or not self._patience.lasts(_PER_READER):
-                break
-            try:
-                value = self._context.fold(reader).value(place)
-            except Conflict:
-                continue
-            if isinstance(value, dict):
-                found.update({name: name for name in islice(value, _MOST_NAMES)})
-            elif isinstance(value, list):
-                found.update({str(index): index for index in range(min(len(value), _MOST_NAMES))})
-        return found
+        return self.patience.nearest(name, list(islice(names, MOST_NAMES)))

@@ -32,6 +32,7 @@ MAX_REFERENCES: Final = 256
 Path = tuple[str | int, ...]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_BRACKETED = re.compile(rf"\[({_INDEX.pattern})\]")
 _BARE = re.compile(r"[^\s.\[\]|&†]+")
 _WHITESPACE = re.compile(r"\s*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -178,6 +179,8 @@ class _Parser:
 
     def quoted(self) -> str:
         """ "[" quoted "]", where quoted is a JSON string"""
+        if (index := _BRACKETED.match(self.text, self.position)) is not None:
+            self.fail(f".{index[1]} (an element of a list, not {index[0]})")
         self.position += 1
         match = _QUOTED.match(self.text, self.position)
         if match is None:

@@ -15,9 +15,11 @@ from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.context import Context
 from protocol.errors import ExpressionError, pointer, shortened
 from protocol.messages import DATA_TYPES, kind_of
-from protocol.paths import strings
+from protocol.paths import MISSING, strings
 from protocol.readers import Readers, Reads, places_read
 from protocol.references import DAGGER, Expression, Reference, is_expression, parse
+from protocol.resolution import Fold
+from protocol.schemas import joined
 from protocol.spelling import Speller
 from protocol.tools import Tool
 
@@ -89,20 +91,31 @@ def undaggered(call: Call) -> Iterator[Undaggered]:
 def undaggered_paths(
     calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers
 ) -> Iterator[Finding]:
-    """Output paths inside `state` whose first key is the name of a kind, and which nobody else speaks of.
+    """Output paths inside `state` whose first key is the name of a kind, and which nothing else speaks of.
 
     Whoever reads all of the state may mean them, unless another reads where they would lead with a dagger.
     """
+    known: dict[Reference, bool] = {}
     in_particular = Reads(place for call in calls for place in places_read(call) if place.path)
     for call in calls:
         for slip in undaggered(call):
             key = Reference(slip.place.kind, slip.place.path[:1])
             is_missed = bool(slip.meant.path) and in_particular.overlap(slip.meant)
-            if in_particular.overlap(slip.place) or context.fold(call.instance).exists(key):
+            if key not in known:
+                known[key] = any(_is_known(key, context.fold(reader)) for reader in (None, *context.instances))
+            if in_particular.overlap(slip.place) or known[key]:
                 continue
             if is_missed or not readers.has(slip.place, but=call.index):
                 at = pointer(*places[call.index], *place_in(call.raw, "_outputPath"))
                 yield Finding("warning", str(slip), (call.index,), at)
+
+
+def _is_known(key: Reference, fold: Fold) -> bool:
+    """Whether a reader sees a key inside a kind, or the kind's schema names it."""
+    schema = fold.schema(key.kind)
+    parts = [part for part in joined((schema,), schema) if isinstance(part, dict)] if schema is not MISSING else []
+    named = (names for part in parts for names in (part.get("properties", ()), part.get("required", ())))
+    return fold.exists(key) or any(str(key.path[0]) in names for names in named)
 
 
 def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], context: Context) -> Iterator[Finding]:

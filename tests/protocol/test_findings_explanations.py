@@ -41,10 +41,39 @@ def test_an_element_of_a_list_is_meant_by_its_number(path: str) -> None:
     assert problem.message.endswith("did you mean †input.rows.1?")
 
 
-def test_a_key_of_digits_that_another_instance_holds_is_no_slip() -> None:
-    context = [{"type": "input", "_instance": "①", "7": "x"}]
-    (problem,) = problems_of(call(value="†input.7"), context=context)
-    assert problem.message == f"nothing can bring †input.7: {NOTHING}"
+@pytest.mark.parametrize("path", ["†input.7", "†input.a && †input.7", "†input.a || †input.7"])
+def test_what_only_an_instance_holds_is_told_to_a_call_without_one(path: str) -> None:
+    context = [{"type": "text", "_instance": "②"}, {"type": "input", "_instance": "①", "7": "x"}]
+    (problem,) = problems_of(call(value=path), context=[*context, {"type": "input", "_instance": "①", "a": 1}])
+    assert problem.message == f"nothing can bring {path}: instance '①' holds it, and the call has no _instance"
+
+
+def test_what_another_instance_holds_is_not_told_to_a_call_of_an_instance() -> None:
+    context = [{"type": "input", "_instance": "①", "a": "x"}, {"type": "text", "_instance": "②"}]
+    nothing = "nothing can bring †input.a: the context does not hold it in instance '②' and no other call writes it"
+    for value in (plan_submission(call(value="†input.a"), context=context),
+                  submission(call(value="†input.a", _instance="②"), context=context)):  # fmt: skip
+        (problem,) = problems(value)
+        assert problem.message == nothing
+
+
+def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
+    context = [{"type": "state", "_instance": "①", "user": {"name": 1}}, {"type": "state", "user": {"age": 1}}]
+    (problem,) = problems_of(call(value="†state.user.nam"), context=context)
+    assert problem.message == f"nothing can bring †state.user.nam: {NOTHING}"
+    (problem,) = problems_of(call(value="†state.user.nam", _instance="①"), context=context)
+    assert problem.message.endswith("writes it, did you mean †state.user.name?")
+    elsewhere = call(to="†state.user.name", _instance="②"), call(to="name", _instance="②")
+    (problem,) = problems_of(*elsewhere, call(value="†state.user.nam"), context=[{"type": "state", "_instance": "②"}])
+    assert problem.message == f"nothing can bring †state.user.nam: {NOTHING}"
+
+
+@pytest.mark.parametrize("to", ["†state.totals", "state.total", "†stata.total"])
+def test_what_only_the_call_itself_writes_is_not_suggested(to: str) -> None:
+    (problem,) = problems_of(call(value="†state.total", to=to))
+    assert problem.message == f"nothing can bring †state.total: {NOTHING}"
+    (problem,) = problems_of(call(value="†state.total", to="†state.totals"), call(to="†state.totals"))
+    assert problem.message == f"nothing can bring †state.total: {NOTHING}, did you mean †state.totals?"
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,25 @@ def test_a_path_that_somebody_reads_or_that_is_there_is_meant_so() -> None:
     assert checked(call(to="input.x"), context=[{"type": "state", "data": {"input": {}}}]).findings == ()
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"data": {"type": "object"}}},
+        {"required": ["data"]},
+        {"$ref": "#/$defs/s", "$defs": {"s": {"allOf": [{"properties": {"data": {}}}]}}},
+    ],
+)
+def test_a_path_that_the_schema_of_the_state_names_is_meant_so(schema: dict[str, Any]) -> None:
+    assert checked(call(to="data.x"), context=[{"type": "state", "schema": schema}]).findings == ()
+    assert checked(call(to="input.x"), context=[{"type": "state", "schema": schema}]).findings != ()
+
+
+def test_a_path_that_is_there_in_an_instance_is_meant_so() -> None:
+    context = [{"type": "state", "_instance": "①", "input": {"a": 1}}]
+    assert check_submission(plan_submission(call(to="input.x"), context=context)).findings == ()
+    assert check_submission(plan_submission(call(to="data.x"), context=context)).findings != ()
+
+
 @pytest.mark.parametrize("whole", [{"_scopes": ["state"]}, {"all": "†state"}])
 def test_who_reads_the_whole_kind_means_it_unless_another_reads_where_it_would_lead(whole: dict[str, Any]) -> None:
     context = [{"type": "state", "x": 1}]

@@ -63,7 +63,7 @@ def test_r2_a_reference_is_a_kind_and_a_path(text: str, kind: str, path: tuple[s
         ("†state.a.", 9),
         ("†state.[", 7),
         ("†state[a]", 7),
-        ("†state[0]", 7),
+        ("†state[0]", 6),
         ('†state["a"', 10),
         ('†state["a]', 7),
         (r'†state["\x"]', 7),
@@ -90,6 +90,14 @@ def test_r2_2_what_does_not_parse_is_an_error_saying_where_and_what_was_expected
     assert error.value.expected
     assert error.value.expected in str(error.value)
     assert error.value.caret.splitlines()[1].index("^") == position
+
+
+def test_r2_1_an_index_in_brackets_is_told_how_it_is_written() -> None:
+    (problem,) = problems_of(call(value="†state.l[10].x"))
+    assert problem.message == (
+        "'†state.l[10].x' does not parse: expected .10 (an element of a list, not [10]) at position 8"
+    )
+    assert problem.excerpt == "†state.l[10].x\n        ^"
 
 
 def test_r2_an_error_far_inside_a_long_text_shows_only_what_is_around_it() -> None:
