@@ -1,13 +1,17 @@
 """Branches: the alternatives that calls choose between, and what can only run on which of them (SPEC R4.4, R6.6).
 
 A call *needs* an alternative of another one where that is the only thing that can bring a value it reads; it also
-needs whatever that other call needs. Two calls that need different alternatives of one call never run in one run.
+needs whatever that other call needs. Of places joined by `||` it needs what each of them needs. Two calls never run in
+one run where one needs what is ruled out by the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import and_, itemgetter
 
 from protocol.calls import Call
 from protocol.graph import Holds
@@ -17,6 +21,7 @@ from protocol.references import Expression, Reference
 from protocol.writers import Writers
 
 from .finding import Finding
+from .order import indexes
 
 Choice = tuple[int, int]
 """A call, and which of its alternatives."""
@@ -32,15 +37,17 @@ class Branches:
 
     def exclude(self, one: int, other: int) -> bool:
         """Whether the two calls can never run in one run."""
-        return bool(self.needed.get(one, 0) & self.ruled_out.get(other, 0))
+        return bool(self._needs_ruled_out(one, other) or self._needs_ruled_out(other, one))
 
     def contradiction(self, index: int) -> tuple[Choice, ...]:
         """The alternatives of one call that a call needs at the same time, or nothing."""
-        both = self.needed.get(index, 0) & self.ruled_out.get(index, 0)
-        if not both:
-            return ()
-        writer, _ = self.choices[(both & -both).bit_length() - 1]
-        return tuple(choice for bit, choice in enumerate(self.choices) if choice[0] == writer and both >> bit & 1)
+        both = self._needs_ruled_out(index, index)
+        found = [self.choices[bit] for bit in indexes(both)]
+        of_one = (tuple(choices) for _, choices in groupby(found, key=itemgetter(0)))
+        return next((choices for choices in of_one if len(choices) > 1), ())
+
+    def _needs_ruled_out(self, one: int, other: int) -> int:
+        return self.needed.get(one, 0) & self.ruled_out.get(other, 0)
 
 
 def read_branches(lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int, Call]) -> Branches:
@@ -53,27 +60,11 @@ def read_branches(lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int
     )
     if not choices:
         return Branches((), {}, {})
-    bits = {choice: bit for bit, choice in enumerate(choices)}
-    needed: dict[int, int] = {}
-    ruled_out: dict[int, int] = {}
+    needs = _Needs(choices, writers, holds, calls)
     for index in lane.graph.in_order():
-        if index not in calls:
-            continue
-        need = rule_out = 0
-        for place in _indispensable(calls[index]):
-            writer = _only_writer(place, writers, but=index)
-            if writer is None or holds(place):
-                continue
-            need |= needed.get(writer, 0)
-            rule_out |= ruled_out.get(writer, 0)
-            output = calls[writer].output
-            carrying = _carrying(output, place) if output is not None else []
-            if output is not None and len(output.alternatives) > 1 and len(carrying) == 1:
-                need |= 1 << bits[writer, carrying[0]]
-                for number in range(len(output.alternatives)):
-                    rule_out |= 1 << bits[writer, number] if number != carrying[0] else 0
-        needed[index], ruled_out[index] = need, rule_out
-    return Branches(choices, needed, ruled_out)
+        if index in calls:
+            needs.read(calls[index])
+    return Branches(choices, needs.needed, needs.ruled_out)
 
 
 def branch_findings(lane: Lane, branches: Branches, calls: Mapping[int, Call]) -> Iterator[Finding]:
@@ -111,11 +102,42 @@ def unread_branches(calls: Iterable[Call], readers: Readers) -> Iterator[Finding
                 )
 
 
-def _indispensable(call: Call) -> Iterator[Reference]:
-    """The places without which a call cannot run."""
-    for expression in call.expressions if not call.is_thought else ():
-        if len(expression.alternatives) == 1:
-            yield from expression.alternatives[0]
+class _Needs:
+    """What calls need and what that rules out, read off one call after another, each after those it waits for."""
+
+    def __init__(self, choices: Iterable[Choice], writers: Writers, holds: Holds, calls: Mapping[int, Call]) -> None:
+        self.needed: dict[int, int] = {}
+        self.ruled_out: dict[int, int] = {}
+        self._bits = {choice: 1 << number for number, choice in enumerate(choices)}
+        self._writers = writers
+        self._holds = holds
+        self._calls = calls
+
+    def read(self, call: Call) -> None:
+        """Note what a call needs: all its expressions, of each what every alternative needs."""
+        needed = ruled_out = 0
+        for expression in call.expressions if not call.is_thought else ():
+            groups = [self._of_group(group, but=call.index) for group in expression.alternatives]
+            needed |= reduce(and_, (group[0] for group in groups))
+            ruled_out |= reduce(and_, (group[1] for group in groups))
+        self.needed[call.index], self.ruled_out[call.index] = needed, ruled_out
+
+    def _of_group(self, group: Iterable[Reference], *, but: int) -> tuple[int, int]:
+        """What is needed, and what is ruled out, where some places are all there."""
+        needed = ruled_out = 0
+        for place in group:
+            writer = _only_writer(place, self._writers, but=but)
+            if writer is None or self._holds(place):
+                continue
+            needed |= self.needed.get(writer, 0)
+            ruled_out |= self.ruled_out.get(writer, 0)
+            output = self._calls[writer].output
+            carrying = _carrying(output, place) if output is not None else []
+            if output is not None and len(output.alternatives) > 1 and len(carrying) == 1:
+                needed |= self._bits[writer, carrying[0]]
+                others = (number for number in range(len(output.alternatives)) if number != carrying[0])
+                ruled_out |= sum(self._bits[writer, number] for number in others)
+        return needed, ruled_out
 
 
 def _only_writer(place: Reference, writers: Writers, *, but: int) -> int | None:

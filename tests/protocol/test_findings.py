@@ -196,6 +196,25 @@ def test_calls_of_different_branches_do_not_race() -> None:
     assert checked(*further, *calls[2:], BRANCHING).findings == ()
 
 
+@pytest.mark.parametrize("value", ["†data.b || †data.c", "†data.c || †data.s", "†data.b || †data.d"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_calls_of_different_branches_do_not_race_where_alternatives_are_of_one_branch(
+    value: str, is_first: bool
+) -> None:
+    branching = call(to="†data.a || †data.b && †data.c || †data.d")
+    either, other = call(to="†data.r", value=value), call(to="†data.r", value="†data.a")
+    between = call(to="†data.s", value="†data.b")
+    calls = [branching, between, *((either, other) if is_first else (other, either))]
+    assert not any("in no certain order" in finding.message for finding in checked(*calls).findings)
+
+
+@pytest.mark.parametrize("value", ["†data.b || †data.a", "†data.b || †data.held", "†data.held || †data.b"])
+def test_calls_race_where_one_of_the_alternatives_is_of_no_other_branch(value: str) -> None:
+    calls = [call(to="†data.a || †data.b"), call(to="†data.r", value=value), call(to="†data.r", value="†data.a")]
+    plan = checked(*calls, context=[{"type": "data", "held": 1}])
+    assert [finding.calls for finding in plan.findings if "in no certain order" in finding.message] == [(1, 2)]
+
+
 def test_calls_of_different_branches_race_where_the_context_holds_what_they_read() -> None:
     held = [{"type": "data", "data": {"good": 1, "bad": 2}}]
     calls = [BRANCHING, call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")]
@@ -274,6 +293,14 @@ def test_a_reader_of_either_branch_or_of_what_is_there_already_can_run() -> None
     assert checked(BRANCHING, third, call(a="†data.good", b="†data.bad")).findings == ()
     own = call(to="†data.good", a="†data.good", b="†data.bad")
     assert "can never run" not in str(checked(BRANCHING, own, call(to="†data.good")).findings)
+
+
+def test_a_reader_whose_alternatives_all_need_both_branches_can_never_run() -> None:
+    either = call(v="†data.good && †data.bad || †data.bad && †data.good")
+    assert said(checked(BRANCHING, either).findings) == [("warning", (0, 1))]
+    three = call(to="†data.a || †data.b || †data.c")
+    reader = call(v="†data.a", w="†data.b || †data.c")
+    assert checked(three, reader).findings == (), "there are no two that it certainly needs"
 
 
 def test_a_branch_that_nobody_reads_is_told_where_another_is_read() -> None:
