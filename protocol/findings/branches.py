@@ -20,7 +20,7 @@ from protocol.readers import Readers
 from protocol.references import Expression, Reference
 from protocol.writers import Writers
 
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .order import indexes
 
 Choice = tuple[int, int]
@@ -127,7 +127,7 @@ class _Needs:
         needed = ruled_out = 0
         for place in group:
             writer = _only_writer(place, self._writers, but=but)
-            if writer is None or self._holds(place):
+            if writer is None or place.kind == FAILURES or self._holds(place):
                 continue
             needed |= self.needed.get(writer, 0)
             ruled_out |= self.ruled_out.get(writer, 0)

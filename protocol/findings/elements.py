@@ -21,7 +21,7 @@ from protocol.resolution import Fold
 from protocol.writers import Line, Writers
 
 from .branches import Branches
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, Order, indexes
 
 _TOLD: Final = 10
@@ -88,7 +88,7 @@ def _beyond(calls: Iterable[Call], fold: Fold) -> Iterator[_Beyond]:
     """The writes for which a list is too short in the context."""
     for call in calls:
         for place in _places(call):
-            if any(isinstance(segment, int) for segment in place.path):
+            if place.kind != FAILURES and any(isinstance(segment, int) for segment in place.path):
                 found = _too_short(place, fold.root(place.kind))
                 if found is not None:
                     yield _Beyond(call, place, *found)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+FAILURES: Final = "error"
+"""The kind that every failure is written to (SPEC R7.2): of what is there the calls tell nothing."""
 
 
 @dataclass(frozen=True, slots=True)

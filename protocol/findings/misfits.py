@@ -23,7 +23,7 @@ from protocol.writers import Writers
 
 from .cases import ALL_TYPES, Shape, json_types, shape_at
 from .effects import result_schema
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .fitting import misfit
 from .promises import parameter_shape
 
@@ -75,7 +75,8 @@ def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator
             continue
         for place in call.output.references:
             schema = fold.schema(place.kind)
-            why = _refusal(call.method, given, place, schema) if schema is not MISSING else None
+            is_known = schema is not MISSING and place.kind != FAILURES
+            why = _refusal(call.method, given, place, schema) if is_known else None
             if why:
                 yield Finding(
                     "warning",
@@ -134,6 +135,8 @@ def _property_refusal(given: Shape, wanted: Shape) -> str | None:
 def _given_place(call: Call, expression: Expression, writers: Writers, fold: Fold) -> Reference | None:
     """The place that an expression is sure to take its value from, where no other call has a hand in it."""
     group = expression.alternatives[0]
+    if any(place.kind == FAILURES for place in group):
+        return None
     if any(writers.has_other(place, than=call.index) for place in group) or not all(map(fold.exists, group)):
         return None
     return group[-1]

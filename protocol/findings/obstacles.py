@@ -18,7 +18,7 @@ from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.writers import Writers
 
-from .finding import Finding
+from .finding import FAILURES, Finding
 
 _FITTING: Final[Mapping[Method, tuple[Any, ...]]] = {
     Method.SET: (None,),
@@ -36,6 +36,8 @@ def obstacle_findings(lane: Lane, writers: Writers, fold: Fold) -> Iterator[Find
         if call.output is None or len(call.output.references) > 1:
             continue  # of several paths one may make room for another
         place = call.output.references[0]
+        if place.kind == FAILURES:
+            continue
         root = fold.root(place.kind)
         conflict = _conflict(call, place, root)
         if conflict is not None and not writers.has_other(_in_the_way(place, root), than=call.index):

@@ -20,7 +20,7 @@ from protocol.writers import Writers
 
 from .cases import Shape, shape_at
 from .effects import Effect, effect_on, result_schema, shapes_left
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .fitting import misfit
 
 _MOST_WRITERS: Final = 8
@@ -75,7 +75,7 @@ class _Promises:
 
     def findings(self, call: Call, at: str, place: Reference, *, is_taken: bool) -> Iterator[Finding]:
         """What is wrong with what a call reads at a place, if all that can be there is."""
-        producers = self._producers(call, place)
+        producers = self._producers(call, place) if place.kind != FAILURES else ()
         parameter = _parameter(call, at) if is_taken and call.tool in self._tools else None
         told = []
         for producer in producers:

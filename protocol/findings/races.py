@@ -17,7 +17,7 @@ from protocol.operations import Method
 from protocol.references import Reference
 
 from .branches import Branches
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Order, indexes
 
 _TOLD = 10
@@ -41,7 +41,7 @@ def race_findings(lane: Lane, order: Order, branches: Branches) -> Iterator[Find
             unordered = places.against(place, call) & ~order.before(index) & ~(1 << index)
             looked_at = islice(indexes(unordered), _LOOKED_AT)
             rivals = tuple(islice((rival for rival in looked_at if not branches.exclude(rival, index)), _TOLD))
-            if rivals:
+            if rivals and place.kind != FAILURES:
                 yield _finding(call, place, rivals, calls)
         for place in call.output.references:
             places.add(place, call)
