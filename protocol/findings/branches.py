@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
-from operator import and_, itemgetter
+from operator import and_, itemgetter, or_
 
 from protocol.calls import Call
 from protocol.graph import Holds
@@ -36,18 +36,19 @@ class Branches:
     ruled_out: Mapping[int, int]
 
     def exclude(self, one: int, other: int) -> bool:
-        """Whether the two calls can never run in one run."""
-        return bool(self._needs_ruled_out(one, other) or self._needs_ruled_out(other, one))
+        """Whether the two calls can never run in one run; so it is where one of them can never run at all."""
+        return bool(self._contradicting(one, other))
 
     def contradiction(self, index: int) -> tuple[Choice, ...]:
         """The alternatives of one call that a call needs at the same time, or nothing."""
-        both = self._needs_ruled_out(index, index)
-        found = [self.choices[bit] for bit in indexes(both)]
+        found = [self.choices[bit] for bit in indexes(self._contradicting(index))]
         of_one = (tuple(choices) for _, choices in groupby(found, key=itemgetter(0)))
         return next((choices for choices in of_one if len(choices) > 1), ())
 
-    def _needs_ruled_out(self, one: int, other: int) -> int:
-        return self.needed.get(one, 0) & self.ruled_out.get(other, 0)
+    def _contradicting(self, *calls: int) -> int:
+        """The choices that calls need between them, and rule out."""
+        needed = reduce(or_, (self.needed.get(call, 0) for call in calls))
+        return needed & reduce(or_, (self.ruled_out.get(call, 0) for call in calls))
 
 
 def read_branches(lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int, Call]) -> Branches:

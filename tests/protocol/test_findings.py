@@ -295,6 +295,13 @@ def test_a_reader_of_either_branch_or_of_what_is_there_already_can_run() -> None
     assert "can never run" not in str(checked(BRANCHING, own, call(to="†data.good")).findings)
 
 
+@pytest.mark.parametrize("value", [["†data.a", "†data.b"], ["†data.a", "†data.b || †data.c"]])
+def test_a_call_that_can_never_run_races_with_nobody(value: list[str]) -> None:
+    never = call(to="†data.r", value=value)
+    findings = checked(call(to="†data.a || †data.b || †data.c"), never, call(to="†data.r")).findings
+    assert not any("in no certain order" in finding.message for finding in findings)
+
+
 def test_a_reader_whose_alternatives_all_need_both_branches_can_never_run() -> None:
     either = call(v="†data.good && †data.bad || †data.bad && †data.good")
     assert said(checked(BRANCHING, either).findings) == [("warning", (0, 1))]
