@@ -1,25 +1,30 @@
-"""Moulds: the shape that the readers of a result ask for (SPEC R6.7).
+"""Moulds: the shape that the readers of a result ask for, and those who write into it (SPEC R6.7).
 
 Where nothing is said of a call's result, what is made up for it has something wherever others read, and of the type
-that they take.
+that they take; where others add to it, it is something that can be added to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Any, Final
 
 from .calls import Call
 from .errors import segments
-from .paths import MISSING, nest
+from .operations import Method
+from .paths import MISSING, lookup, nest
 from .plan import Plan
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
+from .schemas import compiled
 
 Mould = list[tuple[Path, Any]]
-"""Where inside a result others read, and the schema of the parameter that does, None where there is none."""
+"""Where inside a result others read or write, and the schema of what they need there, None where there is none."""
 
 Key = tuple[str, ...]
+
+_ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
+"""What has to be at a place for a method to add to it."""
 
 
 def moulds_of(plan: Plan) -> dict[int, list[Mould]]:
@@ -34,15 +39,24 @@ def moulds_of(plan: Plan) -> dict[int, list[Mould]]:
         for place, wanted in (*places, *((scope, None) for scope in call.slices)):
             for length in range(1, len(place.key) + 1):
                 read.setdefault(place.key[:length], {}).setdefault(call.index, []).append((place, wanted))
+    bases = _bases(plan)
     found: dict[int, list[Mould]] = {}
     alike: dict[tuple[Reference, frozenset[int]], Mould] = {}
     for call in plan.calls:
         readers = frozenset(plan.readers.get(call.index, ()))
-        for target in call.output.references if call.output is not None and readers else ():
+        for target in call.output.references if call.output is not None else ():
             if (target, readers) not in alike:
-                alike[target, readers] = _mould(target, readers, read.get(target.key, {}))
+                mould = _mould(target, readers, read.get(target.key, {}))
+                alike[target, readers] = list(_resting_on(mould, bases.get(target.key, {})).items())
             found.setdefault(call.index, []).append(alike[target, readers])
     return found
+
+
+def of_elements(mould: Mould) -> Mould:
+    """What the mould of a list asks of each of its elements."""
+    whole = (wanted.get("items") for path, wanted in mould if not path and isinstance(wanted, Mapping))
+    items: Mould = [((), wanted) for wanted in whole if isinstance(wanted, Mapping)]
+    return items + [(path[1:], wanted) for path, wanted in mould if path and isinstance(path[0], int)]
 
 
 def cast(value: Any, mould: Mould) -> Any:
@@ -52,7 +66,30 @@ def cast(value: Any, mould: Mould) -> Any:
     return value
 
 
-def _mould(target: Reference, readers: Set[int], read: Mapping[int, list[tuple[Reference, Any]]]) -> Mould:
+def suits(value: Any, mould: Mould) -> bool:
+    """Whether a value has what is asked for at each place of a mould."""
+    for path, wanted in mould:
+        part = lookup(value, path)
+        if part is MISSING or (wanted is not None and compiled(wanted).problems(part)):
+            return False
+    return True
+
+
+def _bases(plan: Plan) -> dict[Key, dict[Path, str]]:
+    """Place -> where at and below it others add to what is there, and the type that has to be there."""
+    found: dict[Key, dict[Path, str]] = {}
+    for call in plan.calls:
+        for place in call.output.references if call.output is not None else ():
+            for length in range(len(place.key)):
+                below, bases = place.path[length:], found.setdefault(place.key[: length + 1], {})
+                if below:
+                    bases.setdefault(below[:-1], "object")
+                if call.method in _ADDED_TO:
+                    bases[below] = _ADDED_TO[call.method]
+    return found
+
+
+def _mould(target: Reference, readers: Set[int], read: Mapping[int, list[tuple[Reference, Any]]]) -> dict[Path, Any]:
     """What these readers read at and below a place, each path once, with the first schema asked for there."""
     found: dict[Path, Any] = {}
     for reader in sorted(readers):
@@ -60,7 +97,11 @@ def _mould(target: Reference, readers: Set[int], read: Mapping[int, list[tuple[R
             path = place.path[len(target.path) :]
             if found.get(path) is None:
                 found[path] = wanted
-    return list(found.items())
+    return found
+
+
+def _resting_on(mould: dict[Path, Any], bases: Mapping[Path, str]) -> dict[Path, Any]:
+    return mould | {path: {"type": type_, **(mould.get(path) or {})} for path, type_ in bases.items()}
 
 
 def _parameter_schema(plan: Plan, call: Call, at: str) -> Any:

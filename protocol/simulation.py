@@ -1,8 +1,9 @@
 """Simulation: a checked plan run in the pure engine, on values made up from the schemas (SPEC R6.7).
 
-Nothing is carried out. Every call succeeds at once with a value that its `_output` schema admits (`samples`), and
-chooses its first alternative unless told otherwise; what is decided from there on (skips, conflicts, refused
-parameters) is decided by the very code that decides it in a real run. The same plan always gives the same simulation.
+Nothing is carried out. Every call succeeds at once with a value that its `_output` schema admits (`samples`) and, where
+that leaves it open, that others need (`moulds`). It chooses its first alternative unless told otherwise; what is
+decided from there on (skips, conflicts, refused parameters) is decided by the very code that decides it in a real run.
+The same plan always gives the same simulation.
 
 Of very many instances only the first are run: they differ in their data alone.
 """
@@ -19,7 +20,7 @@ from .context import Context
 from .errors import Conflict
 from .execution import Execution, Outcome, Start, Status, Success
 from .lanes import Lane
-from .moulds import Mould, cast, moulds_of
+from .moulds import Mould, cast, moulds_of, of_elements, suits
 from .operations import Method
 from .outputs import Output
 from .plan import Plan
@@ -207,15 +208,19 @@ class _Run:
 
     def _made_up(self, call: Call) -> Any:
         schema = self._schema(call)
-        if schema is not None:
-            return sample(schema)
-        if call.method in (Method.MERGE, Method.ASSIGN):
-            value: Any = {}
-        else:
-            value = PLACEHOLDER
-        for mould in self._moulds.get(call.index, ()):
-            value = cast(value, mould)
-        return [value] if call.method is Method.CONCAT and self._is_list(call) else value
+        value = sample(schema) if schema is not None else None
+        adds_to_list = call.method is Method.CONCAT and self._is_list(call)
+        moulds = self._moulds.get(call.index, ())
+        if adds_to_list or call.method is Method.PUSH:
+            moulds = [of_elements(mould) for mould in moulds]
+        if schema is not None and (isinstance(value, (dict, list)) or all(suits(value, mould) for mould in moulds)):
+            return value
+        moulded: Any = {} if call.method in (Method.MERGE, Method.ASSIGN) else PLACEHOLDER
+        for mould in moulds:
+            moulded = cast(moulded, mould)
+        if adds_to_list:
+            moulded = [moulded]
+        return value if schema is not None and compiled(schema).problems(moulded) else moulded
 
     def _is_list(self, call: Call) -> bool:
         assert call.output is not None

@@ -129,6 +129,52 @@ def test_a_value_made_up_without_a_schema_is_what_its_reader_asks_for() -> None:
     assert isinstance(simulation.data[None]["data"]["x"], int)
 
 
+TAKES_INTEGER: dict[str, Any] = {"properties": {"value": {"type": "integer", "minimum": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("output", "value"),
+    [({}, 2), (True, 2), ({"type": "integer"}, 2), ({"type": "integer", "default": 5}, 5), ({"type": "number"}, 2)],
+)
+def test_what_a_schema_leaves_open_is_what_the_reader_asks_for(output: Any, value: Any) -> None:
+    tools = {"make": {"properties": {"_output": output}}, "take": TAKES_INTEGER}
+    simulation = simulate(checked(call("make", to="†data.x"), call("take", value="†data.x", to="†data.y"), tools=tools))
+    assert simulation.data[None] == {"data": {"x": value, "y": PLACEHOLDER}}
+
+
+@pytest.mark.parametrize("method", ["push", "concat"])
+def test_what_is_read_of_an_element_is_made_up_for_each_element(method: str) -> None:
+    context = [{"type": "data", "data": {"l": []}}]
+    add = call(to="†data.l", _outputMethod=method)
+    simulation = simulate(
+        checked(add, add, call("take", value="†data.l.1", to="†data.y"), call(value="†data.l.0"), context=context,
+                tools={"take": TAKES_INTEGER})
+    )  # fmt: skip
+    assert simulation.data[None] == {"data": {"l": [2, 2], "y": PLACEHOLDER}}
+
+
+def test_what_is_asked_of_the_elements_of_a_list_is_made_up_too() -> None:
+    tools = {"take": {"properties": {"value": {"type": "array", "items": {"required": ["id"]}}}}}
+    add = call(to="†data.l", _outputMethod="push")
+    simulation = simulate(checked(add, add, call("take", value="†data.l"), tools=tools))
+    assert simulation.data[None] == {"data": {"l": [{"id": PLACEHOLDER}] * 2}}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "after"),
+    [
+        ("†data.o", call(value="†data.o", to="†data.o.k"), {"o": {"k": PLACEHOLDER}}),
+        ("†data.o", call(value="†data.o", to="†data.o.k.l"), {"o": {"k": {"l": PLACEHOLDER}}}),
+        ("†data.o", call(value="†data.o.n", to="†data.o.k"), {"o": {"n": PLACEHOLDER, "k": PLACEHOLDER}}),
+        ("†data.o", call(value="†data.o", to="†data.o", _outputMethod="merge"), {"o": {}}),
+        ("†data.o", call(value="†data.o", to="†data.o", _outputMethod="push"), {"o": [PLACEHOLDER] * 2}),
+        ("†data.o", call(value="†data.o", to="†data.o.l", _outputMethod="push"), {"o": {"l": [PLACEHOLDER] * 2}}),
+    ],
+)
+def test_what_others_add_to_can_be_added_to(first: str, then: dict[str, Any], after: dict[str, Any]) -> None:
+    assert simulate(checked(call(to=first), then)).data[None] == {"data": after}
+
+
 def test_a_schema_that_no_sample_fits_is_named_and_not_applied() -> None:
     tools = {"make": {"type": "object", "properties": {"_output": {"type": "string", "pattern": "^[A-Z]{3}$"}}}}
     simulation = simulate(checked(call("make", to="†data.x"), tools=tools))
