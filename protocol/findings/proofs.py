@@ -26,6 +26,7 @@ from protocol.writers import Writers
 from .branches import branch_findings, read_branches, unread_branches
 from .elements import element_findings
 from .finding import Finding
+from .foresight import foresight_findings
 from .instances import MOST_TOLD, Tally, looked_at
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
@@ -62,7 +63,9 @@ def findings_of(
     """
     with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
         kinds = _kinds(calls, lanes, context, tools, signatures, places)
-        return tuple(finding for kind in kinds for finding in _first(kind))
+        found = tuple(finding for kind in kinds for finding in _first(kind))
+        told = frozenset(index for finding in found if finding.severity == "warning" for index in finding.calls)
+        return (*found, *_first(_foreseen(calls, lanes, context, tools, told)))
 
 
 def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tuple[int, ...]:
@@ -117,7 +120,7 @@ def _lane_findings(
     unread: Collection[int],
 ) -> Iterator[Iterator[Finding]]:
     """The findings that hang on what an instance holds, each kind by itself."""
-    tallies: defaultdict[int, Tally] = defaultdict(lambda: Tally(calls, 1 if None in lanes else len(lanes)))
+    tallies: defaultdict[int, Tally] = defaultdict(lambda: _tally(calls, lanes))
     for view, alike in _views(lanes):
         for lane in alike:
             fold = context.fold(lane.instance)
@@ -135,6 +138,27 @@ def _lane_findings(
             for kind, findings in enumerate(kinds):
                 tallies[kind].add(lane.instance, findings)
     return (tally.findings() for tally in tallies.values())
+
+
+def _foreseen(
+    calls: Sequence[Call],
+    lanes: Mapping[str | None, Lane],
+    context: Context,
+    tools: Mapping[str, Tool],
+    told: Collection[int],
+) -> Iterator[Finding]:
+    """The calls that are certain to fail, but for those told of."""
+    tally = _tally(calls, lanes)
+    for view, alike in _views(lanes):
+        for lane in alike:
+            fold = context.fold(lane.instance)
+            found = foresight_findings(lane, view.writers, fold, view.calls, view.order, tools)
+            tally.add(lane.instance, (finding for index, finding in found if index not in told))
+    return tally.findings()
+
+
+def _tally(calls: Sequence[Call], lanes: Mapping[str | None, Lane]) -> Tally:
+    return Tally(calls, 1 if None in lanes else len(lanes))
 
 
 def _views(lanes: Mapping[str | None, Lane]) -> Iterator[tuple[_View, list[Lane]]]:

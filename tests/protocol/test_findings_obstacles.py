@@ -58,7 +58,7 @@ def test_nothing_is_said_of_a_path_that_can_be_written_to(path: str, method: str
     assert statuses(run(writing, context=CONTEXT)) == ["done"]
 
 
-@pytest.mark.parametrize("first", ["count", "†state", "count.other"])
+@pytest.mark.parametrize("first", ["count", "†state"])
 def test_nothing_is_said_where_another_call_may_clear_the_way(first: str) -> None:
     assert told(call(to=first, value={}), call(to="count.unit")) == []
 
