@@ -45,7 +45,8 @@ class Plan:
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing and is no error: see `proofs`. Found when asked for, not when the plan is made."""
         places = [at for at, _ in self.submission.calls]
-        return findings_of(self.calls, self.lanes, self.context, self.tools, self.signatures, places)
+        delegates = self.submission.delegates
+        return findings_of(self.calls, self.lanes, self.context, self.tools, delegates, self.signatures, places)
 
     @cached_property
     def unread(self) -> tuple[int, ...]:

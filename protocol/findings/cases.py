@@ -161,12 +161,13 @@ class Shape:
         return replace(self, cases=tuple(case for case in typed if not case.is_impossible))
 
 
-def shape_at(schema: Schema, path: Path = ()) -> Shape:
-    """What a schema says of the value at a path."""
+def shape_at(schema: Schema, path: Path = (), *, in_lists: bool = False) -> Shape:
+    """What a schema says of the value at a path; with `in_lists`, its indexes are known to lead into lists."""
     document = Document(schema)
     shape = Shape(document, (), tuple(_cases([schema], document)))
     for segment in path:
-        shape = shape.below(segment)
+        is_element = in_lists and isinstance(segment, int)
+        shape = (shape.only("array") if is_element else shape).below(segment)
     return shape
 
 
@@ -208,6 +209,8 @@ def _parts_below(case: Case, segment: str | int) -> list[Any]:
         if "array" in case.types:
             return []  # an element or a property: nobody can tell
         segment = str(segment)
+    if isinstance(segment, int) and case.range("array").high <= segment:
+        return [False]
     return case.below(segment)
 
 

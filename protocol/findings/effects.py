@@ -17,7 +17,7 @@ from protocol.paths import MISSING, copied
 from protocol.references import Path, Reference
 from protocol.resolution import Fold
 from protocol.schemas import Schema
-from protocol.tools import Tool
+from protocol.tools import Executor, Tool
 
 from .cases import Shape, json_types, shape_at
 
@@ -43,8 +43,8 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 class Effect:
     """What one call does to one place. Equal effects leave the same there."""
 
-    source: str | int
-    """The tool whose `_output` tells of the result; or the call, where a model has written it already."""
+    source: tuple[str, str] | int
+    """The tool and who runs it, which tell of the result; or the call, where a model has written it already."""
     method: Method
     inside: Path
     """From the place written down to the one looked at."""
@@ -79,7 +79,7 @@ def effect_on(place: Reference, writer: Call, writers: Sequence[Call], fold: Fol
         return None
     are_pushes = all(each.method is Method.PUSH and _targets(each, place) == [target] for each in writers)
     return Effect(
-        source=writer.tool if writer.given is MISSING else writer.index,
+        source=(writer.tool, writer.runner.name) if writer.given is MISSING else writer.index,
         method=writer.method,
         inside=inside,
         around=around,
@@ -90,13 +90,21 @@ def effect_on(place: Reference, writer: Call, writers: Sequence[Call], fold: Fol
     )
 
 
-def result_schema(writer: Call, tools: Mapping[str, Tool]) -> Schema:
-    """What a call promises of its result."""
+def result_schema(writer: Call, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> Schema:
+    """What a call promises of its result: by its tool, or else by its delegate."""
     if writer.given is not MISSING:
         return {"const": writer.given}
     tool = tools.get(writer.tool)
     schema = tool.output_schema if tool is not None else None
+    schema = delegate_schema(writer, delegates) if schema is None else schema
     return True if schema is None else schema
+
+
+def delegate_schema(call: Call, delegates: Mapping[str, Any]) -> Schema | None:
+    """What the answer of a call's delegate is held against, where the submission defines one (SPEC R9.3)."""
+    definition = delegates.get(call.runner.name) if call.runner.executor is Executor.DELEGATE else None
+    schema = definition.get("schema") if isinstance(definition, Mapping) else None
+    return schema if isinstance(schema, (dict, bool)) else None
 
 
 def shapes_left(effect: Effect, result: Schema, fold: Fold) -> Iterator[Shape]:

@@ -60,7 +60,7 @@ class _Comparison:
         if type_ == "object":
             why = self._object_misfit(given, wanted, depth)
         elif type_ == "array":
-            why = self._list_misfit(given, wanted, int(min(max(both.low, 0), _MOST_ELEMENTS)), depth)
+            why = self._list_misfit(given, wanted, int(max(min(both.low, both.high, _MOST_ELEMENTS), 0)), depth)
         if why is None and (both.is_empty or (type_ != "fraction" and not both.has_integer)):
             return f"{_MEASURED.get(type_, 'a number')} of {here} is never one of {there}"
         return why

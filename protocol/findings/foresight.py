@@ -19,6 +19,7 @@ from protocol.outputs import Write, verify_result, verify_writes
 from protocol.paths import MISSING
 from protocol.references import Expression, Reference
 from protocol.resolution import Fold
+from protocol.schemas import Schema
 from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.tools import Tool
 from protocol.writers import Writers
@@ -54,10 +55,16 @@ _OPEN: Final = _Fate()
 
 
 def foresight_findings(
-    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], order: Order, tools: Mapping[str, Tool]
+    lane: Lane,
+    writers: Writers,
+    fold: Fold,
+    calls: Mapping[int, Call],
+    order: Order,
+    tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
 ) -> Iterator[tuple[int, Finding]]:
     """The calls of a lane that are certain to fail. `writers`, `calls` and `order` hold everything that it sees."""
-    trials = _Trials(lane, writers, fold, calls, order, tools)
+    trials = _Trials(lane, writers, fold, calls, order, tools, delegates)
     for call, fate in trials.fates():
         if fate.why_not is not None:
             yield (
@@ -82,6 +89,7 @@ class _Trials:
         calls: Mapping[int, Call],
         order: Order,
         tools: Mapping[str, Tool],
+        delegates: Mapping[str, Any],
     ) -> None:
         self._lane = lane
         self._own = {call.index for call in lane.calls}
@@ -90,6 +98,7 @@ class _Trials:
         self._calls = calls
         self._order = order
         self._tools = tools
+        self._delegates = delegates
         self._fates: dict[int, _Fate] = {}
         self._indexed = {key for call in calls.values() for key in _indexed(call)}
 
@@ -115,7 +124,9 @@ class _Trials:
             return _OPEN
         trial = _Trial(call, self._left_by(behind), {place for place, found in before.items() if found is not None})
         tool = self._tools.get(call.tool)
-        why_not = trial.parameters_fault(tool) or trial.result_fault(tool, self._tools)
+        why_not = trial.parameters_fault(tool) or trial.result_fault(
+            tool, result_schema(call, self._tools, self._delegates)
+        )
         return _Fate(why_not is None and trial.is_decided, why_not, behind)
 
     def _before(self, call: Call, place: Reference) -> frozenset[int] | None:
@@ -198,7 +209,7 @@ class _Trial:
         problems = tool.problems(properties, lenient=True)
         return f"reads what does not fit at {problems[0]}" if problems else None
 
-    def result_fault(self, tool: Tool | None, tools: Mapping[str, Tool]) -> str | None:
+    def result_fault(self, tool: Tool | None, promised: Schema) -> str | None:
         """Why what it gives cannot be written (SPEC R3.4, R4.6)."""
         output = self.call.output
         if output is None or len(output.alternatives) > 1 or not self.known.issuperset(output.references):
@@ -213,7 +224,7 @@ class _Trial:
             return None
         if len(output.references) > 1:
             return None
-        return self._type_fault(output.references[0], shape_at(result_schema(self.call, tools)).types)
+        return self._type_fault(output.references[0], shape_at(promised).types)
 
     def _type_fault(self, place: Reference, types: Iterable[str]) -> str | None:
         """Why no value of some types can be written."""

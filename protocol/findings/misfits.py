@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import Conflict
@@ -58,12 +58,12 @@ def unfit_values(lane: Lane, writers: Writers, fold: Fold, tools: Mapping[str, T
                 )
 
 
-def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool]) -> Iterator[Finding]:
+def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> Iterator[Finding]:
     """The calls whose result their method cannot take, or is never what the schema of its kind admits at the place."""
     for call in lane.calls:
         if call.output is None or len(call.output.alternatives) > 1:
             continue
-        given = shape_at(result_schema(call, tools))
+        given = shape_at(result_schema(call, tools, delegates))
         if not given.is_impossible and not given.types & _TAKEN.get(call.method, ALL_TYPES):
             yield Finding(
                 "warning",

@@ -30,10 +30,15 @@ Parameter = tuple[str, Path]
 
 
 def promise_findings(
-    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], tools: Mapping[str, Tool]
+    lane: Lane,
+    writers: Writers,
+    fold: Fold,
+    calls: Mapping[int, Call],
+    tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
 ) -> Iterator[Finding]:
     """What the calls of a lane read and can never use. `calls` holds those the lane sees, the global ones included."""
-    promises = _Promises(lane, writers, fold, calls, tools)
+    promises = _Promises(lane, writers, fold, calls, tools, delegates)
     for call in lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
             for group in expression.alternatives:
@@ -45,7 +50,7 @@ def promise_findings(
 def parameter_shape(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
     """What the tool of a call takes at the place of an expression."""
     tool = tools.get(call.tool)
-    return shape_at(tool.compiled.schema, _parameter(call, at)[1]) if tool is not None else None
+    return shape_at(tool.compiled.schema, _parameter(call, at)[1], in_lists=True) if tool is not None else None
 
 
 def _parameter(call: Call, at: str) -> Parameter:
@@ -61,7 +66,13 @@ class _Promises:
     """Who reads what in one lane; what was found out once, many calls having the same tools, is kept."""
 
     def __init__(
-        self, lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], tools: Mapping[str, Tool]
+        self,
+        lane: Lane,
+        writers: Writers,
+        fold: Fold,
+        calls: Mapping[int, Call],
+        tools: Mapping[str, Tool],
+        delegates: Mapping[str, Any],
     ) -> None:
         self._lane = lane
         self._own = {call.index for call in lane.calls}
@@ -69,6 +80,7 @@ class _Promises:
         self._fold = fold
         self._calls = calls
         self._tools = tools
+        self._delegates = delegates
         self._left: dict[Effect, tuple[Shape, ...]] = {}
         self._wanted: dict[Parameter, Shape] = {}
         self._faults: dict[tuple[Effect, Parameter | None], str | None] = {}
@@ -115,7 +127,7 @@ class _Promises:
 
     def _found(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
         if effect not in self._left:
-            result = result_schema(producer, self._tools)
+            result = result_schema(producer, self._tools, self._delegates)
             self._left[effect] = tuple(shapes_left(effect, result, self._fold))
         faults = [_fault_of(shape, self._shape_of(parameter)) for shape in self._left[effect]]
         return faults[0] if None not in faults else None
@@ -125,7 +137,7 @@ class _Promises:
             return None
         if parameter not in self._wanted:
             tool, path = parameter
-            self._wanted[parameter] = shape_at(self._tools[tool].compiled.schema, path)
+            self._wanted[parameter] = shape_at(self._tools[tool].compiled.schema, path, in_lists=True)
         return self._wanted[parameter]
 
 

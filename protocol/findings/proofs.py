@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.context import Context
@@ -24,6 +24,7 @@ from protocol.tools import Tool
 from protocol.writers import Writers
 
 from .branches import branch_findings, read_branches, unread_branches
+from .delegations import delegate_findings
 from .elements import element_findings
 from .finding import Finding
 from .foresight import foresight_findings
@@ -54,6 +55,7 @@ def findings_of(
     lanes: Mapping[str | None, Lane],
     context: Context,
     tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
     signatures: Schemas,
     places: Sequence[Place],
 ) -> tuple[Finding, ...]:
@@ -62,10 +64,10 @@ def findings_of(
     `signatures` are the schemas of activities by name; `places` says where in the submission each call stands.
     """
     with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
-        kinds = _kinds(calls, lanes, context, tools, signatures, places)
+        kinds = _kinds(calls, lanes, context, tools, delegates, signatures, places)
         found = tuple(finding for kind in kinds for finding in _first(kind))
         told = frozenset(index for finding in found if finding.severity == "warning" for index in finding.calls)
-        return (*found, *_first(_foreseen(calls, lanes, context, tools, told)))
+        return (*found, *_first(_foreseen(calls, lanes, context, tools, delegates, told)))
 
 
 def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tuple[int, ...]:
@@ -87,6 +89,7 @@ def _kinds(
     lanes: Mapping[str | None, Lane],
     context: Context,
     tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
     signatures: Schemas,
     places: Sequence[Place],
 ) -> Iterator[Iterable[Finding]]:
@@ -94,11 +97,12 @@ def _kinds(
     yield unfit_messages(context)
     yield misspelt_properties(calls, places, tools)
     yield signature_findings(calls, places, signatures)
+    yield delegate_findings(calls, tools, delegates)
     yield idle_methods(calls, places)
     yield undaggered_paths(calls, places, context, readers)
     yield unknown_scopes(calls, places, context)
     yield blank_references(calls, places, context)
-    yield from _lane_findings(calls, lanes, context, tools, frozenset(unread_results(calls, readers)))
+    yield from _lane_findings(calls, lanes, context, tools, delegates, frozenset(unread_results(calls, readers)))
     yield _unfit_values(lanes, context, tools)
     yield unread_branches(calls, readers)
 
@@ -117,6 +121,7 @@ def _lane_findings(
     lanes: Mapping[str | None, Lane],
     context: Context,
     tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
     unread: Collection[int],
 ) -> Iterator[Iterator[Finding]]:
     """The findings that hang on what an instance holds, each kind by itself."""
@@ -127,11 +132,11 @@ def _lane_findings(
             branches = read_branches(lane, view.writers, fold.exists, view.calls)
             kinds = (
                 scope_findings(lane, view.calls, view.order, branches),
-                promise_findings(lane, view.writers, fold, view.calls, tools),
+                promise_findings(lane, view.writers, fold, view.calls, tools, delegates),
                 race_findings(lane, view.order, branches),
                 element_findings(lane, view.writers, fold, view.calls, view.order, branches),
                 branch_findings(lane, branches, view.calls),
-                unfit_results(lane, fold, tools),
+                unfit_results(lane, fold, tools, delegates),
                 obstacle_findings(lane, view.writers, fold),
                 _beyond_schemas(lane, fold, unread),
             )
@@ -145,6 +150,7 @@ def _foreseen(
     lanes: Mapping[str | None, Lane],
     context: Context,
     tools: Mapping[str, Tool],
+    delegates: Mapping[str, Any],
     told: Collection[int],
 ) -> Iterator[Finding]:
     """The calls that are certain to fail, but for those told of."""
@@ -152,7 +158,7 @@ def _foreseen(
     for view, alike in _views(lanes):
         for lane in alike:
             fold = context.fold(lane.instance)
-            found = foresight_findings(lane, view.writers, fold, view.calls, view.order, tools)
+            found = foresight_findings(lane, view.writers, fold, view.calls, view.order, tools, delegates)
             tally.add(lane.instance, (finding for index, finding in found if index not in told))
     return tally.findings()
 

@@ -162,3 +162,22 @@ def test_nothing_is_told_of_values_that_fit_a_schema_with_a_part_that_has_a_name
     giving = call(value="†input.n", to="value")
     assert messages(giving, context=context, tools=tools) == []
     assert statuses(run(giving, context=context, tools=tools)) == ["done"]
+
+
+def test_a_result_that_does_not_fit_into_a_list_of_parameters_is_told_and_fails_the_call() -> None:
+    tools = {
+        "give": {"_output": {"type": "string"}},
+        "take": {"properties": {"values": {"items": {"type": "integer"}}}},
+    }
+    calls = [call(value="text", to="†state.x"), call("take", "out", values=["†state.x"])]
+    (told,) = messages(*calls, tools=tools)
+    assert "reads †state.x at /values/0, where call 0 (give) gives what does not fit: string is not integer" in told
+    assert statuses(run(*calls, tools=tools)) == ["done", "failed"]
+
+
+def test_an_element_that_a_list_never_has_is_told_and_its_reader_skipped() -> None:
+    tools = {"give": {"_output": {"type": "string"}}}
+    calls = [call(value="text", to="†state.x", _outputMethod="push"), call("take", "out", value="†state.x.1")]
+    (told,) = messages(*calls, tools=tools)
+    assert "reads †state.x.1 at /value, where nothing is ever there" in told
+    assert statuses(run(*calls, tools=tools)) == ["done", "skipped"]

@@ -77,7 +77,7 @@ def test_bounds_of_whole_numbers_that_leave_none_are_told(given: Any, wanted: An
     [
         (STRING | {"minLength": 3}, {"maxLength": 2}, "a length of at least 3 is never one of at most 2"),
         ({"type": "array", "minItems": 3}, {"maxItems": 2}, "a length of at least 3 is never one of at most 2"),
-        ({"type": "array", "minItems": 2}, {"prefixItems": [{}], "items": False}, "there is never an element 1"),
+        ({"type": "array", "minItems": 2}, {"prefixItems": [{}, False]}, "there is never an element 1"),
         ({"type": "array", "minItems": 1, "items": INTEGER}, {"items": STRING}, "in element 0, integer is not string"),
         ({"type": "array", "items": INTEGER}, {"items": STRING, "minItems": 1}, "in element 0, integer is not string"),
         (
@@ -149,3 +149,14 @@ def test_references_in_a_document_whose_parts_have_names_are_taken_to_admit_anyt
     assert misfit(shape_at(INTEGER), shape_at(BUNDLED, ("a",))) is None
     assert shape_at(BUNDLED, ("a",)).problems(5) == []
     assert misfit(shape_at(INTEGER), shape_at(BUNDLED, ("b",))) == "integer is not null"
+
+
+def test_beyond_the_most_elements_of_a_list_there_is_nothing() -> None:
+    short = {"type": "array", "maxItems": 1, "items": STRING}
+    assert shape_at(short, (1,)).is_impossible
+    assert not shape_at(short, (0,)).is_impossible
+    assert not shape_at({"type": ["array", "object"], "maxItems": 1}, (1,)).is_impossible
+
+
+def test_an_index_that_is_known_to_lead_into_a_list_speaks_of_its_elements() -> None:
+    assert misfit(shape_at(STRING), shape_at({"items": INTEGER}, (0,), in_lists=True)) == "string is not integer"
