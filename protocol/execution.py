@@ -103,6 +103,7 @@ class Execution:
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
         self._ready: dict[int, set[Expression]] = {}
+        self._touched: dict[int, dict[Expression, None]] = {}
         self._candidates: dict[int, None] = dict.fromkeys(self._calls)
         self._decided: set[int] = set()
 
@@ -141,6 +142,7 @@ class Execution:
 
         `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
         """
+        self._look_again()
         decisions = []
         for index in sorted(self._candidates):
             decision = self._decide(self._calls[index], date)
@@ -196,14 +198,22 @@ class Execution:
         return call
 
     def _settle(self, reader: int, place: Reference) -> None:
-        """Look at a call again where a place that settled can make a difference to it."""
+        """Note that a place settled which can make a difference to a call: see `_look_again`."""
         if reader in self._candidates or reader in self._decided or self.status(reader) is not Status.WAITING:
             return
-        call, ready = self._calls[reader], self._ready.setdefault(reader, set())
-        verdicts = {expression: self._verdict(call, expression) for expression in call.readers_of(place)}
-        ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
-        if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in verdicts.values()):
-            self._candidates[reader] = None
+        self._touched.setdefault(reader, {}).update(dict.fromkeys(self._calls[reader].readers_of(place)))
+
+    def _look_again(self) -> None:
+        """Find the calls that can be decided by what has settled: once for all of it, since many places may stand in
+        one expression.
+        """
+        for reader, expressions in self._touched.items():
+            call, ready = self._calls[reader], self._ready.setdefault(reader, set())
+            verdicts = {expression: self._verdict(call, expression) for expression in expressions}
+            ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
+            if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in verdicts.values()):
+                self._candidates[reader] = None
+        self._touched.clear()
 
     def _decide(self, call: Call, date: str) -> Start | Outcome | None:
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:

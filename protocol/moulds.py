@@ -32,8 +32,9 @@ def moulds_of(plan: Plan) -> dict[int, list[Mould]]:
     read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
     for call in plan.calls:
         places = [
-            (place, _parameter_schema(plan, call, at))
+            (place, wanted)
             for at, expression in call.reads
+            for wanted in [_parameter_schema(plan, call, at)]
             for place in expression.references
         ]
         for place, wanted in (*places, *((scope, None) for scope in call.slices)):

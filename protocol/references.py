@@ -67,9 +67,14 @@ class Expression:
     alternatives: tuple[tuple[Reference, ...], ...]
     references: tuple[Reference, ...] = field(init=False, repr=False, compare=False)
     """Every reference, in the order written."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "references", tuple(chain.from_iterable(self.alternatives)))
+        object.__setattr__(self, "_hash", hash(self.alternatives))
+
+    def __hash__(self) -> int:
+        return self._hash  # asked for each of its references, of which there may be many
 
     def __str__(self) -> str:
         return " || ".join(" && ".join(map(str, group)) for group in self.alternatives)

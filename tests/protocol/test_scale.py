@@ -245,6 +245,15 @@ def test_a_simulation_takes_steps_in_proportion_to_the_calls(shape: Callable[[in
     assert steps(simulating(400)) < 5 * steps(simulating(100))
 
 
+def test_a_simulation_takes_steps_in_proportion_to_the_references_of_an_expression() -> None:
+    def simulating(number: int) -> Callable[[], object]:
+        reader = call(value=" && ".join(f"†state.k{i}" for i in range(number)))
+        plan = check_submission(submission(*[call(to=f"†state.k{i}") for i in range(number)], reader))
+        return lambda: simulate(plan)
+
+    assert steps(simulating(200)) < 5 * steps(simulating(50))
+
+
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:
     def driving(number: int) -> Callable[[], None]:
         shared = [call(to=f"†data.g{i}") for i in range(number)]
