@@ -7,19 +7,29 @@ that they take; where others add to it, it is something that can be added to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .calls import Call
 from .errors import segments
 from .operations import Method
-from .paths import MISSING, lookup, nest
+from .paths import MISSING, copied, lookup, nest
 from .plan import Plan
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
 
-Mould = list[tuple[Path, Any]]
-"""Where inside a result others read or write, and the schema of what they need there, None where there is none."""
+
+class Need(NamedTuple):
+    """A place inside a result where others read or write: the schema of what they need there, if there is one, and a
+    value such as they need.
+    """
+
+    path: Path
+    schema: Any
+    example: Any
+
+
+Mould = list[Need]
 
 Key = tuple[str, ...]
 
@@ -48,32 +58,37 @@ def moulds_of(plan: Plan) -> dict[int, list[Mould]]:
         for target in call.output.references if call.output is not None else ():
             if (target, readers) not in alike:
                 mould = _mould(target, readers, read.get(target.key, {}))
-                alike[target, readers] = list(_resting_on(mould, bases.get(target.key, {})).items())
+                whole = _resting_on(mould, bases.get(target.key, {}))
+                alike[target, readers] = [_need(path, schema) for path, schema in whole.items()]
             found.setdefault(call.index, []).append(alike[target, readers])
     return found
 
 
 def of_elements(mould: Mould) -> Mould:
     """What the mould of a list asks of each of its elements."""
-    whole = (wanted.get("items") for path, wanted in mould if not path and isinstance(wanted, Mapping))
-    items: Mould = [((), wanted) for wanted in whole if isinstance(wanted, Mapping)]
-    return items + [(path[1:], wanted) for path, wanted in mould if path and isinstance(path[0], int)]
+    whole = (need.schema.get("items") for need in mould if not need.path and isinstance(need.schema, Mapping))
+    items = [_need((), schema) for schema in whole if isinstance(schema, Mapping)]
+    return items + [Need(path[1:], *rest) for path, *rest in mould if path and isinstance(path[0], int)]
 
 
 def cast(value: Any, mould: Mould) -> Any:
     """The value with something at each place of a mould; a value that may be changed in place."""
-    for path, wanted in mould:
-        value = _with(value, path, sample(wanted) if wanted is not None else PLACEHOLDER)
+    for need in mould:
+        value = _with(value, need.path, copied(need.example))
     return value
 
 
 def suits(value: Any, mould: Mould) -> bool:
     """Whether a value has what is asked for at each place of a mould."""
-    for path, wanted in mould:
-        part = lookup(value, path)
-        if part is MISSING or (wanted is not None and compiled(wanted).problems(part)):
+    for need in mould:
+        part = lookup(value, need.path)
+        if part is MISSING or (need.schema is not None and compiled(need.schema).problems(part)):
             return False
     return True
+
+
+def _need(path: Path, schema: Any) -> Need:
+    return Need(path, schema, sample(schema) if schema is not None else PLACEHOLDER)
 
 
 def _bases(plan: Plan) -> dict[Key, dict[Path, str]]:
