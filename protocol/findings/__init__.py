@@ -6,7 +6,7 @@
     values (R4.1)     `promises` results that their readers can never take; `misfits` values that their place cannot -
                       told by `fitting` one schema to another: `cases` and `ranges` what a schema admits, `effects` what
                       a method makes of a result
-    delegates (R9.3)  `delegations` answers that nothing can be
+    results (R4.6)    `answers` calls that none can be right for
     trials (R6.5)     `foresight` calls of which all that decides about them is known, tried out
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races`; `timing` scopes whose content depends on it (R8.3a) - both by the `order` of the calls

@@ -23,8 +23,8 @@ from protocol.schemas.steps import bounded
 from protocol.tools import Tool
 from protocol.writers import Writers
 
+from .answers import answer_findings
 from .branches import branch_findings, read_branches, unread_branches
-from .delegations import delegate_findings
 from .elements import element_findings
 from .finding import Finding
 from .foresight import foresight_findings
@@ -97,7 +97,7 @@ def _kinds(
     yield unfit_messages(context)
     yield misspelt_properties(calls, places, tools)
     yield signature_findings(calls, places, signatures)
-    yield delegate_findings(calls, tools, delegates)
+    yield answer_findings(calls, tools, delegates)
     yield idle_methods(calls, places)
     yield undaggered_paths(calls, places, context, readers)
     yield unknown_scopes(calls, places, context)

@@ -1,4 +1,4 @@
-"""Findings about what delegates can answer (SPEC R4.6, R6.7, R9.3)."""
+"""Findings about what can be no right answer to a call (SPEC R4.6, R6.7, R9.3)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ def messages(*calls: Any, schema: Any, tools: Any = None, **parts: Any) -> list[
 @pytest.mark.parametrize(
     ("schema", "output", "why"),
     [
-        (False, None, "its schema admits nothing"),
-        ({"type": "string"}, {"type": "integer"}, "its schema and the tool's _output exclude each other: string is"),
+        (False, None, "the schema of delegate 'oracle' admits nothing"),
+        ({"type": "string"}, False, "its tool's _output admits nothing"),
+        (
+            {"type": "string"},
+            {"type": "integer"},
+            "the schema of delegate 'oracle' and the tool's _output exclude each other: string is not integer",
+        ),
     ],
 )
 def test_a_delegate_of_whose_answers_none_can_be_right_is_told(schema: Any, output: Any, why: str) -> None:
     tools = {"ask": {} if output is None else {"_output": output}}
     (told,) = messages(ASKING, schema=schema, tools=tools)
-    assert "call 0 (ask) can never succeed: of what delegate 'oracle' answers nothing can be right" in told
-    assert why in told
+    assert told == f"call 0 (ask) can never succeed: no answer can be right, as {why}; change one of the schemas"
 
 
 def test_what_a_delegate_answers_is_held_against_its_readers_and_its_place() -> None:
@@ -55,3 +59,18 @@ def test_calls_of_one_tool_to_several_delegates_are_told_apart() -> None:
 def test_nothing_is_told_of_a_delegate_whose_answer_may_be_right(schema: Any) -> None:
     tools = {"take": TAKING, "ask": {"_output": {"type": ["integer", "string"]}}}
     assert messages(ASKING, READING, schema=schema, tools=tools, context=STATE) == []
+
+
+@pytest.mark.parametrize("output", [False, {"allOf": [{"type": "string"}, {"type": "integer"}]}, {"enum": []}])
+def test_a_tool_that_promises_what_nothing_can_be_is_told(output: Any) -> None:
+    def told(path: str | None) -> list[str]:
+        plan = checked(call("give", path), tools={"give": {"properties": {"_output": output}}})
+        return [finding.message for finding in plan.findings if finding.severity == "warning"]
+
+    (message,) = told("†state.x")
+    assert message == (
+        "call 0 (give) can never succeed: no answer can be right, as its tool's _output admits nothing; "
+        "change one of the schemas"
+    )
+    assert told("†state.x || †state.error") == [], "an exception may be an answer"
+    assert told(None) == []
