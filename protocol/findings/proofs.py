@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
@@ -64,10 +65,7 @@ def findings_of(
     `signatures` are the schemas of activities by name; `places` says where in the submission each call stands.
     """
     with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
-        kinds = _kinds(calls, lanes, context, tools, delegates, signatures, places)
-        found = tuple(finding for kind in kinds for finding in _first(kind))
-        told = frozenset(index for finding in found if finding.severity == "warning" for index in finding.calls)
-        return (*found, *_first(_foreseen(calls, lanes, context, tools, delegates, told)))
+        return tuple(_Proofs(calls, lanes, context, tools, delegates, signatures, places).findings())
 
 
 def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tuple[int, ...]:
@@ -84,27 +82,88 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
-def _kinds(
-    calls: tuple[Call, ...],
-    lanes: Mapping[str | None, Lane],
-    context: Context,
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-    signatures: Schemas,
-    places: Sequence[Place],
-) -> Iterator[Iterable[Finding]]:
-    readers = Readers(calls)
-    yield unfit_messages(context)
-    yield misspelt_properties(calls, places, tools)
-    yield signature_findings(calls, places, signatures)
-    yield answer_findings(calls, tools, delegates)
-    yield idle_methods(calls, places)
-    yield undaggered_paths(calls, places, context, readers)
-    yield unknown_scopes(calls, places, context)
-    yield blank_references(calls, places, context)
-    yield from _lane_findings(calls, lanes, context, tools, delegates, frozenset(unread_results(calls, readers)))
-    yield _unfit_values(lanes, context, tools)
-    yield unread_branches(calls, readers)
+@dataclass(frozen=True)
+class _Proofs:
+    """What is looked at: see `findings_of`."""
+
+    calls: tuple[Call, ...]
+    lanes: Mapping[str | None, Lane]
+    context: Context
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    signatures: Schemas
+    places: Sequence[Place]
+
+    def findings(self) -> Iterator[Finding]:
+        """Those of each kind, and then the calls that are certain to fail and of which no warning has told."""
+        found = [finding for kind in self._kinds() for finding in _first(kind)]
+        told = frozenset(index for finding in found if finding.severity == "warning" for index in finding.calls)
+        yield from found
+        yield from _first(self._foreseen(told))
+
+    def _kinds(self) -> Iterator[Iterable[Finding]]:
+        calls, places, context, readers = self.calls, self.places, self.context, Readers(self.calls)
+        yield unfit_messages(context)
+        yield misspelt_properties(calls, places, self.tools)
+        yield signature_findings(calls, places, self.signatures)
+        yield answer_findings(calls, self.tools, self.delegates)
+        yield idle_methods(calls, places)
+        yield undaggered_paths(calls, places, context, readers)
+        yield unknown_scopes(calls, places, context)
+        yield blank_references(calls, places, context)
+        yield from self._lane_findings(frozenset(unread_results(calls, readers)))
+        yield self._unfit_values()
+        yield unread_branches(calls, readers)
+
+    @cached_property
+    def _views(self) -> list[tuple[_View, list[Lane]]]:
+        return list(_views(self.lanes))
+
+    def _tally(self) -> Tally:
+        return Tally(self.calls, 1 if None in self.lanes else len(self.lanes))
+
+    def _lane_findings(self, unread: Collection[int]) -> Iterator[Iterator[Finding]]:
+        """The findings that hang on what an instance holds, each kind by itself."""
+        tallies: defaultdict[int, Tally] = defaultdict(self._tally)
+        for view, alike in self._views:
+            for lane in alike:
+                fold = self.context.fold(lane.instance)
+                branches = read_branches(lane, view.writers, fold.exists, view.calls)
+                kinds = (
+                    scope_findings(lane, view.calls, view.order, branches),
+                    promise_findings(lane, view.writers, fold, view.calls, self.tools, self.delegates),
+                    race_findings(lane, view.order, branches),
+                    element_findings(lane, view.writers, fold, view.calls, view.order, branches),
+                    branch_findings(lane, branches, view.calls),
+                    unfit_results(lane, fold, self.tools, self.delegates),
+                    obstacle_findings(lane, view.writers, fold),
+                    _beyond_schemas(lane, fold, unread),
+                )
+                for kind, findings in enumerate(kinds):
+                    tallies[kind].add(lane.instance, findings)
+        return (tally.findings() for tally in tallies.values())
+
+    def _foreseen(self, told: Collection[int]) -> Iterator[Finding]:
+        """The calls that are certain to fail, but for those told of."""
+        tally = self._tally()
+        for view, alike in self._views:
+            for lane in alike:
+                fold = self.context.fold(lane.instance)
+                found = foresight_findings(lane, view.writers, fold, view.calls, view.order, self.tools, self.delegates)
+                tally.add(lane.instance, (finding for index, finding in found if index not in told))
+        return tally.findings()
+
+    def _unfit_values(self) -> Iterator[Finding]:
+        """Looked for in each of the first instances, for each has values of its own."""
+        shared = Writers(self.lanes.get(None, _NO_LANE).calls)
+        writers: dict[int, Writers] = {}
+        left = MOST_HELD
+        for lane in self.lanes.values():
+            if (left := left - len(lane.calls)) < 0 and writers:
+                return
+            if id(lane.graph) not in writers:
+                writers[id(lane.graph)] = Writers(lane.calls, shared) if lane.instance is not None else shared
+            yield from unfit_values(lane, writers[id(lane.graph)], self.context.fold(lane.instance), self.tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,57 +173,6 @@ class _View:
     writers: Writers
     calls: Mapping[int, Call]
     order: Order
-
-
-def _lane_findings(
-    calls: Sequence[Call],
-    lanes: Mapping[str | None, Lane],
-    context: Context,
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-    unread: Collection[int],
-) -> Iterator[Iterator[Finding]]:
-    """The findings that hang on what an instance holds, each kind by itself."""
-    tallies: defaultdict[int, Tally] = defaultdict(lambda: _tally(calls, lanes))
-    for view, alike in _views(lanes):
-        for lane in alike:
-            fold = context.fold(lane.instance)
-            branches = read_branches(lane, view.writers, fold.exists, view.calls)
-            kinds = (
-                scope_findings(lane, view.calls, view.order, branches),
-                promise_findings(lane, view.writers, fold, view.calls, tools, delegates),
-                race_findings(lane, view.order, branches),
-                element_findings(lane, view.writers, fold, view.calls, view.order, branches),
-                branch_findings(lane, branches, view.calls),
-                unfit_results(lane, fold, tools, delegates),
-                obstacle_findings(lane, view.writers, fold),
-                _beyond_schemas(lane, fold, unread),
-            )
-            for kind, findings in enumerate(kinds):
-                tallies[kind].add(lane.instance, findings)
-    return (tally.findings() for tally in tallies.values())
-
-
-def _foreseen(
-    calls: Sequence[Call],
-    lanes: Mapping[str | None, Lane],
-    context: Context,
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-    told: Collection[int],
-) -> Iterator[Finding]:
-    """The calls that are certain to fail, but for those told of."""
-    tally = _tally(calls, lanes)
-    for view, alike in _views(lanes):
-        for lane in alike:
-            fold = context.fold(lane.instance)
-            found = foresight_findings(lane, view.writers, fold, view.calls, view.order, tools, delegates)
-            tally.add(lane.instance, (finding for index, finding in found if index not in told))
-    return tally.findings()
-
-
-def _tally(calls: Sequence[Call], lanes: Mapping[str | None, Lane]) -> Tally:
-    return Tally(calls, 1 if None in lanes else len(lanes))
 
 
 def _views(lanes: Mapping[str | None, Lane]) -> Iterator[tuple[_View, list[Lane]]]:
@@ -182,19 +190,6 @@ def _views(lanes: Mapping[str | None, Lane]) -> Iterator[tuple[_View, list[Lane]
 def _view_of(lane: Lane, shared: _View) -> _View:
     own = {call.index: call for call in lane.calls}
     return _View(Writers(lane.calls, shared.writers), {**shared.calls, **own}, Order(lane.graph, shared.order))
-
-
-def _unfit_values(lanes: Mapping[str | None, Lane], context: Context, tools: Mapping[str, Tool]) -> Iterator[Finding]:
-    """Looked for in each of the first instances, for each has values of its own."""
-    shared = Writers(lanes.get(None, _NO_LANE).calls)
-    writers: dict[int, Writers] = {}
-    left = MOST_HELD
-    for lane in lanes.values():
-        if (left := left - len(lane.calls)) < 0 and writers:
-            return
-        if id(lane.graph) not in writers:
-            writers[id(lane.graph)] = Writers(lane.calls, shared) if lane.instance is not None else shared
-        yield from unfit_values(lane, writers[id(lane.graph)], context.fold(lane.instance), tools)
 
 
 def _beyond_schemas(lane: Lane, fold: Fold, unread: Collection[int]) -> Iterator[Finding]:
