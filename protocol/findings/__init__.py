@@ -12,7 +12,7 @@
     order (R6.4)      `races`; `timing` scopes whose content depends on it (R8.3a) - both by the `order` of the calls
     branches (R6.5)   `branches` nobody takes, and readers that can never run
 
-What hangs on the data is found lane by lane: `instances` says in which of them it holds.
+What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds.
 """
 
 from .finding import Finding

@@ -13,16 +13,15 @@ from itertools import islice
 from typing import Any, Final
 
 from protocol.calls import Call
-from protocol.lanes import Lane
 from protocol.operations import Method
 from protocol.paths import MISSING, lookup
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.writers import Line, Writers
 
-from .branches import Branches
 from .finding import FAILURES, Finding
-from .order import MOST_CALLS, Calls, Order, indexes
+from .order import MOST_CALLS, Calls, indexes
+from .sight import Sight
 
 _TOLD: Final = 10
 _LOOKED_AT: Final = 50
@@ -40,14 +39,13 @@ class _Beyond:
     index: int
 
 
-def element_findings(
-    lane: Lane, writers: Writers, fold: Fold, calls: Mapping[int, Call], order: Order, branches: Branches
-) -> Iterator[Finding]:
-    """The calls of a lane that may find a list too short. `writers` and `calls` hold everything the lane sees."""
-    beyond = list(_beyond(lane.calls, fold))
+def element_findings(sight: Sight) -> Iterator[Finding]:
+    """The calls of a lane that may find a list too short."""
+    calls, order, branches = sight.calls, sight.order, sight.branches
+    beyond = list(_beyond(sight.lane.calls, sight.fold))
     if not beyond or len(calls) > MOST_CALLS:
         return
-    near = _Near(writers)
+    near = _Near(sight.writers)
     for write in beyond:
         call, bit = write.call, 1 << write.call.index
         before = order.before(call.index)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import Conflict, OutputError
-from protocol.lanes import Lane
 from protocol.operations import Operation
 from protocol.outputs import Write, verify_result, verify_writes
 from protocol.paths import MISSING
@@ -22,12 +21,11 @@ from protocol.resolution import Fold
 from protocol.schemas import Schema
 from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.tools import Tool
-from protocol.writers import Writers
 
 from .cases import shape_at
 from .effects import result_schema
 from .finding import Finding
-from .order import Order
+from .sight import Sight
 
 _MOST_BEFORE: Final = 8
 _SAMPLES: Final[Mapping[str, Any]] = {
@@ -54,17 +52,9 @@ class _Fate:
 _OPEN: Final = _Fate()
 
 
-def foresight_findings(
-    lane: Lane,
-    writers: Writers,
-    fold: Fold,
-    calls: Mapping[int, Call],
-    order: Order,
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-) -> Iterator[tuple[int, Finding]]:
-    """The calls of a lane that are certain to fail. `writers`, `calls` and `order` hold everything that it sees."""
-    trials = _Trials(lane, writers, fold, calls, order, tools, delegates)
+def foresight_findings(sight: Sight) -> Iterator[tuple[int, Finding]]:
+    """The calls of a lane that are certain to fail."""
+    trials = _Trials(sight)
     for call, fate in trials.fates():
         if fate.why_not is not None:
             yield (
@@ -81,40 +71,24 @@ def foresight_findings(
 class _Trials:
     """The calls of one lane, tried out in an order in which they may run."""
 
-    def __init__(
-        self,
-        lane: Lane,
-        writers: Writers,
-        fold: Fold,
-        calls: Mapping[int, Call],
-        order: Order,
-        tools: Mapping[str, Tool],
-        delegates: Mapping[str, Any],
-    ) -> None:
-        self._lane = lane
-        self._own = {call.index for call in lane.calls}
-        self._writers = writers
-        self._fold = fold
-        self._calls = calls
-        self._order = order
-        self._tools = tools
-        self._delegates = delegates
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
         self._fates: dict[int, _Fate] = {}
-        self._indexed = {key for call in calls.values() for key in _indexed(call)}
+        self._indexed = {key for call in sight.calls.values() for key in _indexed(call)}
 
     def fates(self) -> Iterator[tuple[Call, _Fate]]:
         """Each call with what becomes of it, until too many steps were taken."""
-        for index in self._lane.graph.in_order():
+        for index in self._sight.lane.graph.in_order():
             if spent() > MOST_STEPS:
                 return
-            if index in self._own:
-                call = self._calls[index]
+            if index in self._sight.own:
+                call = self._sight.calls[index]
                 self._fates[index] = _OPEN if call.is_thought else self._fate(call)
                 yield call, self._fates[index]
 
     def told(self, behind: Iterable[int]) -> str:
         """The calls that decided about another one, as the end of a sentence."""
-        names = [f"call {index} ({self._calls[index].tool})" for index in sorted(behind)]
+        names = [f"call {index} ({self._sight.calls[index].tool})" for index in sorted(behind)]
         return f", once {' and '.join(names)} {'have' if len(names) > 1 else 'has'} written" if names else ""
 
     def _fate(self, call: Call) -> _Fate:
@@ -123,16 +97,16 @@ class _Trials:
         if len(behind) > _MOST_BEFORE:
             return _OPEN
         trial = _Trial(call, self._left_by(behind), {place for place, found in before.items() if found is not None})
-        tool = self._tools.get(call.tool)
+        tool = self._sight.tools.get(call.tool)
         why_not = trial.parameters_fault(tool) or trial.result_fault(
-            tool, result_schema(call, self._tools, self._delegates)
+            tool, result_schema(call, self._sight.tools, self._sight.delegates)
         )
         return _Fate(why_not is None and trial.is_decided, why_not, behind)
 
     def _before(self, call: Call, place: Reference) -> frozenset[int] | None:
         """The calls that make what another one finds at a place; None where not all of that is known."""
         decisive: list[int] = []
-        for line in self._writers.lines(self._hinge(place)):
+        for line in self._sight.writers.lines(self._hinge(place)):
             if len(line.calls) > _MOST_BEFORE + 1:
                 return None
             for index in line.calls:
@@ -158,13 +132,13 @@ class _Trials:
         return place
 
     def _precedes(self, one: int, other: int) -> bool:
-        return bool(self._order.before(other) >> one & 1)
+        return bool(self._sight.order.before(other) >> one & 1)
 
     def _left_by(self, behind: Iterable[int]) -> Fold:
         """What is there once some calls have succeeded."""
-        here = Fold(self._fold)
+        here = Fold(self._sight.fold)
         for index in (index for index in self._fates if index in behind):
-            call = self._calls[index]
+            call = self._sight.calls[index]
             for place in call.output.references if call.output is not None else ():
                 here.apply(Operation(place, call.method, call.given, f"result of {call.tool}, call {index}"))
         return here

@@ -6,7 +6,7 @@ looked at one by one, the first of them. What holds in all that run a call is to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -24,12 +24,13 @@ _MOST_CALLS: Final = 100_000
 _NAMED: Final = 3
 
 
-def looked_at(lanes: Iterable[Lane], shared: Collection[Call]) -> list[Lane]:
-    """The first lanes. `shared` are the global calls, which those of instances see."""
+def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
+    """The first lanes; those of instances see the global calls too."""
     found: list[Lane] = []
     left = _MOST_CALLS
-    for lane in islice(lanes, _MOST_LANES):
-        left -= len(lane.calls) + (len(shared) if lane.instance is not None else 0)
+    shared = len(lanes[None].calls) if None in lanes else 0
+    for lane in islice(lanes.values(), _MOST_LANES):
+        left -= len(lane.calls) + (shared if lane.instance is not None else 0)
         if left < 0 and found:
             break
         found.append(lane)

@@ -6,26 +6,23 @@ against the schema of the kind it is written to. Calls told of here are sure to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from protocol.calls import Call
 from protocol.errors import Conflict
-from protocol.lanes import Lane
 from protocol.operations import Method
 from protocol.paths import MISSING
 from protocol.references import Expression, Reference
-from protocol.resolution import Fold
 from protocol.schemas import Schema
-from protocol.tools import Tool
-from protocol.writers import Writers
 
 from .cases import ALL_TYPES, Shape, json_types, shape_at
 from .effects import result_schema
 from .finding import FAILURES, Finding
 from .fitting import misfit
 from .promises import parameter_shape
+from .sight import Sight
 
 _TAKEN: Final = {
     Method.ASSIGN: frozenset({"object"}),
@@ -36,20 +33,20 @@ MOST_HELD: Final = 20_000
 """So many calls are held against values of the context, over all instances."""
 
 
-def unfit_values(lane: Lane, writers: Writers, fold: Fold, tools: Mapping[str, Tool]) -> Iterator[Finding]:
+def unfit_values(sight: Sight) -> Iterator[Finding]:
     """The parameters that read a value of the context which their tool does not admit."""
-    for call in lane.calls:
+    for call in sight.lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
-            place = _given_place(call, expression, writers, fold)
-            wanted = parameter_shape(call, at, tools) if place is not None else None
+            place = _given_place(call, expression, sight)
+            wanted = parameter_shape(call, at, sight.tools) if place is not None else None
             if place is None or wanted is None:
                 continue
             try:
-                problems = wanted.problems(fold.value(place))
+                problems = wanted.problems(sight.fold.value(place))
             except Conflict:  # told as such
                 continue
             if problems:
-                where = f" in instance {lane.instance!r}" if lane.instance is not None else ""
+                where = f" in instance {sight.lane.instance!r}" if sight.lane.instance is not None else ""
                 yield Finding(
                     "warning",
                     f"call {call.index} ({call.tool}) reads {place} at {at}, where the context holds{where} what does "
@@ -58,12 +55,12 @@ def unfit_values(lane: Lane, writers: Writers, fold: Fold, tools: Mapping[str, T
                 )
 
 
-def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> Iterator[Finding]:
+def unfit_results(sight: Sight) -> Iterator[Finding]:
     """The calls whose result their method cannot take, or is never what the schema of its kind admits at the place."""
-    for call in lane.calls:
+    for call in sight.lane.calls:
         if call.output is None or len(call.output.alternatives) > 1:
             continue
-        given = shape_at(result_schema(call, tools, delegates))
+        given = shape_at(result_schema(call, sight.tools, sight.delegates))
         if not given.is_impossible and not given.types & _TAKEN.get(call.method, ALL_TYPES):
             yield Finding(
                 "warning",
@@ -74,7 +71,7 @@ def unfit_results(lane: Lane, fold: Fold, tools: Mapping[str, Tool], delegates: 
             )
             continue
         for place in call.output.references:
-            schema = fold.schema(place.kind)
+            schema = sight.fold.schema(place.kind)
             is_known = schema is not MISSING and place.kind != FAILURES
             why = _refusal(call.method, given, place, schema) if is_known else None
             if why:
@@ -132,11 +129,13 @@ def _property_refusal(given: Shape, wanted: Shape) -> str | None:
     return None
 
 
-def _given_place(call: Call, expression: Expression, writers: Writers, fold: Fold) -> Reference | None:
+def _given_place(call: Call, expression: Expression, sight: Sight) -> Reference | None:
     """The place that an expression is sure to take its value from, where no other call has a hand in it."""
     group = expression.alternatives[0]
     if any(place.kind == FAILURES for place in group):
         return None
-    if any(writers.has_other(place, than=call.index) for place in group) or not all(map(fold.exists, group)):
+    if any(sight.writers.has_other(place, than=call.index) for place in group) or not all(
+        map(sight.fold.exists, group)
+    ):
         return None
     return group[-1]

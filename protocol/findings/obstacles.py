@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import Conflict
-from protocol.lanes import Lane
 from protocol.operations import Method, Operation, verify
 from protocol.paths import MISSING, lookup
 from protocol.references import Reference
-from protocol.resolution import Fold
-from protocol.writers import Writers
 
 from .finding import FAILURES, Finding
+from .sight import Sight
 
 _FITTING: Final[Mapping[Method, tuple[Any, ...]]] = {
     Method.SET: (None,),
@@ -30,17 +28,17 @@ _FITTING: Final[Mapping[Method, tuple[Any, ...]]] = {
 """For each method values of which one fits wherever any does."""
 
 
-def obstacle_findings(lane: Lane, writers: Writers, fold: Fold) -> Iterator[Finding]:
+def obstacle_findings(sight: Sight) -> Iterator[Finding]:
     """The calls of a lane that write where they never can."""
-    for call in lane.calls:
+    for call in sight.lane.calls:
         if call.output is None or len(call.output.references) > 1:
             continue  # of several paths one may make room for another
         place = call.output.references[0]
         if place.kind == FAILURES:
             continue
-        root = fold.root(place.kind)
+        root = sight.fold.root(place.kind)
         conflict = _conflict(call, place, root)
-        if conflict is not None and not writers.has_other(_in_the_way(place, root), than=call.index):
+        if conflict is not None and not sight.writers.has_other(_in_the_way(place, root), than=call.index):
             yield Finding(
                 "warning",
                 f"call {call.index} ({call.tool}) can never write its result: {conflict}; change the path, the "

@@ -12,16 +12,14 @@ from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import segments
-from protocol.lanes import Lane
 from protocol.references import Path, Reference
-from protocol.resolution import Fold
 from protocol.tools import Tool
-from protocol.writers import Writers
 
 from .cases import Shape, shape_at
 from .effects import Effect, effect_on, result_schema, shapes_left
 from .finding import FAILURES, Finding
 from .fitting import misfit
+from .sight import Sight
 
 _MOST_WRITERS: Final = 8
 
@@ -29,17 +27,10 @@ Parameter = tuple[str, Path]
 """A tool, and where in a call of it a value stands."""
 
 
-def promise_findings(
-    lane: Lane,
-    writers: Writers,
-    fold: Fold,
-    calls: Mapping[int, Call],
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-) -> Iterator[Finding]:
-    """What the calls of a lane read and can never use. `calls` holds those the lane sees, the global ones included."""
-    promises = _Promises(lane, writers, fold, calls, tools, delegates)
-    for call in lane.calls:
+def promise_findings(sight: Sight) -> Iterator[Finding]:
+    """What the calls of a lane read and can never use."""
+    promises = _Promises(sight)
+    for call in sight.lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
             for group in expression.alternatives:
                 for place in group:
@@ -65,22 +56,8 @@ def _parameter(call: Call, at: str) -> Parameter:
 class _Promises:
     """Who reads what in one lane; what was found out once, many calls having the same tools, is kept."""
 
-    def __init__(
-        self,
-        lane: Lane,
-        writers: Writers,
-        fold: Fold,
-        calls: Mapping[int, Call],
-        tools: Mapping[str, Tool],
-        delegates: Mapping[str, Any],
-    ) -> None:
-        self._lane = lane
-        self._own = {call.index for call in lane.calls}
-        self._writers = writers
-        self._fold = fold
-        self._calls = calls
-        self._tools = tools
-        self._delegates = delegates
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
         self._left: dict[Effect, tuple[Shape, ...]] = {}
         self._wanted: dict[Parameter, Shape] = {}
         self._faults: dict[tuple[Effect, Parameter | None], str | None] = {}
@@ -88,12 +65,12 @@ class _Promises:
     def findings(self, call: Call, at: str, place: Reference, *, is_taken: bool) -> Iterator[Finding]:
         """What is wrong with what a call reads at a place, if all that can be there is."""
         producers = self._producers(call, place) if place.kind != FAILURES else ()
-        parameter = _parameter(call, at) if is_taken and call.tool in self._tools else None
+        parameter = _parameter(call, at) if is_taken and call.tool in self._sight.tools else None
         told = []
         for producer in producers:
-            effect = effect_on(place, producer, producers, self._fold)
+            effect = effect_on(place, producer, producers, self._sight.fold)
             fault = self._fault(effect, producer, parameter) if effect is not None else None
-            if fault is None or (self._fold.exists(place) and self._may_leave(producer)):
+            if fault is None or (self._sight.fold.exists(place) and self._may_leave(producer)):
                 return
             told.append((producer, fault))
         for producer, fault in told:
@@ -108,15 +85,15 @@ class _Promises:
     def _producers(self, call: Call, place: Reference) -> Sequence[Call]:
         """Everybody who writes there, if the call waits for all of them; else nobody."""
         found: set[int] = set()
-        for line in self._writers.lines(place):
+        for line in self._sight.writers.lines(place):
             found.update(line.calls[: _MOST_WRITERS + 2])
         found.discard(call.index)
-        waited_for = self._lane.graph.writers(call.index, place) if len(found) <= _MOST_WRITERS else ()
-        return [self._calls[index] for index in sorted(found)] if found == set(waited_for) else []
+        waited_for = self._sight.lane.graph.writers(call.index, place) if len(found) <= _MOST_WRITERS else ()
+        return [self._sight.calls[index] for index in sorted(found)] if found == set(waited_for) else []
 
     def _may_leave(self, producer: Call) -> bool:
         """Whether a call that succeeds may leave what is there as it is, at least for the instance that reads it."""
-        is_below = self._lane.instance is not None and producer.index not in self._own
+        is_below = self._sight.lane.instance is not None and producer.index not in self._sight.own
         return is_below or (producer.output is not None and len(producer.output.references) > 1)
 
     def _fault(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
@@ -127,8 +104,8 @@ class _Promises:
 
     def _found(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
         if effect not in self._left:
-            result = result_schema(producer, self._tools, self._delegates)
-            self._left[effect] = tuple(shapes_left(effect, result, self._fold))
+            result = result_schema(producer, self._sight.tools, self._sight.delegates)
+            self._left[effect] = tuple(shapes_left(effect, result, self._sight.fold))
         faults = [_fault_of(shape, self._shape_of(parameter)) for shape in self._left[effect]]
         return faults[0] if None not in faults else None
 
@@ -137,7 +114,7 @@ class _Promises:
             return None
         if parameter not in self._wanted:
             tool, path = parameter
-            self._wanted[parameter] = shape_at(self._tools[tool].compiled.schema, path, in_lists=True)
+            self._wanted[parameter] = shape_at(self._sight.tools[tool].compiled.schema, path, in_lists=True)
         return self._wanted[parameter]
 
 

@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from protocol.calls import Call
 from protocol.context import Context
-from protocol.graph import Graph
 from protocol.lanes import Lane
 from protocol.paths import MISSING
 from protocol.readers import Readers
@@ -22,19 +21,18 @@ from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.schemas.steps import bounded
 from protocol.tools import Tool
-from protocol.writers import Writers
 
 from .answers import answer_findings
-from .branches import branch_findings, read_branches, unread_branches
+from .branches import branch_findings, unread_branches
 from .elements import element_findings
 from .finding import Finding
 from .foresight import foresight_findings
 from .instances import MOST_TOLD, Tally, looked_at
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
-from .order import Order
 from .promises import promise_findings
 from .races import race_findings
+from .sight import Sight, Sights
 from .signatures import Schemas, signature_findings
 from .slips import (
     Place,
@@ -48,7 +46,6 @@ from .slips import (
 from .timing import scope_findings
 
 _UNLIMITED = 10**18
-_NO_LANE: Final = Lane(None, (), Graph({}))
 
 
 def findings_of(
@@ -116,8 +113,12 @@ class _Proofs:
         yield unread_branches(calls, readers)
 
     @cached_property
-    def _views(self) -> list[tuple[_View, list[Lane]]]:
-        return list(_views(self.lanes))
+    def _sights(self) -> Sights:
+        return Sights(self.lanes, self.context, self.tools, self.delegates)
+
+    @cached_property
+    def _first_sights(self) -> list[Sight]:
+        return [self._sights.of(lane) for lane in looked_at(self.lanes)]
 
     def _tally(self) -> Tally:
         return Tally(self.calls, 1 if None in self.lanes else len(self.lanes))
@@ -125,71 +126,36 @@ class _Proofs:
     def _lane_findings(self, unread: Collection[int]) -> Iterator[Iterator[Finding]]:
         """The findings that hang on what an instance holds, each kind by itself."""
         tallies: defaultdict[int, Tally] = defaultdict(self._tally)
-        for view, alike in self._views:
-            for lane in alike:
-                fold = self.context.fold(lane.instance)
-                branches = read_branches(lane, view.writers, fold.exists, view.calls)
-                kinds = (
-                    scope_findings(lane, view.calls, view.order, branches),
-                    promise_findings(lane, view.writers, fold, view.calls, self.tools, self.delegates),
-                    race_findings(lane, view.order, branches),
-                    element_findings(lane, view.writers, fold, view.calls, view.order, branches),
-                    branch_findings(lane, branches, view.calls),
-                    unfit_results(lane, fold, self.tools, self.delegates),
-                    obstacle_findings(lane, view.writers, fold),
-                    _beyond_schemas(lane, fold, unread),
-                )
-                for kind, findings in enumerate(kinds):
-                    tallies[kind].add(lane.instance, findings)
+        for sight in self._first_sights:
+            kinds = (
+                scope_findings(sight),
+                promise_findings(sight),
+                race_findings(sight),
+                element_findings(sight),
+                branch_findings(sight.lane, sight.branches, sight.calls),
+                unfit_results(sight),
+                obstacle_findings(sight),
+                _beyond_schemas(sight.lane, sight.fold, unread),
+            )
+            for kind, findings in enumerate(kinds):
+                tallies[kind].add(sight.lane.instance, findings)
         return (tally.findings() for tally in tallies.values())
 
     def _foreseen(self, told: Collection[int]) -> Iterator[Finding]:
         """The calls that are certain to fail, but for those told of."""
         tally = self._tally()
-        for view, alike in self._views:
-            for lane in alike:
-                fold = self.context.fold(lane.instance)
-                found = foresight_findings(lane, view.writers, fold, view.calls, view.order, self.tools, self.delegates)
-                tally.add(lane.instance, (finding for index, finding in found if index not in told))
+        for sight in self._first_sights:
+            found = foresight_findings(sight)
+            tally.add(sight.lane.instance, (finding for index, finding in found if index not in told))
         return tally.findings()
 
     def _unfit_values(self) -> Iterator[Finding]:
         """Looked for in each of the first instances, for each has values of its own."""
-        shared = Writers(self.lanes.get(None, _NO_LANE).calls)
-        writers: dict[int, Writers] = {}
         left = MOST_HELD
-        for lane in self.lanes.values():
-            if (left := left - len(lane.calls)) < 0 and writers:
+        for number, lane in enumerate(self.lanes.values()):
+            if (left := left - len(lane.calls)) < 0 and number:
                 return
-            if id(lane.graph) not in writers:
-                writers[id(lane.graph)] = Writers(lane.calls, shared) if lane.instance is not None else shared
-            yield from unfit_values(lane, writers[id(lane.graph)], self.context.fold(lane.instance), self.tools)
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What is the same in all lanes that share a graph, the global calls they see included."""
-
-    writers: Writers
-    calls: Mapping[int, Call]
-    order: Order
-
-
-def _views(lanes: Mapping[str | None, Lane]) -> Iterator[tuple[_View, list[Lane]]]:
-    """The lanes to be looked at, those that share a graph together."""
-    shared = lanes.get(None, _NO_LANE)
-    view = _View(Writers(shared.calls), {call.index: call for call in shared.calls}, Order(shared.graph))
-    alike: dict[int, list[Lane]] = {}
-    for lane in looked_at(lanes.values(), shared.calls):
-        alike.setdefault(id(lane.graph), []).append(lane)
-    for group in alike.values():
-        first = group[0]
-        yield (_view_of(first, view) if first is not shared else view), group
-
-
-def _view_of(lane: Lane, shared: _View) -> _View:
-    own = {call.index: call for call in lane.calls}
-    return _View(Writers(lane.calls, shared.writers), {**shared.calls, **own}, Order(lane.graph, shared.order))
+            yield from unfit_values(self._sights.of(lane))
 
 
 def _beyond_schemas(lane: Lane, fold: Fold, unread: Collection[int]) -> Iterator[Finding]:

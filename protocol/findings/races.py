@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from protocol.calls import Call
-from protocol.lanes import Lane
 from protocol.operations import Method
 from protocol.references import Reference
 
-from .branches import Branches
 from .finding import FAILURES, Finding
-from .order import MOST_CALLS, Order, indexes
+from .order import MOST_CALLS, indexes
+from .sight import Sight
 
 _TOLD = 10
 _LOOKED_AT = 200
@@ -27,8 +26,9 @@ _LOOKED_AT = 200
 Key = tuple[str, ...]
 
 
-def race_findings(lane: Lane, order: Order, branches: Branches) -> Iterator[Finding]:
+def race_findings(sight: Sight) -> Iterator[Finding]:
     """The races of one lane; each is told at the call that comes later in the order of the graph."""
+    lane, order = sight.lane, sight.order
     if len(lane.calls) > MOST_CALLS or not _has_overlap(lane.calls):
         return
     calls = {call.index: call for call in lane.calls}
@@ -40,7 +40,7 @@ def race_findings(lane: Lane, order: Order, branches: Branches) -> Iterator[Find
         for place in dict.fromkeys(call.output.references):
             unordered = places.against(place, call) & ~order.before(index) & ~(1 << index)
             looked_at = islice(indexes(unordered), _LOOKED_AT)
-            rivals = tuple(islice((rival for rival in looked_at if not branches.exclude(rival, index)), _TOLD))
+            rivals = tuple(islice((rival for rival in looked_at if not sight.branches.exclude(rival, index)), _TOLD))
             if rivals and place.kind != FAILURES:
                 yield _finding(call, place, rivals, calls)
         for place in call.output.references:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from protocol.calls import Call
-from protocol.lanes import Lane
 
-from .branches import Branches
 from .finding import Finding
-from .order import MOST_CALLS, Calls, Order, indexes
+from .order import MOST_CALLS, Calls, indexes
+from .sight import Sight
 
 _TOLD: Final = 10
 _LOOKED_AT: Final = 200
 """Of so many unordered writers before a call it is found out whether they can run before it."""
 
 
-def scope_findings(lane: Lane, calls: Mapping[int, Call], order: Order, branches: Branches) -> Iterator[Finding]:
-    """Whole kinds in a scope that an earlier call writes to without an order between the two.
-
-    `calls` and `order` hold everything the lane sees, the global calls included.
-    """
+def scope_findings(sight: Sight) -> Iterator[Finding]:
+    """Whole kinds in a scope that an earlier call writes to without an order between the two."""
+    lane, calls, order = sight.lane, sight.calls, sight.order
     if not any(not scope.path for call in lane.calls for scope in call.scopes):
         return
     if len(calls) > MOST_CALLS:
@@ -36,7 +33,7 @@ def scope_findings(lane: Lane, calls: Mapping[int, Call], order: Order, branches
             found = tuple(
                 writer
                 for writer in islice(indexes(unordered), _LOOKED_AT)
-                if not order.before(writer) & bit and not branches.exclude(writer, call.index)
+                if not order.before(writer) & bit and not sight.branches.exclude(writer, call.index)
             )
             if found:
                 yield _finding(call, kind, found)
