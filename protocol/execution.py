@@ -144,11 +144,16 @@ class Execution:
         """
         self._look_again()
         decisions = []
+        here = self._fold
         for index in sorted(self._candidates):
-            decision = self._decide(self._calls[index], date)
+            decision = self._decide(self._calls[index], date, here)
             if decision is not None:
                 self._decided.add(index)
                 decisions.append(decision)
+            if isinstance(decision, Outcome) and decision.messages:
+                here = Fold(self._fold) if here is self._fold else here  # each outcome finds what those before it leave
+                for message in decision.messages:
+                    here.append(message, f"result of call {index}")
         self._candidates.clear()
         return decisions
 
@@ -168,9 +173,12 @@ class Execution:
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
-        call = self._calls[index]
+        return self._outcome(self._calls[index], result, date, self._fold)
+
+    def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
+        """What a result means where a fold says what is there."""
         if call.output is None:
-            return Outcome(index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
+            return Outcome(call.index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
         try:
             if isinstance(result, Success):
                 may_be_message = call.runner.executor is Executor.ACTIVITY
@@ -178,24 +186,15 @@ class Execution:
                 verify_result(self._tools.get(call.tool), writes)
             else:
                 writes = failure_writes(call.output, _error(result))
-                call = self._fitting(call, writes)
-            verify_writes(call, writes, self._fold)
+                call = _fitting(call, writes, fold)
+            verify_writes(call, writes, fold)
         except (OutputError, Conflict) as problem:
             refused = Failure(type(problem).__name__, str(problem))
             return self._failed(call, result if isinstance(result, Failure) else refused, date)
         if not writes:
             assert isinstance(result, Failure)
             return self._failed(call, result, date)
-        return Outcome(index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
-
-    def _fitting(self, call: Call, writes: list[Write]) -> Call:
-        """The call as it writes an exception: by `set` where its own method does not fit one (SPEC R4.4)."""
-        try:
-            verify_writes(call, writes, self._fold)
-        except Conflict:
-            properties = {key: value for key, value in call.properties.items() if key != "_outputMethod"}
-            return replace(call, method=Method.SET, properties=properties)
-        return call
+        return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
 
     def _settle(self, reader: int, place: Reference) -> None:
         """Note that a place settled which can make a difference to a call: see `_look_again`."""
@@ -215,7 +214,7 @@ class Execution:
                 self._candidates[reader] = None
         self._touched.clear()
 
-    def _decide(self, call: Call, date: str) -> Start | Outcome | None:
+    def _decide(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
         if call.is_thought:
@@ -229,7 +228,7 @@ class Execution:
             self._readiness.is_settled(call.index, slice) for slice in call.slices
         ):
             return None
-        return self._start(call, date)
+        return self._start(call, date, here)
 
     def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
@@ -248,8 +247,8 @@ class Execution:
         more = f" and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
         return f": {', '.join(ended[:_TOLD])}{more}" if ended else ""
 
-    def _start(self, call: Call, date: str) -> Start | Outcome:
-        """Resolve and validate just before execution (SPEC R4.1)."""
+    def _start(self, call: Call, date: str, here: Fold) -> Start | Outcome:
+        """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
         try:
             parameters = call.resolved(self._fold)
             for scope in call.scopes:
@@ -263,13 +262,23 @@ class Execution:
             if problems:
                 return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:
-            return self.finish(call.index, Success(Output(str(_first(call)), call.given)), date)
+            return self._outcome(call, Success(Output(str(_first(call)), call.given)), date, here)
         return Start(call, parameters)
 
     def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
         error = _error(failure)
         message = error_message(call.raw, error, date=date, instance=self._instance)
         return Outcome(call.index, Status.FAILED, (message,), error=error)
+
+
+def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:
+    """The call as it writes an exception: by `set` where its own method does not fit one (SPEC R4.4)."""
+    try:
+        verify_writes(call, writes, fold)
+    except Conflict:
+        properties = {key: value for key, value in call.properties.items() if key != "_outputMethod"}
+        return replace(call, method=Method.SET, properties=properties)
+    return call
 
 
 _TOLD = 3

@@ -76,6 +76,11 @@ class Kind:
         self._refresh()
         self._verify(operation)
 
+    def has_own(self, reference: Reference) -> bool:
+        """Whether one of its own operations, and not of those below, makes a difference at, above or below a place."""
+        self._note()
+        return self._own_places.overlap(reference.key)
+
     def _refresh(self) -> None:
         """Apply what has arrived since the last look."""
         below = self._below()
@@ -90,6 +95,11 @@ class Kind:
             self._applied += 1
             self._apply(operation)
 
+    def _note(self) -> None:
+        for operation in self.operations[self._noted :]:
+            self._own_places.add(operation)
+        self._noted = len(self.operations)
+
     def _taken_over(self, below: Kind) -> bool:
         """Take over what is new below, unless it could make a difference to our own operations: says whether."""
         if not self._applied or below._below() is not None:
@@ -97,9 +107,7 @@ class Kind:
         root = below.root()
         if self._conflicts or below._conflicts:
             return False
-        for operation in self.operations[self._noted : self._applied]:
-            self._own_places.add(operation)
-        self._noted = self._applied
+        self._note()
         new = below.operations[self._below_version :]
         places = [place for operation in new for place in touched(operation)]
         if any(self._own_places.overlap(place) for place in places):

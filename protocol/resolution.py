@@ -67,6 +67,11 @@ class Fold:
         except Conflict:
             return True
 
+    def has_own(self, reference: Reference) -> bool:
+        """Whether an operation of its own, and not of its base, makes a difference at the place, above or below it."""
+        kind = self._kinds.get(reference.kind)
+        return kind is not None and kind.has_own(reference)
+
     def read(self, expression: Expression) -> Any:
         """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`.
 

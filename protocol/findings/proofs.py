@@ -24,6 +24,7 @@ from protocol.tools import Tool
 
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
+from .clashes import clash_findings
 from .elements import element_findings
 from .finding import Finding
 from .foresight import foresight_findings
@@ -131,6 +132,7 @@ class _Proofs:
                 scope_findings(sight),
                 promise_findings(sight),
                 race_findings(sight),
+                clash_findings(sight),
                 element_findings(sight),
                 branch_findings(sight.lane, sight.branches, sight.calls),
                 unfit_results(sight),

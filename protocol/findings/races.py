@@ -1,22 +1,23 @@
 """Races: calls whose order nothing settles, and whose order decides what is there afterwards (SPEC R6.4).
 
-Two calls of one lane race where both write at one place (or one above the other's), at least one of them by `set`,
-neither waits for the other, and both can run in one and the same run: calls that follow different branches of a third
-one cannot. A global call and one of an instance never race: the instance's value lies on top (SPEC R3.6).
+Two calls of one lane race where both write at one place (or one above the other's), at least one of them so that it
+replaces what is there (see `replacements`), neither waits for the other, and both can run in one and the same run:
+calls that follow different branches of a third one cannot. A global call and one of an instance never race: the
+instance's value lies on top (SPEC R3.6).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from protocol.calls import Call
-from protocol.operations import Method
 from protocol.references import Reference
 
 from .finding import FAILURES, Finding
-from .order import MOST_CALLS, indexes
+from .order import MOST_CALLS, Calls, indexes
+from .replacements import AGAINST, Replacements, Write
 from .sight import Sight
 
 _TOLD = 10
@@ -28,56 +29,66 @@ Key = tuple[str, ...]
 
 def race_findings(sight: Sight) -> Iterator[Finding]:
     """The races of one lane; each is told at the call that comes later in the order of the graph."""
-    lane, order = sight.lane, sight.order
-    if len(lane.calls) > MOST_CALLS or not _has_overlap(lane.calls):
+    if len(sight.lane.calls) > MOST_CALLS or not _has_overlap(sight.lane.calls):
         return
-    calls = {call.index: call for call in lane.calls}
-    places = _Places()
-    for index in lane.graph.in_order():
-        call = calls.get(index)
-        if call is None or call.output is None:
+    places, replacements = _Places(), Replacements(sight)
+    for index in sight.lane.graph.in_order():
+        if index not in sight.own:
             continue
-        for place in dict.fromkeys(call.output.references):
-            unordered = places.against(place, call) & ~order.before(index) & ~(1 << index)
-            looked_at = islice(indexes(unordered), _LOOKED_AT)
-            rivals = tuple(islice((rival for rival in looked_at if not sight.branches.exclude(rival, index)), _TOLD))
-            if rivals and place.kind != FAILURES:
-                yield _finding(call, place, rivals, calls)
-        for place in call.output.references:
-            places.add(place, call)
+        call, told = sight.calls[index], set[int]()
+        writes = replacements.of(call)
+        for place, write in writes.items():
+            against = places.against(place, write) & ~(1 << index)
+            rivals = tuple(islice(_rivals(call, place, against, replacements, sight), _TOLD))
+            if rivals and place.kind != FAILURES and not told.issuperset(rival.index for rival in rivals):
+                told.update(rival.index for rival in rivals)
+                yield _finding(call, place, rivals)
+        for place, write in writes.items():
+            places.add(place, index, write)
 
 
-def _finding(call: Call, place: Reference, rivals: tuple[int, ...], calls: Mapping[int, Call]) -> Finding:
-    names = " and ".join(f"call {rival} ({calls[rival].tool})" for rival in sorted(rivals))
+def _rivals(call: Call, place: Reference, against: Calls, replacements: Replacements, sight: Sight) -> Iterator[Call]:
+    """Those that write there in no certain order with a call, in one and the same run, and not the same value."""
+    for index in islice(indexes(against & ~sight.order.before(call.index)), _LOOKED_AT):
+        rival = sight.calls[index]
+        if not sight.branches.exclude(index, call.index) and not replacements.are_same(place, rival, call):
+            yield rival
+
+
+def _finding(call: Call, place: Reference, rivals: tuple[Call, ...]) -> Finding:
+    names = " and ".join(f"call {rival.index} ({rival.tool})" for rival in rivals)
     return Finding(
         "warning",
         f"call {call.index} ({call.tool}) writes {place} in no certain order with {names}, and the last to end wins: "
         "write to different places, let one read what the other writes, or collect with _outputMethod push",
-        tuple(sorted((*rivals, call.index))),
+        tuple(sorted((*(rival.index for rival in rivals), call.index))),
     )
 
 
 class _Places:
-    """Who writes where, as sets of call indexes in the bits of a number."""
+    """Who writes where, as sets of call indexes in the bits of a number, those who do different things apart."""
 
     def __init__(self) -> None:
-        self._at: dict[bool, dict[Key, int]] = {True: defaultdict(int), False: defaultdict(int)}
-        self._at_or_below: dict[bool, dict[Key, int]] = {True: defaultdict(int), False: defaultdict(int)}
+        self._at: dict[Write, dict[Key, Calls]] = {write: defaultdict(int) for write in Write}
+        self._at_or_below: dict[Write, dict[Key, Calls]] = {write: defaultdict(int) for write in Write}
 
-    def add(self, place: Reference, call: Call) -> None:
+    def add(self, place: Reference, index: int, write: Write) -> None:
         """Note that a call writes there."""
-        key, is_set, bit = place.key, call.method is Method.SET, 1 << call.index
-        self._at[is_set][key] |= bit
+        key, bit = place.key, 1 << index
+        self._at[write][key] |= bit
         for length in range(1, len(key) + 1):
-            self._at_or_below[is_set][key[:length]] |= bit
+            self._at_or_below[write][key[:length]] |= bit
 
-    def against(self, place: Reference, call: Call) -> int:
-        """The calls whose writes there and this call's matter to each other."""
+    def against(self, place: Reference, write: Write) -> Calls:
+        """The calls whose writes matter to one there, and it to them.
+
+        A key of an object that is joined, below a place that is added to, is a clash and no race: see `clashes`.
+        """
         key, found = place.key, 0
-        for is_set in (True, False) if call.method is Method.SET else (True,):
-            found |= self._at_or_below[is_set].get(key, 0)
-            for length in range(1, len(key)):
-                found |= self._at[is_set].get(key[:length], 0)
+        for other in AGAINST[write]:
+            found |= (self._at if (write, other) == (Write.ADD, Write.KEY) else self._at_or_below)[other].get(key, 0)
+            for length in range(1, len(key) if (write, other) != (Write.KEY, Write.ADD) else 0):
+                found |= self._at[other].get(key[:length], 0)
         return found
 
 

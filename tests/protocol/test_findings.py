@@ -10,7 +10,6 @@ import pytest
 from protocol import Finding, Plan
 from protocol.findings.cases import shape_at
 from protocol.findings.fitting import misfit
-from protocol.findings.instances import MOST_TOLD
 from protocol.graph import SPELLED_OUT
 
 from .building import ANY, call, checked, run
@@ -155,88 +154,6 @@ def test_what_a_misfit_says_is_so_when_it_runs() -> None:
 def test_schemas_that_refer_to_themselves_are_taken_to_fit() -> None:
     tree = {"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}
     assert misfit(shape_at(tree), shape_at(tree)) is None
-
-
-# Races
-
-
-@pytest.mark.parametrize(
-    ("first", "second"), [("†data.x", "†data.x"), ("†data.x", "†data.x.y"), ("†data.x.y", "†data")]
-)
-def test_two_calls_that_set_one_place_in_no_order_are_told(first: str, second: str) -> None:
-    plan = checked(call(to=first), call(to=second))
-    assert said(plan.findings) == [("warning", (0, 1))]
-
-
-def test_the_text_about_a_race_says_what_to_do() -> None:
-    assert [finding.message for finding in checked(call(to="†data.x"), call("see", to="†data.x")).findings] == [
-        "call 1 (see) writes †data.x in no certain order with call 0 (give), and the last to end wins: "
-        "write to different places, let one read what the other writes, or collect with _outputMethod push"
-    ]
-
-
-@pytest.mark.parametrize("method", ["push", "merge", "assign", "concat"])
-def test_calls_that_collect_do_not_race_but_one_that_sets_races_with_them(method: str) -> None:
-    collecting = call(to="†data.x", _outputMethod=method)
-    assert checked(collecting, collecting).findings == ()
-    assert said(checked(collecting, call(to="†data.x")).findings) == [("warning", (0, 1))]
-
-
-def test_calls_in_order_do_not_race() -> None:
-    assert checked(call(to="†data.x"), call(to="†data.x", value="†data.x")).findings == ()
-    between = call(to="†data.y", value="†data.x")
-    assert checked(call(to="†data.x"), between, call(to="†data.x", value="†data.y")).findings == ()
-    assert checked(call(to="†data.x", value="†data.z"), call(to="†data.z"), call(to="†data.y")).findings == ()
-
-
-def test_calls_of_different_branches_do_not_race() -> None:
-    calls = [BRANCHING, call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")]
-    assert checked(*calls).findings == ()
-    further = call(to="†data.s", value="†data.good"), call(to="†data.r", value="†data.s")
-    assert checked(*further, *calls[2:], BRANCHING).findings == ()
-
-
-@pytest.mark.parametrize("value", ["†data.b || †data.c", "†data.c || †data.s", "†data.b || †data.d"])
-@pytest.mark.parametrize("is_first", [True, False])
-def test_calls_of_different_branches_do_not_race_where_alternatives_are_of_one_branch(
-    value: str, is_first: bool
-) -> None:
-    branching = call(to="†data.a || †data.b && †data.c || †data.d")
-    either, other = call(to="†data.r", value=value), call(to="†data.r", value="†data.a")
-    between = call(to="†data.s", value="†data.b")
-    calls = [branching, between, *((either, other) if is_first else (other, either))]
-    assert not any("in no certain order" in finding.message for finding in checked(*calls).findings)
-
-
-@pytest.mark.parametrize("value", ["†data.b || †data.a", "†data.b || †data.held", "†data.held || †data.b"])
-def test_calls_race_where_one_of_the_alternatives_is_of_no_other_branch(value: str) -> None:
-    calls = [call(to="†data.a || †data.b"), call(to="†data.r", value=value), call(to="†data.r", value="†data.a")]
-    plan = checked(*calls, context=[{"type": "data", "held": 1}])
-    assert [finding.calls for finding in plan.findings if "in no certain order" in finding.message] == [(1, 2)]
-
-
-def test_calls_of_different_branches_race_where_the_context_holds_what_they_read() -> None:
-    held = [{"type": "data", "data": {"good": 1, "bad": 2}}]
-    calls = [BRANCHING, call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")]
-    assert said(checked(*calls, context=held).findings) == [("warning", (1, 2))]
-
-
-def test_calls_of_one_branch_race() -> None:
-    calls = [BRANCHING, *[call(to="†data.r", value="†data.good")] * 2, call(value="†data.bad")]
-    assert said(checked(*calls).findings) == [("warning", (1, 2))]
-
-
-def test_instances_do_not_race_with_each_other_nor_with_global_calls() -> None:
-    context = [{"type": "text", "_instance": name} for name in "①②"]
-    calls = [call(to="†data.x", **({"_instance": name} if name else {})) for name in ("①", "②", "")]
-    assert checked(*calls, context=context).findings == ()
-
-
-def test_of_many_races_the_first_are_told() -> None:
-    findings = checked(*[call(to="†data.x")] * 300).findings
-    assert len(findings) == MOST_TOLD + 1
-    assert findings[-1].message == "and more of the same: only the first 100 are told"
-    assert all(len(finding.calls) <= 11 for finding in findings)
 
 
 # Branches

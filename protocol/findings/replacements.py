@@ -1,0 +1,113 @@
+"""Replacements: which places a call writes, and whether it replaces what is there (SPEC R3.2).
+
+`set` does. An object that is joined writes at its keys: `assign` replaces each, `merge` those of them whose value is no
+object itself. Where a tool promises an object with certain keys, it may hold others, of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+from protocol.calls import Call
+from protocol.operations import Method, Operation, replaced, touched
+from protocol.paths import MISSING, lookup
+from protocol.references import Path, Reference
+
+from .cases import Shape, shape_at
+from .effects import result_schema
+from .sight import Sight
+
+_MOST_PLACES: Final = 100
+
+
+class Write(Enum):
+    """What a call does to a place."""
+
+    SET = auto()
+    KEY = auto()
+    """Replaces what is there, by an object that is joined."""
+    ADD = auto()
+    """Goes on with what is there, by `push` or `concat`."""
+    JOIN = auto()
+    """Joins an object with keys that are not known."""
+
+
+AGAINST: Final[Mapping[Write, tuple[Write, ...]]] = {
+    Write.SET: tuple(Write),
+    Write.KEY: (Write.SET, Write.KEY, Write.ADD),
+    Write.ADD: (Write.SET, Write.KEY),
+    Write.JOIN: (Write.SET,),
+}
+"""For each write those whose order with it matters, at one place or one above the other."""
+_Found = tuple[Write, Any]
+"""What is done to a place, and the value that is there then, or `MISSING` where that is not known."""
+_UNKNOWN: Final[_Found] = (Write.JOIN, MISSING)
+
+
+class Replacements:
+    """What the calls of one lane write, as far as their results are known."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._known: dict[object, Mapping[Path, _Found]] = {}
+
+    def of(self, call: Call) -> dict[Reference, Write]:
+        """What a call does to which place."""
+        return {
+            Reference(place.kind, (*place.path, *path)): write
+            for place in (call.output.references if call.output is not None else ())
+            for path, (write, _) in self._writes(call).items()
+        }
+
+    def are_same(self, place: Reference, one: Call, other: Call) -> bool:
+        """Whether two calls are sure to leave one and the same value at a place: then no order matters."""
+        values = self._value(place, one), self._value(place, other)
+        return MISSING not in values and values[0] == values[1] and type(values[0]) is type(values[1])
+
+    def _value(self, place: Reference, call: Call) -> Any:
+        for written in call.output.references if call.output is not None else ():
+            if place.key[: len(written.key)] == written.key:
+                return self._writes(call).get(place.path[len(written.path) :], _UNKNOWN)[1]
+        return MISSING
+
+    def _writes(self, call: Call) -> Mapping[Path, _Found]:
+        """What a call does below the place where its result goes."""
+        key = call.index if call.given is not MISSING else (call.tool, call.runner, call.method)
+        if key not in self._known:
+            self._known[key] = dict(self._found(call))
+        return self._known[key]
+
+    def _found(self, call: Call) -> Iterator[tuple[Path, _Found]]:
+        if call.method not in (Method.MERGE, Method.ASSIGN):
+            yield (), (Write.SET if call.method is Method.SET else Write.ADD, MISSING)
+        elif call.given is not MISSING:
+            yield from _joined(call.method, call.given)
+        else:
+            yield (), _UNKNOWN
+            if call.output is not None and len(call.output.alternatives) == 1:
+                result = shape_at(result_schema(call, self._sight.tools, self._sight.delegates))
+                yield from _promised(call.method, result)
+
+
+def _joined(method: Method, value: Any) -> Iterator[tuple[Path, _Found]]:
+    """What joining a value does."""
+    operation = Operation(Reference("data"), method, value, "")
+    keys = set(replaced(operation))
+    for key in touched(operation):
+        path = key[1:]
+        yield path, (Write.KEY if key in keys else Write.JOIN, lookup(value, path))
+
+
+def _promised(method: Method, result: Shape) -> Iterator[tuple[Path, _Found]]:
+    """What joining a result is sure to replace, of which the schema is known."""
+    stack, left = [result], _MOST_PLACES
+    while stack and (left := left - 1) >= 0:
+        shape = stack.pop()
+        is_joined = method is Method.MERGE or not shape.path
+        if is_joined and shape.types == {"object"}:
+            stack.extend(shape.below(key) for key in sorted(shape.required))
+        elif not is_joined or "object" not in shape.types:
+            values = shape.values
+            yield shape.path, (Write.KEY, values[0] if values is not None and len(values) == 1 else MISSING)
