@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from .calls import Call
 from .errors import segments
+from .layout import Layout
 from .operations import Method
 from .paths import MISSING, copied, lookup, nest
-from .plan import Plan
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
@@ -37,7 +37,7 @@ _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH
 """What has to be at a place for a method to add to it."""
 
 
-def moulds_of(plan: Plan) -> dict[int, list[Mould]]:
+def moulds_of(plan: Layout) -> dict[int, list[Mould]]:
     """What is read of each call's result, for each place it writes to."""
     read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
     for call in plan.calls:
@@ -91,7 +91,7 @@ def _need(path: Path, schema: Any) -> Need:
     return Need(path, schema, sample(schema) if schema is not None else PLACEHOLDER)
 
 
-def _bases(plan: Plan) -> dict[Key, dict[Path, str]]:
+def _bases(plan: Layout) -> dict[Key, dict[Path, str]]:
     """Place -> where at and below it others add to what is there, and the type that has to be there."""
     found: dict[Key, dict[Path, str]] = {}
     for call in plan.calls:
@@ -120,7 +120,7 @@ def _resting_on(mould: dict[Path, Any], bases: Mapping[Path, str]) -> dict[Path,
     return mould | {path: {"type": type_, **(mould.get(path) or {})} for path, type_ in bases.items()}
 
 
-def _parameter_schema(plan: Plan, call: Call, at: str) -> Any:
+def _parameter_schema(plan: Layout, call: Call, at: str) -> Any:
     """What the call's tool says of the place of an expression; None where it says nothing that stands by itself."""
     tool = plan.tools.get(call.tool)
     path: Path = tuple(int(key) if key.isdecimal() else key for key in segments(at))

@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .calls import Call
-from .context import Context
 from .cost import Cost, cost_of
 from .drawing import annotated_mermaid, mermaid
 from .findings import Finding, findings_of, unread_results
-from .graph import Graph
 from .lanes import Lane
-from .submission import Submission
-from .tools import Tool
+from .layout import Layout
 
 __all__ = ["Finding", "Lane", "Plan"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Layout):
     """Everything known before anything runs."""
-
-    submission: Submission
-    context: Context
-    calls: tuple[Call, ...]
-    lanes: Mapping[str | None, Lane]
-    tools: Mapping[str, Tool] = field(default_factory=dict)
-    """Every tool that a call names, declared or derived from an activity."""
-    signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The schemas that activities have by their signatures, where a backend has said so."""
-    queued: frozenset[str] = frozenset()
-    """The activities with a queue of their own, as far as a backend has said so."""
-
-    @property
-    def size(self) -> int:
-        """How many calls will be executed, over all instances."""
-        return sum(len(lane.calls) for lane in self.lanes.values())
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing and is no error: see `proofs`. Found when asked for, not when the plan is made."""
-        places = [at for at, _ in self.submission.calls]
-        delegates = self.submission.delegates
-        return findings_of(self.calls, self.lanes, self.context, self.tools, delegates, self.signatures, places)
+        return findings_of(self)
 
     @cached_property
     def unread(self) -> tuple[int, ...]:
@@ -67,15 +44,6 @@ class Plan:
         return tuple((writer, reader) for writer in sorted(self.readers) for reader in sorted(self.readers[writer]))
 
     @cached_property
-    def readers(self) -> Mapping[int, Set[int]]:
-        """The same by writer: call index to those of its readers, where it has any."""
-        found: dict[int, set[int]] = {}
-        for graph in self._graphs:
-            for writer, readers in graph.readers.items():
-                found.setdefault(writer, set()).update(readers)
-        return found
-
-    @cached_property
     def awaited(self) -> frozenset[int]:
         """The global calls that calls of instances wait for."""
         shared = {call.index for call in self.lanes[None].calls} if None in self.lanes else set()
@@ -89,7 +57,7 @@ class Plan:
         if None in self.lanes:
             known = self.lanes[None].graph.levels({})
         levels = dict(known)
-        for graph in self._graphs:
+        for graph in self.graphs:
             for index, level in graph.levels(known).items():
                 levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}
@@ -113,10 +81,6 @@ class Plan:
             "edges": [list(edge) for edge in self.edges],
             "findings": [finding.to_dict() for finding in self.findings],
         }
-
-    @cached_property
-    def _graphs(self) -> tuple[Graph, ...]:
-        return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
 
     @property
     def _runs(self) -> Counter[int]:

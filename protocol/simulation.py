@@ -20,10 +20,10 @@ from .context import Context
 from .errors import Conflict
 from .execution import Execution, Outcome, Start, Status, Success
 from .lanes import Lane
+from .layout import Layout
 from .moulds import Mould, cast, moulds_of, of_elements, suits
 from .operations import Method
 from .outputs import Output
-from .plan import Plan
 from .references import Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
@@ -96,12 +96,12 @@ class BranchEffect:
         return {"call": self.call, "alternative": self.alternative, "skipped": list(self.skipped)}
 
 
-def simulate(plan: Plan, choices: Mapping[int, int] | None = None) -> Simulation:
+def simulate(plan: Layout, choices: Mapping[int, int] | None = None) -> Simulation:
     """Run a plan on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
     return _Run(plan, choices or {}, moulds_of(plan)).to_end()
 
 
-def branch_effects(plan: Plan, usual: Simulation) -> Iterator[BranchEffect]:
+def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
     """Every alternative of every call that has several, and what is skipped where it is chosen.
 
     `usual` is the simulation in which all choose their first. Ends after `MOST_ALTERNATIVES`, or where all simulations
@@ -121,7 +121,7 @@ def branch_effects(plan: Plan, usual: Simulation) -> Iterator[BranchEffect]:
         yield BranchEffect(call.index, _path(call, number), skipped)
 
 
-def alternatives(plan: Plan) -> Iterator[tuple[Call, int]]:
+def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
     """The calls that choose between places to write to, each with the numbers of its alternatives."""
     for call in plan.calls:
         groups = call.output.alternatives if call.output is not None else ()
@@ -132,7 +132,7 @@ def alternatives(plan: Plan) -> Iterator[tuple[Call, int]]:
 class _Run:
     """One simulation: a context that grows, and an execution for each lane."""
 
-    def __init__(self, plan: Plan, choices: Mapping[int, int], moulds: Mapping[int, Sequence[Mould]]) -> None:
+    def __init__(self, plan: Layout, choices: Mapping[int, int], moulds: Mapping[int, Sequence[Mould]]) -> None:
         self._plan = plan
         self._choices = choices
         self._moulds = moulds
@@ -256,7 +256,7 @@ class _Run:
         return Tool(tool.name, declaration)
 
 
-def _simulated(plan: Plan) -> dict[str | None, Lane]:
+def _simulated(plan: Layout) -> dict[str | None, Lane]:
     """The lanes that are run, the global one first."""
     lanes = sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None)
     left = MOST_CALLS

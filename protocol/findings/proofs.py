@@ -6,21 +6,17 @@ Of each kind of finding only the first are told, and none twice: see `instances`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from protocol.calls import Call
-from protocol.context import Context
 from protocol.lanes import Lane
+from protocol.layout import Layout
 from protocol.paths import MISSING
 from protocol.readers import Readers
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.schemas.steps import bounded
-from protocol.tools import Tool
 
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
@@ -33,10 +29,9 @@ from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
 from .promises import promise_findings
 from .races import race_findings
-from .sight import Sight, Sights
-from .signatures import Schemas, signature_findings
+from .sight import Sights
+from .signatures import signature_findings
 from .slips import (
-    Place,
     blank_references,
     idle_methods,
     misspelt_properties,
@@ -49,21 +44,10 @@ from .timing import scope_findings
 _UNLIMITED = 10**18
 
 
-def findings_of(
-    calls: tuple[Call, ...],
-    lanes: Mapping[str | None, Lane],
-    context: Context,
-    tools: Mapping[str, Tool],
-    delegates: Mapping[str, Any],
-    signatures: Schemas,
-    places: Sequence[Place],
-) -> tuple[Finding, ...]:
-    """Every finding about a plan.
-
-    `signatures` are the schemas of activities by name; `places` says where in the submission each call stands.
-    """
+def findings_of(layout: Layout) -> tuple[Finding, ...]:
+    """Every finding about a valid submission."""
     with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
-        return tuple(_Proofs(calls, lanes, context, tools, delegates, signatures, places).findings())
+        return tuple(_Proofs(layout).findings())
 
 
 def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tuple[int, ...]:
@@ -80,17 +64,13 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
-@dataclass(frozen=True)
 class _Proofs:
-    """What is looked at: see `findings_of`."""
+    """What is looked at."""
 
-    calls: tuple[Call, ...]
-    lanes: Mapping[str | None, Lane]
-    context: Context
-    tools: Mapping[str, Tool]
-    delegates: Mapping[str, Any]
-    signatures: Schemas
-    places: Sequence[Place]
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._sights = Sights(layout)
+        self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
 
     def findings(self) -> Iterator[Finding]:
         """Those of each kind, and then the calls that are certain to fail and of which no warning has told."""
@@ -100,11 +80,13 @@ class _Proofs:
         yield from _first(self._foreseen(told))
 
     def _kinds(self) -> Iterator[Iterable[Finding]]:
-        calls, places, context, readers = self.calls, self.places, self.context, Readers(self.calls)
+        layout, calls = self._layout, self._layout.calls
+        places, context, tools = [at for at, _ in layout.submission.calls], layout.context, layout.tools
+        readers = Readers(calls)
         yield unfit_messages(context)
-        yield misspelt_properties(calls, places, self.tools)
-        yield signature_findings(calls, places, self.signatures)
-        yield answer_findings(calls, self.tools, self.delegates)
+        yield misspelt_properties(calls, places, tools)
+        yield signature_findings(calls, places, layout.signatures)
+        yield answer_findings(calls, tools, layout.submission.delegates)
         yield idle_methods(calls, places)
         yield undaggered_paths(calls, places, context, readers)
         yield unknown_scopes(calls, places, context)
@@ -113,16 +95,8 @@ class _Proofs:
         yield self._unfit_values()
         yield unread_branches(calls, readers)
 
-    @cached_property
-    def _sights(self) -> Sights:
-        return Sights(self.lanes, self.context, self.tools, self.delegates)
-
-    @cached_property
-    def _first_sights(self) -> list[Sight]:
-        return [self._sights.of(lane) for lane in looked_at(self.lanes)]
-
     def _tally(self) -> Tally:
-        return Tally(self.calls, 1 if None in self.lanes else len(self.lanes))
+        return Tally(self._layout.calls, 1 if None in self._layout.lanes else len(self._layout.lanes))
 
     def _lane_findings(self, unread: Collection[int]) -> Iterator[Iterator[Finding]]:
         """The findings that hang on what an instance holds, each kind by itself."""
@@ -154,7 +128,7 @@ class _Proofs:
     def _unfit_values(self) -> Iterator[Finding]:
         """Looked for in each of the first instances, for each has values of its own."""
         left = MOST_HELD
-        for number, lane in enumerate(self.lanes.values()):
+        for number, lane in enumerate(self._layout.lanes.values()):
             if (left := left - len(lane.calls)) < 0 and number:
                 return
             yield from unfit_values(self._sights.of(lane))

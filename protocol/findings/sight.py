@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from protocol.calls import Call
-from protocol.context import Context
 from protocol.graph import Graph
 from protocol.lanes import Lane
+from protocol.layout import Layout
 from protocol.resolution import Fold
 from protocol.tools import Tool
 from protocol.writers import Writers
@@ -47,25 +47,18 @@ class Sight:
 class Sights:
     """What each lane sees; what lanes that share a graph have in common is made once for all of them."""
 
-    def __init__(
-        self,
-        lanes: Mapping[str | None, Lane],
-        context: Context,
-        tools: Mapping[str, Tool],
-        delegates: Mapping[str, Any],
-    ) -> None:
-        self._context = context
-        self._tools = tools
-        self._delegates = delegates
-        self._shared = _common(lanes.get(None, _NO_LANE))
-        self._known = {id(lane.graph): self._shared for instance, lane in lanes.items() if instance is None}
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._shared = _common(layout.lanes.get(None, _NO_LANE))
+        self._known = {id(lane.graph): self._shared for instance, lane in layout.lanes.items() if instance is None}
 
     def of(self, lane: Lane) -> Sight:
         """What one lane sees."""
         if id(lane.graph) not in self._known:
             self._known[id(lane.graph)] = _common(lane, self._shared)
         common = self._known[id(lane.graph)]
-        return Sight(lane, self._context.fold(lane.instance), *common, self._tools, self._delegates)
+        layout = self._layout
+        return Sight(lane, layout.context.fold(lane.instance), *common, layout.tools, layout.submission.delegates)
 
 
 _Common = tuple[Mapping[int, Call], Writers, Order]

@@ -1,0 +1,50 @@
+"""Layout: the calls of a valid submission as they will run - in which lanes, on which context, with which tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .calls import Call
+from .context import Context
+from .graph import Graph
+from .lanes import Lane
+from .submission import Submission
+from .tools import Tool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a check has found out; all else that is known before anything runs follows from it (see `plan`)."""
+
+    submission: Submission
+    context: Context
+    calls: tuple[Call, ...]
+    lanes: Mapping[str | None, Lane]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Every tool that a call names, declared or derived from an activity."""
+    signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The schemas that activities have by their signatures, where a backend has said so."""
+    queued: frozenset[str] = frozenset()
+    """The activities with a queue of their own, as far as a backend has said so."""
+
+    @property
+    def size(self) -> int:
+        """How many calls will be executed, over all instances."""
+        return sum(len(lane.calls) for lane in self.lanes.values())
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs of the lanes, each once."""
+        return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
+
+    @cached_property
+    def readers(self) -> Mapping[int, Set[int]]:
+        """Call index to those of its readers, over all lanes, where it has any; see `plan.Plan.edges`."""
+        found: dict[int, set[int]] = {}
+        for graph in self.graphs:
+            for writer, readers in graph.readers.items():
+                found.setdefault(writer, set()).update(readers)
+        return found
