@@ -13,8 +13,8 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
     R6  the graph     `graph` who waits for whom, by `writers` and `readers`; `lanes` by where calls run; `layout` of
                       all of them, and `plan` what follows; `execution` the state machine; `readiness` its countdown;
                       `statuses` its transitions
-    R6.7 beforehand   `drawing`; `cost`; `simulation`, with `samples` and `moulds`; `visibility` who can see what;
-                      `findings` all that speaks against a valid submission
+    R6.7 beforehand   `drawing`; `cost`; `simulation` on `inventions`: `samples`, `moulds` and their `variety`;
+                      `visibility` who can see what; `findings` all that speaks against a valid submission
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
                       `explanations`, `spelling` and `views` hints for people
     R8  scopes        `scopes`

@@ -6,7 +6,7 @@ that they take; where others add to it, it is something that can be added to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .calls import Call
@@ -17,6 +17,7 @@ from .paths import MISSING, copied, lookup, nest
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
+from .variety import Variety
 
 
 class Need(NamedTuple):
@@ -37,8 +38,8 @@ _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH
 """What has to be at a place for a method to add to it."""
 
 
-def moulds_of(plan: Layout) -> dict[int, list[Mould]]:
-    """What is read of each call's result, for each place it writes to."""
+def moulds_of(plan: Layout, variety: Variety) -> dict[int, list[Mould]]:
+    """What is read of each call's result, for each place it writes to; of several readers it may suit only one."""
     read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
     for call in plan.calls:
         places = [
@@ -57,17 +58,17 @@ def moulds_of(plan: Layout) -> dict[int, list[Mould]]:
         readers = frozenset(plan.readers.get(call.index, ()))
         for target in call.output.references if call.output is not None else ():
             if (target, readers) not in alike:
-                mould = _mould(target, readers, read.get(target.key, {}))
+                mould = _mould(target, variety.order(sorted(readers)), read.get(target.key, {}))
                 whole = _resting_on(mould, bases.get(target.key, {}))
-                alike[target, readers] = [_need(path, schema) for path, schema in whole.items()]
+                alike[target, readers] = [_need(path, schema, variety) for path, schema in whole.items()]
             found.setdefault(call.index, []).append(alike[target, readers])
     return found
 
 
-def of_elements(mould: Mould) -> Mould:
+def of_elements(mould: Mould, variety: Variety) -> Mould:
     """What the mould of a list asks of each of its elements."""
     whole = (need.schema.get("items") for need in mould if not need.path and isinstance(need.schema, Mapping))
-    items = [_need((), schema) for schema in whole if isinstance(schema, Mapping)]
+    items = [_need((), schema, variety) for schema in whole if isinstance(schema, Mapping)]
     return items + [Need(path[1:], *rest) for path, *rest in mould if path and isinstance(path[0], int)]
 
 
@@ -76,6 +77,13 @@ def cast(value: Any, mould: Mould) -> Any:
     for need in mould:
         value = _with(value, need.path, copied(need.example))
     return value
+
+
+def recast(value: Any, need: Need) -> Any:
+    """The value with what is needed at one place, whatever was there; a value that may be changed in place."""
+    if need.schema is None and lookup(value, need.path) is not MISSING:
+        return value
+    return _put(value, need.path, copied(need.example))
 
 
 def suits(value: Any, mould: Mould) -> bool:
@@ -87,8 +95,8 @@ def suits(value: Any, mould: Mould) -> bool:
     return True
 
 
-def _need(path: Path, schema: Any) -> Need:
-    return Need(path, schema, sample(schema) if schema is not None else PLACEHOLDER)
+def _need(path: Path, schema: Any, variety: Variety) -> Need:
+    return Need(path, schema, sample(schema, variety) if schema is not None else PLACEHOLDER)
 
 
 def _bases(plan: Layout) -> dict[Key, dict[Path, str]]:
@@ -105,10 +113,12 @@ def _bases(plan: Layout) -> dict[Key, dict[Path, str]]:
     return found
 
 
-def _mould(target: Reference, readers: Set[int], read: Mapping[int, list[tuple[Reference, Any]]]) -> dict[Path, Any]:
+def _mould(
+    target: Reference, readers: Sequence[int], read: Mapping[int, list[tuple[Reference, Any]]]
+) -> dict[Path, Any]:
     """What these readers read at and below a place, each path once, with the first schema asked for there."""
     found: dict[Path, Any] = {}
-    for reader in sorted(readers):
+    for reader in readers:
         for place, wanted in read.get(reader, ()):
             path = place.path[len(target.path) :]
             if found.get(path) is None:
@@ -136,4 +146,18 @@ def _with(value: Any, path: Path, leaf: Any) -> Any:
         return nest(leaf, path)
     key = str(path[0])
     value[key] = _with(value.get(key, MISSING), path[1:], leaf)
+    return value
+
+
+def _put(value: Any, path: Path, leaf: Any) -> Any:
+    """The value with a leaf at a path; what is in the way makes room."""
+    if not path:
+        return leaf
+    segment, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        value[str(segment)] = _put(value.get(str(segment), MISSING), rest, leaf)
+    elif isinstance(value, list) and isinstance(segment, int) and segment <= len(value):
+        value[segment : segment + 1] = [_put(value[segment] if segment < len(value) else MISSING, rest, leaf)]
+    else:
+        return nest(leaf, path)
     return value

@@ -1,7 +1,8 @@
 """Samples: values made up from a JSON Schema, always the same ones (SPEC R6.7).
 
-The simplest value that the schema's own words lead to: what it pins, lists or gives as an example, else one of its
-type. A schema can ask for more than that (a `pattern`, a `not`); whoever needs to be sure validates.
+Of what the schema's own words lead to - what it pins, lists or gives as an example, else something of its types - the
+simplest, or what a `Variety` picks. A schema can ask for more than that (a `pattern`, a `not`); whoever needs to be
+sure validates.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from typing import Any, Final
 
 from .paths import copied
 from .schemas import referred
+from .variety import Variety
 
 PLACEHOLDER: Final = "…"
 """Stands for a text that nobody described."""
 _DEPTH: Final = 12
 _MOST_ITEMS: Final = 8
+_NAMES: Final = ("a", "b", "c", "d", "e", "f", "g", "h")
+"""Of properties that only have to be there."""
 _MOST_PARTS: Final = 2_000
+_LEAST_STEP: Final = 1e-9
+_ANYTHING: Final[tuple[Any, ...]] = (PLACEHOLDER, 1, {}, [], True, None, 0.5, "")
+_KEYWORDS: Final = {
+    "object": ("properties", "required"),
+    "array": ("items", "prefixItems"),
+    "number": ("minimum", "maximum"),
+}
 _FORMATS: Final = {
     "date-time": "2026-01-01T00:00:00Z",
     "date": "2026-01-01",
@@ -27,16 +38,20 @@ _FORMATS: Final = {
 }
 
 
-def sample(schema: Any) -> Any:
-    """A value for a schema; the placeholder where it says nothing."""
-    return _Maker(schema).value(schema, 0)
+def sample(schema: Any, variety: Variety | None = None) -> Any:
+    """A value for a schema: the simplest, or one of a variety."""
+    return _Maker(schema, variety or Variety()).value(schema, 0)
 
 
 class _Maker:
-    """Makes one value up; of a schema that asks for very much, or for itself without end, only so much."""
+    """Makes one value up; of a schema that asks for very much, or for itself without end, only so much.
 
-    def __init__(self, root: Any) -> None:
+    Wherever there are several ways, they are offered in a list, the simplest first.
+    """
+
+    def __init__(self, root: Any, variety: Variety) -> None:
         self._root = root
+        self._pick = variety.pick
         self._left = _MOST_PARTS
 
     def value(self, schema: Any, depth: int) -> Any:
@@ -45,96 +60,114 @@ class _Maker:
         if depth > _DEPTH or self._left < 0:
             return None
         if not isinstance(schema, Mapping):
-            return PLACEHOLDER
-        schema = _merged(schema, self._root)
-        for keyword in ("const", "default"):
-            if keyword in schema:
-                return copied(schema[keyword])
+            return copied(self._pick(_ANYTHING))
+        schema = self._merged(schema)
+        if "const" in schema:
+            return copied(schema["const"])
+        given = [schema["default"]] if "default" in schema else []
         for keyword in ("enum", "examples"):
-            if isinstance(schema.get(keyword), list) and schema[keyword]:
-                return copied(schema[keyword][0])
-        match _type(schema):
+            given += schema[keyword] if isinstance(schema.get(keyword), list) else []
+        if given and ("enum" in schema or self._pick([True, False])):
+            return copied(self._pick(given))
+        match self._pick(_types(schema)):
             case "object":
                 return self._object(schema, depth)
             case "array":
                 return self._array(schema, depth)
             case "integer" | "number" as name:
-                return _number(schema, name)
+                return self._pick(_numbers(schema, name))
             case "boolean":
-                return True
+                return self._pick([True, False])
             case "null":
                 return None
-        return _text(schema)
+        return self._pick(_texts(schema))
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        properties = schema.get("properties", {})
-        value = {key: self.value(part, depth + 1) for key, part in properties.items() if part is not False}
-        for key in schema.get("required", ()):
+        required = schema.get("required", ())
+        properties = {key: part for key, part in schema.get("properties", {}).items() if part is not False}
+        kept = {key: part for key, part in properties.items() if key in required or self._pick([True, False])}
+        value = {key: self.value(part, depth + 1) for key, part in kept.items()}
+        also = schema.get("dependentRequired", {})
+        missing = [*required, *(name for key in value for name in also.get(key, ()))]
+        missing += _NAMES[: max(0, min(int(schema.get("minProperties", 0)), _MOST_ITEMS) - len({*value, *missing}))]
+        for key in missing:
             value.setdefault(key, self.value(schema.get("additionalProperties"), depth + 1))
         return value
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         items = [self.value(part, depth + 1) for part in schema.get("prefixItems", ())]
-        least = min(max(int(schema.get("minItems", 1)), 1), _MOST_ITEMS)
-        if schema.get("items") is not False and schema.get("maxItems") != 0:
-            while len(items) < least:
+        least, most = int(schema.get("minItems", 0)), int(schema.get("maxItems", _MOST_ITEMS))
+        lengths = dict.fromkeys((max(least, 1), least, least + 1, most))
+        if schema.get("items") is not False:
+            length = min(self._pick([length for length in lengths if length <= most] or [0]), _MOST_ITEMS)
+            while len(items) < length:
                 items.append(self.value(schema.get("items"), depth + 1))
+        if "contains" in schema:
+            number = min(int(schema.get("minContains", 1)), _MOST_ITEMS)
+            found = [self.value(schema["contains"], depth + 1) for _ in range(number)]
+            items[max(len(items) - number, 0) :] = found
         return items
 
+    def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The schema with what it refers to and combines; of alternatives one."""
+        merged: dict[str, Any] = {}
+        stack: list[Any] = [schema]
+        for _ in range(64):
+            if not stack:
+                break
+            part = stack.pop(0)
+            if not isinstance(part, Mapping):
+                continue
+            for key, value in part.items():
+                if key == "properties" and isinstance(value, Mapping):
+                    merged["properties"] = {**value, **merged.get("properties", {})}
+                elif key == "required" and isinstance(value, list):
+                    merged["required"] = [*merged.get("required", []), *value]
+                else:
+                    merged.setdefault(key, value)
+            stack += part.get("allOf", [])
+            stack += [self._pick(part[key]) for key in ("anyOf", "oneOf") if part.get(key)]
+            if "if" in part:
+                stack += self._pick([[part["if"], part.get("then")], [part.get("else")]])
+            stack.append(referred(part.get("$ref"), self._root))
+        return merged
 
-def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
-    """The schema with what it refers to and combines; of alternatives the first."""
-    merged: dict[str, Any] = {}
-    stack: list[Any] = [schema]
-    for _ in range(64):
-        if not stack:
-            break
-        part = stack.pop(0)
-        if not isinstance(part, Mapping):
-            continue
-        for key, value in part.items():
-            if key == "properties" and isinstance(value, Mapping):
-                merged["properties"] = {**value, **merged.get("properties", {})}
-            elif key == "required" and isinstance(value, list):
-                merged["required"] = [*merged.get("required", []), *value]
-            else:
-                merged.setdefault(key, value)
-        stack += part.get("allOf", [])
-        stack += [part[key][0] for key in ("anyOf", "oneOf") if part.get(key)]
-        stack.append(referred(part.get("$ref"), root))
-    return merged
 
-
-def _type(schema: Mapping[str, Any]) -> str:
+def _types(schema: Mapping[str, Any]) -> list[str]:
+    """The types that come into question; where nothing is said, what the other keywords speak of."""
     declared = schema.get("type")
-    if isinstance(declared, list):
-        return str(next((name for name in declared if name != "null"), "null"))
     if isinstance(declared, str):
-        return declared
-    for name, keywords in (("object", ("properties", "required")), ("array", ("items", "prefixItems"))):
-        if any(keyword in schema for keyword in keywords):
-            return name
-    return "number" if "minimum" in schema or "maximum" in schema else "string"
+        return [declared]
+    if isinstance(declared, list) and declared:
+        return sorted(map(str, declared), key="null".__eq__)
+    spoken_of = (name for name, keywords in _KEYWORDS.items() if any(keyword in schema for keyword in keywords))
+    return list(dict.fromkeys((*spoken_of, "string", "number", "object", "array", "boolean", "null")))
 
 
-def _number(schema: Mapping[str, Any], name: str) -> float:
-    """The least number allowed, the largest where only that is limited, else one."""
+def _numbers(schema: Mapping[str, Any], name: str) -> list[float]:
+    """Numbers in the range, the least first, or where only the largest is limited that; else one."""
     step = schema.get("multipleOf", 1)
-    value: float = 1
-    if "minimum" in schema:
-        value = schema["minimum"]
-    elif "exclusiveMinimum" in schema:
-        value = schema["exclusiveMinimum"] + step
-    elif "maximum" in schema:
-        value = min(value, schema["maximum"])
-    elif "exclusiveMaximum" in schema:
-        value = min(value, schema["exclusiveMaximum"] - step)
-    if "multipleOf" in schema and value % step:
-        value = (value // step + 1) * step
-    return int(value) if name == "integer" or float(value).is_integer() else value
+    low = schema.get("minimum", schema["exclusiveMinimum"] + step if "exclusiveMinimum" in schema else None)
+    high = schema.get("maximum", schema["exclusiveMaximum"] - step if "exclusiveMaximum" in schema else None)
+    first = low if low is not None else 1 if high is None else min(1, high)
+    found = [first] if low is None else [first, low + step, low + 2 * step]
+    found += [] if high is None else [high, high - step]
+    found += [0, -1, 2, 10] + ([0.5] if name == "number" else [])
+    if "multipleOf" in schema:
+        found = [value if value % step == 0 or step < _LEAST_STEP else (value // step + 1) * step for value in found]
+    inside = [value for value in found if (low is None or value >= low) and (high is None or value <= high)]
+    return [
+        int(value) if name == "integer" or float(value).is_integer() else value
+        for value in dict.fromkeys(inside or [first])
+    ]
 
 
-def _text(schema: Mapping[str, Any]) -> str:
+def _texts(schema: Mapping[str, Any]) -> list[str]:
     text = _FORMATS.get(str(schema.get("format")), PLACEHOLDER)
-    least, most = int(schema.get("minLength", 0)), int(schema.get("maxLength", len(text)))
-    return (text + PLACEHOLDER * min(max(least - len(text), 0), 10_000))[: max(most, least)]
+    least = int(schema.get("minLength", 0))
+    most = int(schema.get("maxLength", max(least, len(text))))
+    others = ("", "a", "b" * min(most, 10_000), "1") if "format" not in schema else ()
+    return [
+        (text + PLACEHOLDER * min(max(least - len(text), 0), 10_000))[: max(most, least)]
+        for text in dict.fromkeys((text, *others))
+    ]

@@ -7,7 +7,8 @@
                       told by `fitting` one schema to another: `cases` and `ranges` what a schema admits, `effects` what
                       a method makes of a result
     results (R4.6)    `answers` calls that none can be right for
-    trials (R6.5)     `foresight` calls of which all that decides about them is known, tried out
+    trials (R6.5)     `foresight` calls of which all that decides about them is known, tried out; `trials` of the
+                      others, on results that are made up
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races` of `replacements`; `clashes` of methods that do not go together;
                       `timing` scopes whose content depends on it (R8.3a) - all by the `order` of the calls

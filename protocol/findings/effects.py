@@ -171,7 +171,7 @@ def _joined(result: Schema, *, exact: bool) -> Schema:
 
 
 def _schema_of(shape: Shape) -> Schema:
-    return {"anyOf": [{"allOf": list(case.parts)} for case in shape.cases]} if shape.cases else False
+    return {"anyOf": [{"allOf": [True, *case.parts]} for case in shape.cases]} if shape.cases else False
 
 
 def _within(around: Path, schema: Schema) -> Schema:

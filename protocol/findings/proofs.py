@@ -40,6 +40,7 @@ from .slips import (
     unknown_scopes,
 )
 from .timing import scope_findings
+from .trials import trial_findings
 
 _UNLIMITED = 10**18
 
@@ -73,11 +74,13 @@ class _Proofs:
         self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
 
     def findings(self) -> Iterator[Finding]:
-        """Those of each kind, and then the calls that are certain to fail and of which no warning has told."""
+        """Those of each kind, then the calls that are certain to fail, and those that were not seen to succeed; of
+        these only such of which no warning has told.
+        """
         found = [finding for kind in self._kinds() for finding in _first(kind)]
-        told = frozenset(index for finding in found if finding.severity == "warning" for index in finding.calls)
+        found += _first(self._foreseen(_told(found)))
         yield from found
-        yield from _first(self._foreseen(told))
+        yield from _first(trial_findings(self._layout, _told(found)))
 
     def _kinds(self) -> Iterator[Iterable[Finding]]:
         layout, calls = self._layout, self._layout.calls
@@ -161,6 +164,11 @@ def _speaks_of(schema: object, place: Reference) -> bool:
             return isinstance(part.get("additionalProperties"), dict)
         part = part["properties"][str(segment)]
     return True
+
+
+def _told(findings: Iterable[Finding]) -> frozenset[int]:
+    """The calls of which warnings tell."""
+    return frozenset(index for finding in findings if finding.severity == "warning" for index in finding.calls)
 
 
 def _first(findings: Iterable[Finding]) -> Iterator[Finding]:

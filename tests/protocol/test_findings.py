@@ -96,7 +96,7 @@ def test_the_text_about_a_misfit_says_what_to_do() -> None:
         ({"type": ["string", "null"]}, STRING, "†data.x"),
         ({"enum": [1, "a"]}, STRING, "†data.x"),
         ({"anyOf": [INTEGER, STRING]}, STRING, "†data.x"),
-        (INTEGER, {"not": INTEGER}, "†data.x"),
+        (INTEGER, {"not": {"multipleOf": 2}}, "†data.x"),
         (STRING, {"type": "string", "pattern": "^x"}, "†data.x"),
         (STRING, {"type": "string", "maxLength": 0}, "†data.x"),
         ({"type": "object"}, {"type": "object", "required": ["name"]}, "†data.x"),
@@ -104,7 +104,6 @@ def test_the_text_about_a_misfit_says_what_to_do() -> None:
         ({"properties": {"age": INTEGER}}, STRING, "†data.x.name"),
         ({"items": INTEGER}, STRING, "†data.x.0"),
         (INTEGER, {"type": "object"}, "†data"),
-        ({"$ref": "#"}, STRING, "†data.x"),
     ],
 )
 def test_nothing_is_said_where_a_value_might_fit(given: Any, wanted: Any, path: str) -> None:
@@ -122,7 +121,7 @@ def test_nothing_is_said_where_the_value_may_come_from_elsewhere() -> None:
     other = call("give", to="†data.x", value="†data.x")
     assert joined(INTEGER, STRING, "†data.x", other).findings == ()
     below = call("give", to="†data.x.y", value="†data.x")
-    assert joined(INTEGER, {"type": "object"}, "†data.x", below).findings == ()
+    assert said(joined(INTEGER, {"type": "object"}, "†data.x", below).findings) == [("info", (1,))], "below a number"
 
 
 def test_of_places_joined_by_and_the_last_is_held_against_the_schema() -> None:
@@ -224,7 +223,7 @@ def test_a_reader_whose_alternatives_all_need_both_branches_can_never_run() -> N
     assert said(checked(BRANCHING, either).findings) == [("warning", (0, 1))]
     three = call(to="†data.a || †data.b || †data.c")
     reader = call(v="†data.a", w="†data.b || †data.c")
-    assert checked(three, reader).findings == (), "there are no two that it certainly needs"
+    assert said(checked(three, reader).findings) == [("info", (1,))], "there are no two that it certainly needs"
 
 
 def test_a_branch_that_nobody_reads_is_told_where_another_is_read() -> None:

@@ -1,0 +1,185 @@
+"""Inventions: what calls are taken to give where nothing is carried out (SPEC R6.7).
+
+A value that the call's `_output` schema admits (`samples`) and, where that leaves it open, such as others need
+(`moulds`). The first trial has the simplest value of each and the first alternatives; each other one a `variety` of
+values, alternatives and exceptions, so that all of them together show what can happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from .calls import Call
+from .context import Context
+from .errors import Conflict
+from .execution import Failure, Success
+from .layout import Layout
+from .moulds import Mould, Need, cast, moulds_of, of_elements, recast, suits
+from .operations import Method
+from .outputs import Output
+from .paths import MISSING, copied
+from .samples import PLACEHOLDER, sample
+from .schemas import compiled
+from .tools import Executor, Tool
+from .variety import Variety
+
+MOST_TRIED: Final = 8
+"""So many samples are made of a schema that may ask for more than its words lead to."""
+
+_EXCEPTION: Final = Failure("Exception", "made up")
+
+
+class Inventions:
+    """The made-up results of one run; a call has the same one in all instances."""
+
+    def __init__(self, layout: Layout, trial: int = 0, choices: Mapping[int, int] | None = None) -> None:
+        self._layout = layout
+        self._trial = trial
+        self._choices = choices or {}
+        self._variety = Variety(trial)
+        self._moulds = moulds_of(layout, self._variety)
+        self._results: dict[int, Success | Failure] = {}
+        self.unfit: list[str] = []
+        """The tools of which nothing could be made up that fits their own `_output`: it is not applied."""
+        self.tools = {name: self._applicable(tool) for name, tool in layout.tools.items()}
+        """The tools, as they are applied."""
+
+    def result(self, call: Call, context: Context) -> Success | Failure:
+        """What a call is taken to end with; `context` is what is there by now."""
+        if call.output is None:
+            return Success(None)
+        if call.index not in self._results:
+            self._results[call.index] = self._ended(call, context)
+        return self._results[call.index]
+
+    def next_of(self, started: Sequence[object]) -> int:
+        """Which of the calls at work ends next: in the first trial the one that was started first."""
+        return self._variety.pick(range(len(started)))
+
+    def _ended(self, call: Call, context: Context) -> Success | Failure:
+        ways = list(self._ways(call))
+        path = path_of(call, self._choices[call.index]) if call.index in self._choices else self._variety.pick(ways)
+        if path is None:
+            return _EXCEPTION
+        return Success(Output(path, self._trial_value(call, context) if self._trial else self._value(call, context)))
+
+    def _ways(self, call: Call) -> Iterator[str | None]:
+        """The alternatives that a call can choose (SPEC R4.4); None is an exception."""
+        assert call.output is not None
+        several = len(call.output.alternatives)
+        for number in range(several if call.runner.executor is Executor.ACTIVITY else 1):
+            yield path_of(call, number)
+        if several > 1 or self._some_read_errors:
+            yield None
+
+    @cached_property
+    def _some_read_errors(self) -> bool:
+        return any(
+            place.kind == "error"
+            for call in self._layout.calls
+            for read in call.expressions
+            for place in read.references
+        )
+
+    def _value(self, call: Call, context: Context) -> Any:
+        """The simplest value; where nothing is said of it, one such as its readers need."""
+        schema = self._schema(call, context)
+        value = sample(schema) if schema is not None else None
+        moulds, adds_to_list = self._wanted(call, context)
+        if schema is not None and (isinstance(value, (dict, list)) or all(suits(value, mould) for mould in moulds)):
+            return value
+        moulded: Any = {} if call.method in (Method.MERGE, Method.ASSIGN) else PLACEHOLDER
+        for mould in moulds:
+            moulded = cast(moulded, mould)
+        if adds_to_list:
+            moulded = [moulded]
+        return value if schema is not None and compiled(schema).problems(moulded) else moulded
+
+    def _trial_value(self, call: Call, context: Context) -> Any:
+        """Any value, mostly with what its readers need wherever its schema has nothing against that."""
+        schema = self._schema(call, context)
+        found = self._sample(schema) if schema is not None else MISSING
+        value = sample(True if schema is None else schema, self._variety) if found is MISSING else found
+        moulds, adds_to_list = self._wanted(call, context)
+        needs = [need for mould in (*moulds, self._admitted(call, context)) for need in mould]
+        for need in needs if self._variety.pick([True, True, False]) else ():
+            element = value[0] if adds_to_list and isinstance(value, list) and value else value
+            wanted = recast(copied(element), need)
+            wanted = [wanted] if adds_to_list else wanted
+            if schema is None or not compiled(schema).problems(wanted):
+                value = wanted
+        return value
+
+    def _wanted(self, call: Call, context: Context) -> tuple[list[Mould], bool]:
+        """What others need of a result, and whether they need it of each element of a list that it adds."""
+        moulds = self._moulds.get(call.index, [])
+        adds_to_list = call.method is Method.CONCAT and _is_list(call, context)
+        if adds_to_list or call.method is Method.PUSH:
+            moulds = [of_elements(mould, self._variety) for mould in moulds]
+        return moulds, adds_to_list
+
+    def _admitted(self, call: Call, context: Context) -> Mould:
+        """What the schema of the kind needs of a result."""
+        part = _schema_there(call, context)
+        return [Need((), part, sample(part, self._variety))] if part is not None else []
+
+    def _schema(self, call: Call, context: Context) -> Any:
+        """What is known of the result: the tool's `_output`, the schema of a delegate, that of the place written."""
+        tool = self._layout.tools.get(call.tool)
+        if tool is not None and tool.output_schema is not None:
+            return tool.output_schema
+        definition = self._layout.submission.delegates.get(call.runner.name)
+        if call.runner.executor is Executor.DELEGATE and isinstance(definition, Mapping) and definition.get("schema"):
+            return definition["schema"]
+        return _schema_there(call, context)
+
+    def _applicable(self, tool: Tool) -> Tool:
+        """The tool; without its `_output` where what is made up does not fit that."""
+        if tool.output_schema is None or self._sample(tool.output_schema) is not MISSING:
+            return tool
+        self.unfit.append(tool.name)
+        declaration = {key: value for key, value in tool.declaration.items() if key != "_output"}
+        if isinstance(declaration.get("properties"), Mapping):
+            declaration["properties"] = {k: v for k, v in declaration["properties"].items() if k != "_output"}
+        return Tool(tool.name, declaration)
+
+    def _sample(self, schema: Any) -> Any:
+        """A sample that fits the schema, or `MISSING`."""
+        return fitting_sample(schema, self._variety, MOST_TRIED if self._trial else 1)
+
+
+def fitting_sample(schema: Any, variety: Variety, most_tried: int = MOST_TRIED) -> Any:
+    """A sample of a schema that satisfies it, or `MISSING` where none is found."""
+    samples = (sample(schema, variety) for _ in range(most_tried))
+    return next((value for value in samples if not compiled(schema).problems(value)), MISSING)
+
+
+def path_of(call: Call, number: int) -> str:
+    """An alternative of a call's output path (from 0), as a result names it."""
+    assert call.output is not None
+    return " && ".join(map(str, call.output.alternatives[number]))
+
+
+def _is_list(call: Call, context: Context) -> bool:
+    assert call.output is not None
+    fold = context.fold(call.instance)
+    try:
+        return any(isinstance(fold.value(place), list) for place in call.output.references)
+    except Conflict:
+        return False
+
+
+def _schema_there(call: Call, context: Context) -> Any:
+    """What the schema of the kind says by itself of the place that a call sets, or None."""
+    assert call.output is not None
+    place = call.output.references[0]
+    if call.method is not Method.SET or not place.path:
+        return None
+    schema = context.fold(call.instance).schema(place.kind)
+    for segment in place.path:
+        if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
+            return None
+        schema = schema["properties"].get(str(segment))
+    return schema if isinstance(schema, Mapping) and "$ref" not in str(schema) else None

@@ -1,0 +1,130 @@
+"""Findings: calls that succeed in none of many trial runs (SPEC R6.5, R6.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import check_submission
+from protocol.findings.trials import MOST_TRIALS
+
+from .building import call, checked, plan_submission
+
+INTEGER = {"type": "integer"}
+STRING = {"type": "string"}
+
+
+def giving(**schemas: Any) -> dict[str, Any]:
+    """Tools by name, each with the schema of its result."""
+    return {name: {"properties": {"_output": schema}} for name, schema in schemas.items()}
+
+
+def taking(schema: Any) -> dict[str, Any]:
+    return {"take": {"properties": {"value": schema}}}
+
+
+def told(*calls: Any, **parts: Any) -> list[tuple[str, tuple[int, ...]]]:
+    return [(finding.severity, finding.calls) for finding in checked(*calls, **parts).findings]
+
+
+def test_the_text_says_what_was_tried_and_what_happened() -> None:
+    calls = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
+    (finding,) = checked(*calls, tools=giving(make=STRING)).findings
+    assert finding.message == (
+        f"call 1 (give) succeeded in none of {MOST_TRIALS} trial runs on made-up results; in the first it failed: "
+        "cannot set string at †data.x.name: there is string, and 'name' is not inside it (result of give, call 1); if "
+        "that is always so, change the path, the method or a schema"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "to", "method"),
+    [
+        (STRING, "†data.x.name", "set"),
+        ({"type": "object"}, "†data.x", "push"),
+        ({"type": "array"}, "†data.x.name", "set"),
+        ({"type": "array", "maxItems": 2}, "†data.x.5", "set"),
+    ],
+)
+def test_a_call_that_writes_into_a_result_what_that_never_takes_is_told(result: Any, to: str, method: str) -> None:
+    second = call("give", to, after="†data.x", _outputMethod=method)
+    assert told(call("make", "†data.x"), second, tools=giving(make=result)) == [("info", (1,))]
+    assert told(call("make", "†data.x"), second, tools=giving(make=True)) == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"not": INTEGER},
+        {"enum": [{"a": 1}, "x"]},
+        {"type": "array", "contains": STRING},
+        {"type": "object", "minProperties": 1},
+        {"if": INTEGER, "then": {"const": "x"}, "else": STRING},
+    ],
+)
+def test_a_reader_that_no_made_up_result_suits_is_told(wanted: Any) -> None:
+    calls = call("make", "†data.x"), call("take", value="†data.x")
+    assert [kind for kind, _ in told(*calls, tools={**giving(make=INTEGER), **taking(wanted)})] != []
+    assert told(*calls, tools={**giving(make=True), **taking(wanted)}) == []
+
+
+def test_of_a_schema_that_nothing_can_be_made_up_for_nothing_is_concluded() -> None:
+    calls = call("make", "†data.x"), call("take", value="†data.x")
+    secret = {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{6}$"}
+    assert told(*calls, tools={**giving(make=STRING), **taking(secret)}) == []
+    assert told(*calls, tools={**giving(make=secret), **taking(STRING)}) == []
+    declared = [{"type": "data", "schema": {"properties": {"x": secret}}, "data": {}}]
+    assert told(call("make", "†data.x"), tools=giving(make=STRING), context=declared) == []
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"type": "object", "required": ["nmae"], "properties": {"name": {}}, "additionalProperties": False},
+        {"type": "object", "required": ["a"], "properties": {"a": False}},
+        {"allOf": [{"const": {"a": 1}}, {"required": ["b"]}]},
+    ],
+)
+def test_a_result_that_nothing_could_be_made_up_for_is_told(impossible: Any) -> None:
+    (finding,) = checked(call("make", "†data.x"), tools=giving(make=impossible)).findings
+    assert "nothing was made up that its tool's _output admits" in finding.message
+    delegates = {"who": {"context": [], "schema": impossible}}
+    (finding,) = checked(call("ask", "†data.x", _delegate="who"), delegates=delegates).findings
+    assert "nothing was made up that the schema of delegate 'who' admits" in finding.message
+
+
+def test_a_reader_of_what_only_code_could_choose_is_told() -> None:
+    branching = call("think", "†data.yes || †data.no", _output=1)
+    assert told(branching, call("give", value="†data.no"), activities={"give": {}}) == [("info", (0,)), ("info", (1,))]
+    assert told({**branching, "_tool": "give"}, call("give", value="†data.no"), call("give", value="†data.yes")) == []
+
+
+def test_a_reader_of_an_error_is_not_told() -> None:
+    assert told(call("give", "†data.x"), call("give", value="†error.error || †data.x")) == []
+
+
+def test_what_only_follows_from_another_finding_is_not_told() -> None:
+    first, second = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
+    reader = call("give", "†data.z", value="†data.x.name")
+    assert told(first, second, reader, tools=giving(make=STRING)) == [("info", (1,))]
+
+
+def test_what_fails_in_some_orders_only_is_not_told() -> None:
+    late = call("give", "†data.l", value="†data.y", _outputMethod="push")
+    assert told(call("give", "†data.y"), late, call("give", "†data.l.0", value="†data.y")) != [("info", (2,))]
+
+
+def test_what_fails_in_one_instance_is_told_of_that_one() -> None:
+    context = [{"type": "state", "_instance": name, "x": {"a": a}} for name, a in (("①", "text"), ("②", 1))]
+    calls = [call("make", "†state.x", _outputMethod="merge"), call("take", value="†state.x")]
+    closed = {"type": "object", "properties": {"b": STRING}, "required": ["b"], "additionalProperties": False}
+    tools = {**giving(make=closed), **taking({"properties": {"a": INTEGER}})}
+    (finding,) = check_submission(plan_submission(*calls, context=context, tools=tools)).findings
+    assert finding.message.startswith("in instance '①', call 1 (take) succeeded in none of")
+
+
+def test_longer_plans_are_not_tried() -> None:
+    first, second = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
+    many = [call("give", f"†data.n{number}") for number in range(400)]
+    assert told(first, second, *many, tools=giving(make=STRING)) == []
