@@ -82,12 +82,14 @@ class _Places:
     def against(self, place: Reference, write: Write) -> Calls:
         """The calls whose writes matter to one there, and it to them.
 
-        A key of an object that is joined, below a place that is added to, is a clash and no race: see `clashes`.
+        A key that is replaced matters to what is added or joined at it or below, and not above it: there they leave it
+        alone, or clash with it (see `clashes`). What only adds and joins matters at one and the same place.
         """
         key, found = place.key, 0
         for other in AGAINST[write]:
-            found |= (self._at if (write, other) == (Write.ADD, Write.KEY) else self._at_or_below)[other].get(key, 0)
-            for length in range(1, len(key) if (write, other) != (Write.KEY, Write.ADD) else 0):
+            replaces_all = Write.SET in (write, other) or write is other is Write.KEY
+            found |= (self._at_or_below if replaces_all or write is Write.KEY else self._at)[other].get(key, 0)
+            for length in range(1, len(key) if replaces_all or other is Write.KEY else 0):
                 found |= self._at[other].get(key[:length], 0)
         return found
 

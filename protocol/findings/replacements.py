@@ -11,8 +11,8 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from protocol.calls import Call
-from protocol.operations import Method, Operation, replaced, touched
-from protocol.paths import MISSING, lookup
+from protocol.operations import Method
+from protocol.paths import MISSING
 from protocol.references import Path, Reference
 
 from .cases import Shape, shape_at
@@ -30,17 +30,20 @@ class Write(Enum):
     """Replaces what is there, by an object that is joined."""
     ADD = auto()
     """Goes on with what is there, by `push` or `concat`."""
+    NEST = auto()
+    """Joins an object that stands inside another one: what is there, but for an object, it replaces."""
     JOIN = auto()
     """Joins an object with keys that are not known."""
 
 
 AGAINST: Final[Mapping[Write, tuple[Write, ...]]] = {
     Write.SET: tuple(Write),
-    Write.KEY: (Write.SET, Write.KEY, Write.ADD),
-    Write.ADD: (Write.SET, Write.KEY),
-    Write.JOIN: (Write.SET,),
+    Write.KEY: tuple(Write),
+    Write.ADD: (Write.SET, Write.KEY, Write.NEST),
+    Write.NEST: (Write.SET, Write.KEY, Write.ADD),
+    Write.JOIN: (Write.SET, Write.KEY),
 }
-"""For each write those whose order with it matters, at one place or one above the other."""
+"""For each write those whose order with it may matter, at one place or one above the other."""
 _Found = tuple[Write, Any]
 """What is done to a place, and the value that is there then, or `MISSING` where that is not known."""
 _UNKNOWN: Final[_Found] = (Write.JOIN, MISSING)
@@ -93,11 +96,16 @@ class Replacements:
 
 def _joined(method: Method, value: Any) -> Iterator[tuple[Path, _Found]]:
     """What joining a value does."""
-    operation = Operation(Reference("data"), method, value, "")
-    keys = set(replaced(operation))
-    for key in touched(operation):
-        path = key[1:]
-        yield path, (Write.KEY if key in keys else Write.JOIN, lookup(value, path))
+    stack: list[tuple[Path, Any]] = [((), value)]
+    left = _MOST_PLACES
+    while stack and (left := left - 1) >= 0:
+        path, inner = stack.pop()
+        if isinstance(inner, dict) and (method is Method.MERGE or not path):
+            stack.extend(((*path, key), item) for key, item in inner.items())
+            if path or not inner:
+                yield path, (Write.NEST if path else Write.JOIN, MISSING)
+        else:
+            yield path, (Write.KEY, inner)
 
 
 def _promised(method: Method, result: Shape) -> Iterator[tuple[Path, _Found]]:

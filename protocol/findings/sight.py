@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -11,6 +11,8 @@ from protocol.calls import Call
 from protocol.graph import Graph
 from protocol.lanes import Lane
 from protocol.layout import Layout
+from protocol.messages import Message, read_data
+from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.tools import Tool
 from protocol.writers import Writers
@@ -49,24 +51,39 @@ class Sights:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._shared = _common(layout.lanes.get(None, _NO_LANE))
+        self._held = frozenset(_held(layout.submission.context))
+        self._shared = self._common(layout.lanes.get(None, _NO_LANE))
         self._known = {id(lane.graph): self._shared for instance, lane in layout.lanes.items() if instance is None}
 
     def of(self, lane: Lane) -> Sight:
         """What one lane sees."""
         if id(lane.graph) not in self._known:
-            self._known[id(lane.graph)] = _common(lane, self._shared)
+            self._known[id(lane.graph)] = self._common(lane, self._shared)
         common = self._known[id(lane.graph)]
         layout = self._layout
         return Sight(lane, layout.context.fold(lane.instance), *common, layout.tools, layout.submission.delegates)
+
+    def _common(self, lane: Lane, shared: _Common | None = None) -> _Common:
+        calls = {call.index: call for call in lane.calls}
+        if shared is None:
+            writers = Writers(lane.calls)
+            return calls, writers, Order(lane.graph, calls, writers, self._may_hold)
+        writers = Writers(lane.calls, shared[1])
+        return {**shared[0], **calls}, writers, Order(lane.graph, calls, writers, self._may_hold, shared[2])
+
+    def _may_hold(self, place: Reference) -> bool:
+        """Whether the context may hold a value at a place, for whomever."""
+        return not self._held.isdisjoint((place.key[:1], place.key[:2]))
 
 
 _Common = tuple[Mapping[int, Call], Writers, Order]
 
 
-def _common(lane: Lane, shared: _Common | None = None) -> _Common:
-    own = {call.index: call for call in lane.calls}
-    if shared is None:
-        return own, Writers(lane.calls), Order(lane.graph)
-    calls, writers, order = shared
-    return {**calls, **own}, Writers(lane.calls, writers), Order(lane.graph, order)
+def _held(messages: Iterable[Message]) -> Iterator[tuple[str, ...]]:
+    """The kinds that messages give a value as a whole, and the keys that they give of others."""
+    for message in messages:
+        data = read_data(message)
+        if data is not None and isinstance(data.payload, dict):
+            yield from ((data.kind, key) for key in data.payload)
+        elif data is not None:
+            yield (data.kind,)
