@@ -11,7 +11,7 @@
                       others, on results that are made up
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races` of `replacements`; `clashes` of methods that do not go together;
-                      `timing` scopes whose content depends on it (R8.3a) - all by the `order` of the calls
+                      `timing` reads and scopes that depend on it (R8.3a) - all by the `order` of the calls
     branches (R6.5)   `branches` nobody takes, and readers that can never run
 
 What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds.

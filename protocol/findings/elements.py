@@ -56,7 +56,7 @@ def element_findings(sight: Sight) -> Iterator[Finding]:
         rivals = [
             rival for rival in unordered if not order.before(rival) & bit and not branches.exclude(rival, call.index)
         ]
-        if rivals:
+        if rivals and _longest(write, others | bit, calls) >= write.index:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])
         elif others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle
             yield _never(write)

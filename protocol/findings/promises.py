@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import segments
-from protocol.references import Path, Reference
+from protocol.references import Expression, Path, Reference
 from protocol.tools import Tool
 
 from .cases import Shape, shape_at
@@ -32,10 +32,18 @@ def promise_findings(sight: Sight) -> Iterator[Finding]:
     promises = _Promises(sight)
     for call in sight.lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
-            for group in expression.alternatives:
+            for group in _reached(expression, sight):
                 for place in group:
                     # Of several places joined by && the last gives the value; the others need only be there.
                     yield from promises.findings(call, at, place, is_taken=place is group[-1])
+
+
+def _reached(expression: Expression, sight: Sight) -> Iterator[tuple[Reference, ...]]:
+    """The alternatives of an expression, up to one that is there before anything runs and that nobody writes."""
+    for group in expression.alternatives:
+        yield group
+        if all(sight.fold.exists(place) and not any(sight.writers.lines(place)) for place in group):
+            return
 
 
 def parameter_shape(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
@@ -67,18 +75,20 @@ class _Promises:
         producers = self._producers(call, place) if place.kind != FAILURES else ()
         parameter = _parameter(call, at) if is_taken and call.tool in self._sight.tools else None
         told = []
+        is_held = self._sight.fold.exists(place)
         for producer in producers:
             effect = effect_on(place, producer, producers, self._sight.fold)
             fault = self._fault(effect, producer, parameter) if effect is not None else None
-            if fault is None or (self._sight.fold.exists(place) and self._may_leave(producer)):
+            if fault is None or (is_held and self._may_leave(producer)):
                 return
             told.append((producer, fault))
         for producer, fault in told:
+            name = f"call {producer.index} ({producer.tool})"
             yield Finding(
                 "warning",
-                f"call {call.index} ({call.tool}) reads {place} at {at}, where "
-                f"{fault.format(call=f'call {producer.index} ({producer.tool})')}; change the path, or one of the "
-                "schemas",
+                f"call {call.index} ({call.tool}) reads {place} at {at}, where"
+                f"{f', once {name} has succeeded,' if is_held else ''} {fault.format(call=name)}; change the path, or "
+                "one of the schemas",
                 tuple(sorted((producer.index, call.index))),
             )
 

@@ -39,7 +39,7 @@ from .slips import (
     unfit_messages,
     unknown_scopes,
 )
-from .timing import scope_findings
+from .timing import read_findings, scope_findings
 from .trials import trial_findings
 
 _UNLIMITED = 10**18
@@ -105,15 +105,18 @@ class _Proofs:
         """The findings that hang on what an instance holds, each kind by itself."""
         tallies: defaultdict[int, Tally] = defaultdict(self._tally)
         for sight in self._first_sights:
+            unfit, blocked = [*unfit_results(sight)], [*obstacle_findings(sight)]
+            others = sight.without({index for finding in (*unfit, *blocked) for index in finding.calls})
             kinds = (
-                scope_findings(sight),
-                promise_findings(sight),
-                race_findings(sight),
-                clash_findings(sight),
+                scope_findings(others),
+                read_findings(others),
+                promise_findings(others),
+                race_findings(others),
+                clash_findings(others),
                 element_findings(sight),
                 branch_findings(sight.lane, sight.branches, sight.calls),
-                unfit_results(sight),
-                obstacle_findings(sight),
+                unfit,
+                blocked,
                 _beyond_schemas(sight.lane, sight.fold, unread),
             )
             for kind, findings in enumerate(kinds):

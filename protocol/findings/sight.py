@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -39,6 +39,14 @@ class Sight:
     def own(self) -> frozenset[int]:
         """The indexes of the lane's own calls."""
         return frozenset(call.index for call in self.lane.calls)
+
+    def without(self, doomed: Collection[int]) -> Sight:
+        """The same as if some calls were not there, which never write anything."""
+        if not doomed:
+            return self
+        kept = {index: call for index, call in self.calls.items() if index not in doomed}
+        lane = replace(self.lane, calls=tuple(call for call in self.lane.calls if call.index not in doomed))
+        return replace(self, lane=lane, calls=kept, writers=Writers(kept.values()))
 
     @cached_property
     def branches(self) -> Branches:

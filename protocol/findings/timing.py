@@ -1,14 +1,19 @@
-"""Timing: what a call sees of a whole kind where nothing orders it after those who write there (SPEC R8.3a)."""
+"""Timing: what a call reads or sees where nothing orders it after, or before, those who write there (SPEC R6.1, R8.3a).
+
+A reader of what the context holds waits for nobody that is listed after it; a whole kind in a scope waits for nobody.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from protocol.calls import Call
+from protocol.references import Reference
 
-from .finding import Finding
+from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, indexes
 from .sight import Sight
 
@@ -37,6 +42,49 @@ def scope_findings(sight: Sight) -> Iterator[Finding]:
             )
             if found:
                 yield _finding(call, kind, found)
+
+
+def read_findings(sight: Sight) -> Iterator[Finding]:
+    """Places that a call reads while a call listed after it, for which it does not wait, may write there."""
+    if len(sight.calls) > MOST_CALLS:
+        return
+    for call in sight.lane.calls:
+        told = set[int]()
+        for place in _first_read(call) if not call.is_thought else ():
+            later = (
+                writer
+                for line in sight.writers.lines(place)
+                for writer in line.calls[bisect_right(line.calls, call.index) :][:_LOOKED_AT]
+            )
+            rivals = [writer for writer in later if writer not in told and _is_open(sight, call.index, writer)]
+            if rivals and place.kind != FAILURES and sight.fold.exists(place):
+                told.update(rivals)
+                yield _read_finding(call, place, sorted(rivals))
+
+
+def _first_read(call: Call) -> Iterator[Reference]:
+    """What is read in any case: of several alternatives the first; and narrow scopes."""
+    first = (place for expression in call.expressions for place in expression.alternatives[0])
+    yield from dict.fromkeys((*first, *call.slices))
+
+
+def _is_open(sight: Sight, reader: int, writer: int) -> bool:
+    """Whether two calls may run in any order, in one and the same run."""
+    before = sight.order.before
+    is_ordered = before(writer) >> reader & 1 or before(reader) >> writer & 1
+    return not is_ordered and not sight.branches.exclude(reader, writer)
+
+
+def _read_finding(call: Call, place: Reference, writers: Sequence[int]) -> Finding:
+    told, rest = writers[:_TOLD], len(writers[_TOLD:])
+    names = f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}"
+    return Finding(
+        "warning",
+        f"what call {call.index} ({call.tool}) reads at {place} depends on timing: the context holds a value, and "
+        f"{names}{f' and {rest} more' if rest else ''}, listed after it, may or may not have written there; list the "
+        f"reader after the writer to wait for it, or let the writer read what call {call.index} writes",
+        tuple(sorted((*told, call.index))),
+    )
 
 
 def _finding(call: Call, kind: str, writers: tuple[int, ...]) -> Finding:

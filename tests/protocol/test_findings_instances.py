@@ -77,7 +77,7 @@ def test_what_holds_in_one_instance_only_is_told_of_that_one_wherever_it_stands(
     calls: list[Any], failing: dict[str, Any], fine: dict[str, Any], message: str, failing_name: str, fine_name: str
 ) -> None:
     data = {name: failing if name == failing_name else fine for name in "①②"}
-    (found,) = told(*calls, data=data, tools=TOOLS)
+    (found,) = [text for text in told(*calls, data=data, tools=TOOLS) if message in text]
     assert found.startswith(f"in instance '{failing_name}', {message}")
     assert fine_name not in found
 
@@ -86,9 +86,9 @@ def test_what_holds_in_one_instance_only_is_told_of_that_one_wherever_it_stands(
 def test_what_holds_in_all_instances_is_told_of_the_call_once(
     calls: list[Any], failing: dict[str, Any], fine: dict[str, Any], message: str
 ) -> None:
-    (found,) = told(*calls, data=dict.fromkeys("①②③", failing), tools=TOOLS)
+    (found,) = [text for text in told(*calls, data=dict.fromkeys("①②③", failing), tools=TOOLS) if message in text]
     assert found.startswith(message)
-    assert told(*calls, data=dict.fromkeys("①②③", fine), tools=TOOLS) == []
+    assert message not in str(told(*calls, data=dict.fromkeys("①②③", fine), tools=TOOLS))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Findings about whole kinds in scopes, whose content depends on timing (SPEC R8.3a, R6.7)."""
+"""Findings about reads and scopes that depend on timing (SPEC R6.1, R8.3a, R6.7)."""
 
 from __future__ import annotations
 
@@ -48,3 +48,34 @@ def test_an_instance_may_see_what_global_calls_write_and_those_before_these_have
     shared = [call(to="a"), call(value="†state.a", to="†data.x"), call(to="b")]
     (message,) = told(*shared, seeing(q="†data.x", _instance="①"), context=context)
     assert "call 2 may or may not have written there" in message
+
+
+HELD = [{"type": "data", "x": {"y": 1}}]
+
+
+@pytest.mark.parametrize("reading", [{"value": "†data.x"}, {"value": "†data.x || †data.y"}, {"_scopes": ["†data.x"]}])
+@pytest.mark.parametrize("place", ["†data.x", "†data.x.y", "†data"])
+def test_a_value_of_the_context_is_read_before_or_after_a_writer_that_is_listed_later(
+    reading: dict[str, Any], place: str
+) -> None:
+    (message,) = told(call("see", "†state.a", **reading), call(to=place), context=HELD)
+    assert message == (
+        "what call 0 (see) reads at †data.x depends on timing: the context holds a value, and call 1, listed after it, "
+        "may or may not have written there; list the reader after the writer to wait for it, or let the writer read "
+        "what call 0 writes"
+    )
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call(value="†data.x", to="a"), call(value="†state.a", to="†data.x")],
+        [call(to="†data.x"), call(value="†data.x", to="a")],
+        [call(value="†data.x", to="†data.x"), call(value="†data.x", to="†data.x")],
+        [call(value="†data.y || †data.x", to="a"), call(to="†data.x"), call(to="†data.y")],
+        [call(value="†data.z", to="a"), call(to="†data.z")],
+        [BRANCHING, call(value=["†data.good", "†data.x"]), call(value="†data.bad", to="†data.x")],
+    ],
+)
+def test_a_reader_in_order_with_the_writers_reads_one_thing(calls: list[Any]) -> None:
+    assert told(*calls, context=HELD) == []
