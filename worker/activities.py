@@ -17,28 +17,17 @@ from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    PlainValidator,
-    PydanticSchemaGenerationError,
-    PydanticUserError,
-    ValidationError,
-    WrapValidator,
-    create_model,
-    validate_call,
-)
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from protocol.messages import DATA_TYPES
 from protocol.tools import GRANTED
 
 from .errors import ActivitiesError, InvalidParameters
+from .signatures import parameters_schema
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
-_CONVERTERS: Final = (BeforeValidator, PlainValidator, WrapValidator)
-_DESCRIBING: Final = ("title", "description", "default", "examples")
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
 
 
@@ -228,50 +217,12 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     if tuple(parameters) == ("call", "context"):
         return Activity(name, function, {"type": "object"}, (), takes_call=True, queue=queue, policy=policy)
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
-    schema = _schema(name, function, [p for p in parameters.values() if p.name not in scopes])
+    schema = parameters_schema(name, function, [p for p in parameters.values() if p.name not in scopes])
     if scopes:
         slices = f"^†({'|'.join(scopes)})([.\\[]|$)"
         items = {"anyOf": [{"enum": list(scopes)}, {"type": "string", "pattern": slices}]}
         schema["properties"]["_scopes"] = {"type": "array", "items": items, GRANTED: list(scopes)}
     return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
-
-
-def _schema(name: str, function: Function, parameters: list[inspect.Parameter]) -> dict[str, Any]:
-    """The JSON Schema of a signature (SPEC R4.1a)."""
-    try:
-        hints = inspect.get_annotations(function, eval_str=True)
-    except NameError as error:
-        raise ActivitiesError(f"activity {name!r}: an annotation cannot be evaluated: {error}") from error
-    fields: dict[str, Any] = {}
-    open_ended = False
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_KEYWORD:
-            open_ended = True
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise ActivitiesError(f"activity {name!r}: {parameter} cannot be given by name; parameters are")
-        elif parameter.name.startswith("_"):
-            raise ActivitiesError(f"activity {name!r}: {parameter.name} starts with _, as only meta-properties do")
-        else:
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hints.get(parameter.name, Any), default)
-    try:
-        model = create_model("Parameters", __config__=ConfigDict(extra="allow" if open_ended else "forbid"), **fields)
-        schema = model.model_json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        reason = str(error).splitlines()[0]
-        raise ActivitiesError(f"activity {name!r}: no JSON Schema for its parameters: {reason}") from error
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    for parameter in parameters:
-        if _is_converted(hints.get(parameter.name)):
-            described = schema["properties"][parameter.name]
-            schema["properties"][parameter.name] = {key: described[key] for key in _DESCRIBING if key in described}
-    return schema
-
-
-def _is_converted(annotation: Any) -> bool:
-    """Whether code of the activity's makes of a parameter what it wants: then nobody can tell what it takes."""
-    return any(isinstance(part, _CONVERTERS) for part in getattr(annotation, "__metadata__", ()))
 
 
 def first_fault(error: ValidationError) -> str:

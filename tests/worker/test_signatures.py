@@ -1,0 +1,231 @@
+"""The schema of a signature admits what code of the activity's own can make use of (SPEC R4.1a)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple
+
+import pytest
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Discriminator,
+    Field,
+    OnErrorOmit,
+    PlainValidator,
+    RootModel,
+    StringConstraints,
+    Tag,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass as validated_dataclass
+
+from protocol.schemas import compiled
+from worker.activities import Activity, Policy, make_activity
+
+
+def split(value: Any) -> Any:
+    return value.split(",") if isinstance(value, str) else value
+
+
+Split = Annotated[list[str], BeforeValidator(split)]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int = 0
+
+
+class User(BaseModel):
+    name: str
+
+
+class Named(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def from_text(cls, value: Any) -> Any:
+        return {"name": value["first"]} if "first" in value else {"name": value}
+
+
+class Wrapped(BaseModel):
+    name: str
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def from_text(cls, value: Any, handler: Any) -> Any:
+        return handler({"name": value})
+
+
+class Tagged(BaseModel):
+    tags: list[str]
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def from_text(cls, value: Any) -> Any:
+        return split(value)
+
+
+class EitherName(BaseModel):
+    name: str = Field(validation_alias=AliasChoices("first", AliasPath("names", 0)))
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, extra="forbid")
+    name: str = Field(alias="userName")
+
+
+class Trimmed(BaseModel):
+    model_config = ConfigDict(str_strip_whitespace=True)
+    code: str = Field(max_length=2)
+
+
+class OwnInit(BaseModel):
+    name: str
+
+    def __init__(self, nick: str) -> None:
+        super().__init__(name=nick)
+
+
+@validated_dataclass
+class Range:
+    low: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def from_number(cls, value: Any) -> Any:
+        return {"low": value}
+
+
+@dataclass
+class Plain:
+    low: int
+    name: str = ""
+
+
+class Level(Enum):
+    LOW = "low"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Level:
+        return cls.LOW
+
+
+class Small(BaseModel):
+    size: int
+
+
+class Large(BaseModel):
+    size: int
+    more: int = 0
+
+
+Sized = Annotated[Annotated[Small, Tag("small")] | Annotated[Large, Tag("large")], Discriminator(lambda value: "small")]
+
+
+def activity_of(annotation: Any) -> Activity:
+    def f(value: Any) -> Any:
+        return value
+
+    f.__annotations__ = {"value": annotation}
+    return make_activity(f, None, None, Policy())
+
+
+def is_admitted(activity: Activity, **parameters: Any) -> bool:
+    activity.bind({}, parameters, {})()
+    return compiled(dict(activity.schema)).problems(parameters) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Split, "a,b"),
+        (Split | None, "a,b"),
+        (list[Split], ["a,b"]),
+        (dict[str, Split], {"x": "a,b"}),
+        (Annotated[int, PlainValidator(lambda value: 1)], "one"),
+        (Annotated[int, WrapValidator(lambda value, handler: 1)], "one"),
+        (Point, [1, 2]),
+        (Point, {"x": 1}),
+        (list[Point], [{"x": 1, "y": 2}]),
+        (Named, "Alex"),
+        (Named, {"first": "Alex"}),
+        (Wrapped, "Alex"),
+        (Tagged, {"tags": "a,b"}),
+        (EitherName, {"first": "Alex"}),
+        (EitherName, {"names": ["Alex"]}),
+        (ByName, {"name": "Alex"}),
+        (ByName, {"userName": "Alex"}),
+        (Trimmed, {"code": "  EU  "}),
+        (OwnInit, {"nick": "Alex"}),
+        (Range, 5),
+        (Plain, {"low": 1}),
+        (RootModel[Split], "a,b"),
+        (Level, "no such level"),
+        (Sized, {"size": 1}),
+        (Annotated[str, StringConstraints(strip_whitespace=True, pattern="^[A-Z]+$")], " EUR "),
+        (Annotated[str, Field(coerce_numbers_to_str=True)], 5),
+        (list[OnErrorOmit[int]], [1, "no number"]),
+        (ByteSize, "5MB"),
+        (complex, 5),
+        (complex, "1+2j"),
+        (Iterable[int], {"1": "a key"}),
+    ],
+)
+def test_what_an_activity_can_make_use_of_its_schema_admits(annotation: Any, value: Any) -> None:
+    assert is_admitted(activity_of(annotation), value=value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (list[int], "a,b"),
+        (User, "Alex"),
+        (User, {"first": "Alex"}),
+        (Plain, {"name": "Alex"}),
+        (Point, 5),
+        (Literal["a", "b"], "c"),
+        (Tagged, {}),
+    ],
+)
+def test_what_it_can_never_make_use_of_is_refused(annotation: Any, value: Any) -> None:
+    assert compiled(dict(activity_of(annotation).schema)).problems({"value": value})
+
+
+def test_what_a_converter_says_that_it_takes_is_described() -> None:
+    said = Annotated[list[str], BeforeValidator(split, json_schema_input_type=str)]
+    assert activity_of(said).schema["properties"]["value"]["type"] == "string"
+
+
+def aliased(user: Annotated[str, Field(alias="userName"), BeforeValidator(str)]) -> None: ...
+def with_choices(user: Annotated[str, Field(validation_alias=AliasChoices("user", "userName"))]) -> None: ...
+def with_a_path(user: Annotated[str, Field(validation_alias=AliasPath("users", 0))]) -> None: ...
+def with_a_default(user: Annotated[str, Field(default="Alex")]) -> None: ...
+def named_like_pydantics_own(json: str, model_config: int, copy: bool = True) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        (aliased, {"userName": "Alex"}),
+        (with_choices, {"user": "Alex"}),
+        (with_choices, {"userName": "Alex"}),
+        (with_a_path, {"users": ["Alex"]}),
+        (with_a_default, {}),
+        (named_like_pydantics_own, {"json": "{}", "model_config": 1}),
+    ],
+)
+def test_parameters_may_be_given_under_any_of_their_names(
+    function: Callable[..., Any], parameters: dict[str, Any]
+) -> None:
+    assert is_admitted(make_activity(function, None, None, Policy()), **parameters)
