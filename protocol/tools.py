@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from jsonschema import SchemaError
 
-from .errors import Problem, pointer, shortened
-from .schemas import CompiledSchema, Schema, check_references, compiled, referred
+from .errors import Problem, pointer, segments, shortened
+from .schemas import CompiledSchema, Schema, check_references, compiled, joined
+from .schemas.calls import WholeCall, speaks_of_meta_properties
 from .schemas.excerpts import excerpt
+from .schemas.parts import applied
 from .schemas.patterns import matches
 from .spelling import Speller
 
@@ -55,10 +57,10 @@ class Tool:
 
     @cached_property
     def properties(self) -> dict[str, Any]:
-        """Parameters and meta-properties, each with its schema; the older name `_imports` counts as `_scopes`."""
+        """Parameters and meta-properties that the tool itself speaks of, each with its schema."""
         beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
         inside = self.declaration.get("properties", {})
-        return {ALIASES.get(key, key): _as_schema(key, value) for key, value in {**beside, **inside}.items()}
+        return {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -66,27 +68,30 @@ class Tool:
 
         So it does what `GRANTED` says of `_scopes`.
         """
-        parts = {key: self.compiled.parts((key,)) for key in _FILLED_IN}
-        pinned = {
-            key: _keywords(part)["const"]
-            for key, schemas in parts.items()
-            for part in schemas
-            if _keywords(part).get("const") is not None
-        }
-        granted = _keywords(self.properties.get("_scopes")).get(GRANTED)
-        return {"_scopes": granted, **pinned} if granted is not None else pinned
+        pinned: dict[str, Any] = {}
+        for keyword in (GRANTED, "const"):
+            pinned |= {
+                key: part[keyword]
+                for key in _FILLED_IN
+                for part in map(_keywords, self._said_of(key))
+                if part.get(keyword) is not None
+            }
+        return pinned
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Where a place of the compiled schema stands in the declaration: a meta-property may stand beside
-        `properties`, and under its older name.
+        `properties`.
         """
-        if len(path) < 2 or path[0] != "properties":
-            return path
-        names = (path[1], *(alias for alias, name in ALIASES.items() if name == path[1]))
-        inside = self.declaration.get("properties", {})
-        within = next(((*path[:1], name) for name in names if name in inside), None)
-        beside = next(((name,) for name in names if name in self.declaration), ())
-        return (*(within or beside), *path[2:])
+        if path[:1] == ("properties",) and len(path) > 1 and path[1] not in self.declaration.get("properties", {}):
+            return path[1:]
+        return path
+
+    def _said_of(self, key: str) -> tuple[Schema, ...]:
+        """What the schema says of a meta-property whatever the call is: by name, and in all that it joins."""
+        names = {key, *(alias for alias, name in ALIASES.items() if name == key)}
+        named = [_keywords(_keywords(part).get("properties")) for part in self.compiled.parts(())]
+        root = self.compiled.schema
+        return joined((part[name] for part in named for name in names if name in part), root)
 
     @cached_property
     def output_schema(self) -> Schema | None:
@@ -114,19 +119,14 @@ class Tool:
 
     @cached_property
     def compiled(self) -> CompiledSchema:
-        """The schema a call is held against: `_output` is what comes of the call, so nothing requires it."""
+        """The schema a call is held against."""
         schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")} | self._definitions
-        required = schema.get("required", [])
-        schema["required"] = [ALIASES.get(key, key) for key in required if key not in ("_output", "_tool")]
-        # Of what it says elsewhere of meta-properties, `additionalProperties` does not speak.
-        elsewhere = (ALIASES.get(key, key) for key in _properties_named(self.declaration) if key.startswith("_"))
-        schema["properties"] = {**dict.fromkeys(elsewhere, True), **self.properties}
-        return compiled(schema)
+        return compiled({**schema, "properties": self.properties})
 
     def problems(
         self,
         properties: Mapping[str, Any],
-        *at: str | int,
+        *,
         lenient: bool = False,
         strict_meta: bool = False,
         is_secret: bool = False,
@@ -135,24 +135,27 @@ class Tool:
 
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
         """
-        held = {
-            key: value
-            for key, value in properties.items()
-            if not key.startswith("_") or self.mentions(key) or (strict_meta and key != "_tool")
-        }
-        return self.compiled.problems(held, *at, lenient=lenient, is_secret=is_secret)
+        older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
+        counted = [key for key in properties if strict_meta and key != "_tool" and not self.mentions(key)]
+        call = WholeCall({**properties, **older}, counted=counted)
+        return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret))
 
     def mentions(self, key: str) -> bool:
-        """Whether the schema speaks of a meta-property."""
+        """Whether the schema speaks of a meta-property, wherever it is applied to a call as a whole."""
         names, patterns = self._mentioned
         return key in names or any(matches(pattern, key) for pattern in patterns)
 
     @cached_property
-    def _mentioned(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        """The properties that the schema speaks of, and the patterns by which it speaks of meta-properties."""
-        named = frozenset(_properties_named(self.compiled.schema))
-        patterns = self.declaration.get("patternProperties", {})
-        return named, tuple(pattern for pattern in patterns if pattern.startswith(("^_", "_")))
+    def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The properties that the schema speaks of by name, and the patterns by which it speaks of meta-properties."""
+        root = self.compiled.schema
+        parts = [part for part in applied((root,), root) if isinstance(part, dict)]
+        names = {name for part in parts for name in _named(part)}
+        patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
+        return (
+            frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}),
+            frozenset(filter(speaks_of_meta_properties, patterns)),
+        )
 
 
 @dataclass(frozen=True)
@@ -243,23 +246,22 @@ def _keywords(schema: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _properties_named(declaration: Any) -> Iterator[str]:
-    """The properties that a schema, or one it applies at the same place, speaks of by name; it need not be one."""
-    stack: list[Any] = [declaration]
-    seen = set[int]()
-    while stack:
-        schema = _keywords(stack.pop())
-        if id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        dependent = _keywords(schema.get("dependentRequired"))
-        for names in (schema.get("properties"), schema.get("required"), dependent, *dependent.values()):
-            yield from (name for name in (names if isinstance(names, (dict, list)) else ()) if isinstance(name, str))
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            stack.extend(parts if isinstance(parts := schema.get(keyword), list) else ())
-        stack.extend(schema.get(keyword) for keyword in ("not", "if", "then", "else"))
-        stack.extend(_keywords(schema.get("dependentSchemas")).values())
-        stack.append(referred(schema.get("$ref"), declaration))
+def _named(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The properties that a schema's own keywords speak of by name."""
+    for keyword in ("properties", "required", "dependentSchemas", "dependentRequired"):
+        yield from schema.get(keyword, ())
+    for names in schema.get("dependentRequired", {}).values():
+        yield from names
+
+
+def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems, each at the newer name of what it speaks of; what is said under both names, once."""
+    told: dict[Problem, None] = {}
+    for problem in problems:
+        key, *below = segments(problem.pointer) or ("",)
+        newer = Problem(pointer(ALIASES[key], *below), problem.message) if key in ALIASES else problem
+        told[newer] = None
+    return list(told)
 
 
 def _as_schema(key: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from .calls import of_calls
 from .patterns import is_pattern, names_matching, occurs
 from .steps import count
 from .unevaluated import unevaluated_items, unevaluated_properties
@@ -101,17 +102,19 @@ _LOOKING_AT_ALL: Final = frozenset(
 _ORIGINAL: Final[dict[str, _Original]] = dict(Draft202012Validator.VALIDATORS)
 KEYWORDS: Final[dict[str, Keyword]] = {
     name: _counted(name, keyword)
-    for name, keyword in {
-        **_ORIGINAL,
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional_properties,
-        "enum": _enum,
-        "multipleOf": _multiple_of,
-        "uniqueItems": _unique_items,
-        "unevaluatedItems": unevaluated_items,
-        "unevaluatedProperties": unevaluated_properties,
-    }.items()
+    for name, keyword in of_calls(
+        {
+            **_ORIGINAL,
+            "pattern": _pattern,
+            "patternProperties": _pattern_properties,
+            "additionalProperties": _additional_properties,
+            "enum": _enum,
+            "multipleOf": _multiple_of,
+            "uniqueItems": _unique_items,
+            "unevaluatedItems": unevaluated_items,
+            "unevaluatedProperties": unevaluated_properties,
+        }
+    ).items()
 }
 """Every keyword of draft 2020-12, bounded."""
 BoundedValidator: Final = extend(Draft202012Validator, KEYWORDS)  # type: ignore[no-untyped-call]  # jsonschema's

@@ -20,16 +20,15 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from protocol.errors import Problem, pointer, segments, shortened
+from protocol.errors import Problem, pointer, shortened
 from protocol.references import Path
 
 from .bounds import FORMATS, BoundedValidator
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator
-from .patterns import is_pattern, matches
+from .parts import Schema, admits_type, joined, parts_at, referred
+from .patterns import is_pattern
 from .steps import TooCostly, bounded, count
-
-Schema = dict[str, Any] | bool
 
 _STEPS_PER_SCHEMA: Final = 5
 """Steps in whose time each schema inside a schema is looked at."""
@@ -66,13 +65,13 @@ class CompiledSchema:
         """What the parts of the schema that speak of a path say against a value standing there."""
         for length in range(len(path)):
             container = "array" if isinstance(path[length], int) else "object"
-            if not all(_admits_type(part, container) for part in self.parts(path[:length])):
+            if not all(admits_type(part, container) for part in self.parts(path[:length])):
                 return [Problem(pointer(*path[:length]), f"the schema does not admit an {container} here")]
-        return _problems((self._strict.evolve(schema=part) for part in _parts(self._plain, path)), value, ())
+        return _problems((self._strict.evolve(schema=part) for part in parts_at(self._plain, path)), value, ())
 
     def parts(self, path: Path) -> tuple[Schema, ...]:
         """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
-        return joined(_parts(self._plain, path), self._plain)
+        return joined(parts_at(self._plain, path), self._plain)
 
 
 def compiled(schema: Schema) -> CompiledSchema:
@@ -220,71 +219,6 @@ def _said(error: ValidationError) -> str:
 def _said_of_a_secret(error: ValidationError) -> str:
     """The same without the value, which stands first where it stands at all."""
     return str(error.message).replace(repr(error.instance), "the value", 1)
-
-
-def joined(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
-    """Schemas of one place, with those that they join there by `allOf` and by `$ref` into the same document."""
-    found: list[Schema] = []
-    stack, seen = list(schemas), set[int]()
-    while stack:
-        part = stack.pop()
-        if id(part) in seen or not isinstance(part, (dict, bool)):
-            continue
-        seen.add(id(part))
-        found.append(part)
-        if isinstance(part, dict):
-            stack.extend(both if isinstance(both := part.get("allOf"), list) else ())
-            stack.append(referred(part.get("$ref"), root))
-    return tuple(found)
-
-
-def referred(reference: Any, root: Any) -> Any:
-    """What a `$ref` into the same document points at; None where it leads elsewhere or nowhere."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or "%" in reference:
-        return None
-    for key in segments(reference):
-        if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
-            root = root[int(key)]
-        elif isinstance(root, dict) and key in root:
-            root = root[key]
-        else:
-            return None
-    return root
-
-
-# The parts of a schema that speak of a path.
-
-
-def _parts(root: Schema, path: Path) -> list[Schema]:
-    """Every subschema that the value at a path has to satisfy; none where the schema does not speak of it."""
-    parts = [root]
-    for segment in path:
-        parts = [below for part in joined(parts, root) for below in _below(part, segment)]
-    return parts
-
-
-def _admits_type(schema: Schema, type_: str) -> bool:
-    """Whether a schema's own `type` admits one; a list's index may also be an object's key."""
-    declared = schema.get("type") if isinstance(schema, dict) else None
-    admitted = [declared] if isinstance(declared, str) else declared
-    return not isinstance(admitted, list) or type_ in admitted or (type_ == "array" and "object" in admitted)
-
-
-def _below(schema: Schema, segment: str | int) -> list[Schema]:
-    """What a schema says of one property or element."""
-    if not isinstance(schema, dict):
-        return [] if schema else [False]
-    key = str(segment)
-    named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
-    named += [below for pattern, below in schema.get("patternProperties", {}).items() if matches(pattern, key)]
-    if named:
-        return named
-    prefix = schema.get("prefixItems", [])
-    if isinstance(segment, int) and segment < len(prefix):
-        return [prefix[segment]]
-    if isinstance(segment, int) and "items" in schema:
-        return [schema["items"]]
-    return [schema["additionalProperties"]] if "additionalProperties" in schema else []
 
 
 def _plain(schema: Any) -> Any:

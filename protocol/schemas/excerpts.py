@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .compilation import referred
+from .parts import referred
 
 _WHOLE: Final = "(whole)"
 """Under this name an excerpt keeps the document that it is from."""

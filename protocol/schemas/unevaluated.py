@@ -12,6 +12,7 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
+from .calls import WholeCall
 from .patterns import names_matching
 from .steps import count
 
@@ -32,7 +33,8 @@ def unevaluated_properties(
     if not isinstance(instance, dict):
         return
     spoken_of = set(_all_spoken_of(validator, instance, schema, _properties, undecided))
-    left = [name for name in (instance if among is None else among) if name not in spoken_of]
+    all_ = instance.parameters if isinstance(instance, WholeCall) else instance
+    left = [name for name in (all_ if among is None else among) if name not in spoken_of]
     yield from _errors(validator, limit, {name: instance[name] for name in left}, "properties")
 
 

@@ -11,6 +11,7 @@ from jsonschema_rs import Draft202012Validator
 
 from protocol import parse
 from protocol.schemas import CompiledSchema
+from protocol.schemas.calls import WholeCall
 
 from .schema_strategies import schema_values, schemas
 
@@ -33,6 +34,17 @@ def test_what_some_values_make_valid_is_admitted_while_expressions_stand_for_the
     compiled = CompiledSchema(schema)
     if not compiled.problems(value):
         assert not compiled.problems(_with_expressions(value, random), lenient=True)
+
+
+@given(schemas(), st.dictionaries(st.sampled_from("ab"), schema_values))
+def test_of_a_call_a_schema_that_mentions_no_meta_property_says_what_it_says_of_its_parameters(
+    schema: Any, parameters: dict[str, Any]
+) -> None:
+    compiled = CompiledSchema(schema)
+    for meta in ({}, {"_outputPath": "†state.x", "_scopes": ["state"]}):
+        assert compiled.problems(WholeCall(parameters | meta)) == compiled.problems(parameters)
+        counted = WholeCall(parameters | meta, counted=meta)
+        assert compiled.problems(counted) == compiled.problems(parameters | meta)
 
 
 def _with_expressions(value: Any, random: Random) -> Any:
