@@ -59,6 +59,7 @@ def clash_findings(sight: Sight) -> Iterator[Finding]:
     if len(sight.calls) <= MOST_CALLS:
         parts = _Parts(sight)
         yield from _unordered(sight, parts)
+        yield from _unlike_siblings(sight)
         yield from _overlaid(sight, parts)
 
 
@@ -85,6 +86,43 @@ def _clash(call: Call, place: Reference, part: _Part, rivals: list[Call]) -> Fin
         "warning",
         f"call {call.index} ({call.tool}) makes {_types(part.leaves)} of {place}, and {_names(rivals)} something else, "
         "in no certain order: whoever comes second fails; write to different places, or by methods that go together",
+        tuple(sorted((call.index, *(rival.index for rival in rivals)))),
+    )
+
+
+def _unlike_siblings(sight: Sight) -> Iterator[Finding]:
+    """Calls of which one writes a key and one an element of what is not there yet: if the element is first, no key can
+    be written (SPEC R3.5).
+    """
+    seen: defaultdict[tuple[Key, type], Calls] = defaultdict(int)
+    for index in sight.lane.graph.in_order():
+        steps = list(_steps(sight.calls[index])) if index in sight.own else ()
+        for container, segment in steps:
+            other = int if isinstance(segment, str) else str
+            against = seen[container.key, other] & ~sight.order.before(index)
+            rivals = [
+                rival for rival in islice(indexes(against), _LOOKED_AT) if not sight.branches.exclude(rival, index)
+            ]
+            if rivals and not sight.fold.exists(container):
+                yield _sibling(sight.calls[index], container, [sight.calls[rival] for rival in rivals[:_TOLD]], segment)
+                break
+        for container, segment in steps:
+            seen[container.key, type(segment)] |= 1 << index
+
+
+def _steps(call: Call) -> Iterator[tuple[Reference, str | int]]:
+    """The containers on the way to what a call writes, each with the key or index inside it."""
+    for place in _written(call):
+        for depth, segment in enumerate(place.path):
+            yield Reference(place.kind, place.path[:depth]), segment
+
+
+def _sibling(call: Call, container: Reference, rivals: list[Call], segment: str | int) -> Finding:
+    mine, theirs = ("a key", "an element") if isinstance(segment, str) else ("an element", "a key")
+    return Finding(
+        "warning",
+        f"call {call.index} ({call.tool}) writes {mine} of {container}, and {_names(rivals)} {theirs}, in no certain "
+        "order: if the element is first, there is a list, and no key can be written; use keys, or write elsewhere",
         tuple(sorted((call.index, *(rival.index for rival in rivals)))),
     )
 

@@ -64,16 +64,20 @@ class Replacements:
             for path, (write, _) in self._writes(call).items()
         }
 
-    def are_same(self, place: Reference, one: Call, other: Call) -> bool:
-        """Whether two calls are sure to leave one and the same value at a place: then no order matters."""
+    def agree(self, place: Reference, one: Call, other: Call) -> bool:
+        """Whether two calls are sure to leave one and the same value at a place, or one of them never writes there."""
         values = self._value(place, one), self._value(place, other)
-        return MISSING not in values and values[0] == values[1] and type(values[0]) is type(values[1])
+        are_same = MISSING not in values and values[0] == values[1] and type(values[0]) is type(values[1])
+        return are_same or self._never_has(one, place) or self._never_has(other, place)
 
     def _value(self, place: Reference, call: Call) -> Any:
-        for written in call.output.references if call.output is not None else ():
-            if place.key[: len(written.key)] == written.key:
-                return self._writes(call).get(place.path[len(written.path) :], _UNKNOWN)[1]
-        return MISSING
+        return next((self._writes(call).get(path, _UNKNOWN)[1] for path in _below(call, place)), MISSING)
+
+    def _never_has(self, call: Call, place: Reference) -> bool:
+        """Whether a call joins objects that are sure not to have the key that leads to a place."""
+        is_open = call.method in (Method.MERGE, Method.ASSIGN) and call.given is MISSING
+        schema = result_schema(call, self._sight.tools, self._sight.delegates) if is_open else True
+        return is_open and any(path and shape_at(schema, path).is_impossible for path in _below(call, place))
 
     def _writes(self, call: Call) -> Mapping[Path, _Found]:
         """What a call does below the place where its result goes."""
@@ -92,6 +96,13 @@ class Replacements:
             if call.output is not None and len(call.output.alternatives) == 1:
                 result = shape_at(result_schema(call, self._sight.tools, self._sight.delegates))
                 yield from _promised(call.method, result)
+
+
+def _below(call: Call, place: Reference) -> Iterator[Path]:
+    """The path to a place from one that a call writes, if that is the place or above it."""
+    for written in call.output.references if call.output is not None else ():
+        if place.key[: len(written.key)] == written.key:
+            yield place.path[len(written.path) :]
 
 
 def _joined(method: Method, value: Any) -> Iterator[tuple[Path, _Found]]:

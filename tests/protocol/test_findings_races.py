@@ -240,3 +240,18 @@ def test_an_instance_that_has_something_of_its_own_there_or_takes_it_is_not_told
     context = [*INSTANCES, {"type": "data", "_instance": "②", "x": []}]
     messages = [f.message for f in checked(known("†data.x", "a", "set"), *own, activities={}, context=context).findings]
     assert not any("in its instance" in message for message in messages)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_key_and_an_element_of_what_is_not_there_yet_are_told(is_first: bool) -> None:
+    calls = [known("†data.x.0", 1, "set"), known("†data.x.name", 1, "set")]
+    assert told(*(calls if is_first else reversed(calls))) == [("warning", (0, 1))]
+    assert told(*calls, context=[{"type": "data", "x": {}}]) == []
+    assert told(known("†data.x.name", 1, "set"), known("†data.x.0", 1, "set", after="†data.x")) == []
+
+
+def test_keys_that_a_closed_result_never_has_do_not_race() -> None:
+    closed = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+    calls = call("make", "†data.x", _outputMethod="merge"), call(to="†data.x.b")
+    assert checked(*calls, tools={"make": {"properties": {"_output": closed}}}).findings == ()
+    assert said(checked(*calls).findings) == [("warning", (0, 1))]
