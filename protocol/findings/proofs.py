@@ -30,7 +30,7 @@ from .obstacles import obstacle_findings
 from .promises import promise_findings
 from .races import race_findings
 from .sight import Sights
-from .signatures import signature_findings
+from .signatures import Signature, signature_findings
 from .slips import (
     blank_references,
     idle_methods,
@@ -70,6 +70,7 @@ class _Proofs:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._signatures = {name: Signature(name, schema) for name, schema in layout.signatures.items()}
         self._sights = Sights(layout)
         self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
 
@@ -88,7 +89,7 @@ class _Proofs:
         readers = Readers(calls)
         yield unfit_messages(context)
         yield misspelt_properties(calls, places, tools)
-        yield signature_findings(calls, places, layout.signatures)
+        yield signature_findings(calls, places, self._signatures)
         yield answer_findings(calls, tools, layout.submission.delegates)
         yield idle_methods(calls, places)
         yield undaggered_paths(calls, places, context, readers)

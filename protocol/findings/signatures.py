@@ -1,83 +1,123 @@
-"""Signatures: where a tool's schema admits what the code behind it does not take (SPEC R4.1, R4.2).
+"""Signatures: where a tool's schema admits what the code behind it does not take (SPEC R4.1a, R4.2).
 
-A tool that the context declares has a schema of its own, and its activity a signature. Spoken of are the names of
-parameters, and values that are not converted on the way in: `"5"` may stand for a number, a list never does.
+A tool that the context declares has a schema of its own, and its activity a signature. What the call says itself is
+held against it here: the names of its parameters, their values as far as no conversion makes them fit, and its scopes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from protocol.calls import Call
-from protocol.errors import pointer, shortened
-from protocol.references import Expression
+from protocol.calls import Call, place_in
+from protocol.errors import Problem, pointer
+from protocol.schemas import CompiledSchema, compiled
+from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.spelling import Speller
 from protocol.tools import Executor
 
-from .cases import Shape, shape_at
+from .conversions import convertible
 from .finding import Finding
 
-Schemas = Mapping[str, Mapping[str, Any]]
 Place = Sequence[str | int]
 
-_NUMBERS: Final = frozenset({"integer", "fraction"})
+
+@dataclass(frozen=True)
+class Signature:
+    """What an activity takes, by the schema of its signature."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+    @cached_property
+    def known(self) -> Mapping[str, Any]:
+        """What it says of parameters and meta-properties by name."""
+        properties: Mapping[str, Any] = self.schema.get("properties", {})
+        return properties
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes only what it names."""
+        return self.schema.get("additionalProperties") is False
+
+    @cached_property
+    def exact(self) -> CompiledSchema:
+        """What it says of the parameters it names, each by itself."""
+        kept = {key: self.schema[key] for key in ("properties", "$defs", "definitions") if key in self.schema}
+        return compiled({"type": "object", **kept})
+
+    @cached_property
+    def convertible(self) -> CompiledSchema:
+        """The same, with all that conversions make fit."""
+        return compiled(convertible(self.exact.schema))
+
+    @cached_property
+    def names(self) -> Speller:
+        """The names, for hints."""
+        return Speller(self.known)
 
 
-def signature_findings(calls: Iterable[Call], places: Sequence[Place], schemas: Schemas) -> Iterator[Finding]:
-    """What activities do not take. `schemas` are those of their signatures, by name; `places` those of the calls."""
+def signature_findings(
+    calls: Iterable[Call], places: Sequence[Place], signatures: Mapping[str, Signature]
+) -> Iterator[Finding]:
+    """What calls say and their activities do not take. `places` are those of the calls, `signatures` are by name."""
     for call in calls:
-        schema = schemas.get(call.runner.name) if call.runner.executor is Executor.ACTIVITY else None
-        for at, fault in _faults(call, schema) if schema is not None else ():
+        signature = signature_of(call, signatures)
+        if signature is None:
+            continue
+        at = places[call.index]
+        for problem in (*_misnamed(call, signature, at), *_unfit(call, signature, at)):
             yield Finding(
                 "warning",
-                f"call {call.index} ({call.tool}) does not fit the signature of its activity {call.runner.name!r}, "
-                f"which {fault}; change the call, the tool or the function",
+                f"call {call.index} ({call.tool}) does not fit the signature of its activity {signature.name!r}, "
+                f"which {problem.message}; change the call, the tool or the function",
                 (call.index,),
-                pointer(*places[call.index], *at),
+                problem.pointer,
+            )
+        for problem in _ungiven(call, signature, at):
+            yield Finding(
+                "info",
+                f"call {call.index} ({call.tool}) has a scope that its activity {signature.name!r} is not given, "
+                f"{problem.message}: leave it out, or give the function a keyword-only parameter of that name",
+                (call.index,),
+                problem.pointer,
             )
 
 
-def _faults(call: Call, schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    known = schema.get("properties", {})
-    for name in schema.get("required", ()):
+def signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature | None:
+    """The signature of the activity that runs a call, where it is known."""
+    return signatures.get(call.runner.name) if call.runner.executor is Executor.ACTIVITY else None
+
+
+def _misnamed(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:
+    for name in signature.schema.get("required", ()):
         if name not in call.parameters:
-            yield (), f"needs {name!r}"
-    names = Speller(known)
-    for name, value in call.standing_in().items():
-        if name.startswith("_"):
-            continue
-        if name in known:
-            shape = shape_at(dict(schema), (name,))
-            if not _converts(value, shape):
-                yield (name,), f"does not take {shortened(repr(call.raw[name]))} as {name!r}"
-        elif schema.get("additionalProperties") is False:
-            yield (name,), f"takes no {name!r}{names.hint(name)}"
+            yield Problem(pointer(*at), f"needs {name!r}")
+    for name in call.parameters if signature.is_closed else ():
+        if name not in signature.known:
+            yield Problem(pointer(*at, name), f"takes no {name!r}{signature.names.hint(name)}")
 
 
-def _converts(value: Any, shape: Shape) -> bool:
-    """Whether a value may pass for one of a shape, with the conversions that activities are called with."""
-    types = shape.types
-    match value:
-        case Expression():
-            return True
-        case None:
-            return "null" in types
-        case bool():
-            return bool(types & {"boolean", *_NUMBERS})
-        case int() | float():
-            # a date, a duration or the like can be a number as well
-            return bool(types & {"boolean", *_NUMBERS}) or ("string" in types and shape.says("format"))
-        case str():
-            return bool(types & {"string", "boolean"}) or (bool(types & _NUMBERS) and _is_number(value))
-        case list():
-            return "array" in types
-    return "object" in types
+def _unfit(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:
+    """Values that no conversion makes fit, in the words of the signature itself."""
+    if spent() > MOST_STEPS:
+        return
+    given = {name: value for name, value in call.standing_in().items() if not name.startswith("_")}
+    unfit = signature.convertible.problems(given, *at, lenient=True)
+    said = {problem.pointer: problem for problem in signature.exact.problems(given, *at, lenient=True)}
+    for problem in unfit:
+        message = said.get(problem.pointer, problem).message
+        yield Problem(problem.pointer, f"takes something else here: {message}")
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _ungiven(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:
+    """Scopes that the call itself names, and nothing in the signature is there for."""
+    written = place_in(call.raw, "_scopes")
+    if not written or not (signature.is_closed or "_scopes" in signature.known):
+        return
+    given = compiled(signature.known.get("_scopes", {"items": False}))
+    for index, scope in enumerate(call.properties["_scopes"]):
+        if given.problems([scope]):
+            yield Problem(pointer(*at, *written, index), repr(scope))
