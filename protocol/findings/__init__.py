@@ -15,7 +15,8 @@
                       `timing` reads and scopes that depend on it (R8.3a) - all by the `order` of the calls
     branches (R6.5)   `branches` nobody takes, and readers that can never run
 
-What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds.
+What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds;
+what hangs on tools and schemas alone is found once for all of them, and kept in the `memory`.
 """
 
 from .finding import Finding

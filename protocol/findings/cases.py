@@ -155,6 +155,14 @@ class Shape:
         is_exact = self.is_exact and all(_is_told(case, segment) for case in cases)
         return Shape(self.document, (*self.path, segment), tuple(found), is_exact)
 
+    def at(self, path: Path, *, in_lists: bool = False) -> Shape:
+        """What is said of the value at a path; with `in_lists`, its indexes are known to lead into lists."""
+        shape = self
+        for segment in path:
+            is_element = in_lists and isinstance(segment, int)
+            shape = (shape.only("array") if is_element else shape).below(segment)
+        return shape
+
     def only(self, type_: str, *cases: Case) -> Shape:
         """The same, given that the value has a type, and is one of some of the cases."""
         typed = (Case((*case.parts, {"type": type_})) for case in cases or self.cases)
@@ -162,13 +170,9 @@ class Shape:
 
 
 def shape_at(schema: Schema, path: Path = (), *, in_lists: bool = False) -> Shape:
-    """What a schema says of the value at a path; with `in_lists`, its indexes are known to lead into lists."""
+    """What a schema says of the value at a path: see `Shape.at`."""
     document = Document(schema)
-    shape = Shape(document, (), tuple(_cases([schema], document)))
-    for segment in path:
-        is_element = in_lists and isinstance(segment, int)
-        shape = (shape.only("array") if is_element else shape).below(segment)
-    return shape
+    return Shape(document, (), tuple(_cases([schema], document))).at(path, in_lists=in_lists)
 
 
 def json_types(types: Iterable[str]) -> list[str]:

@@ -16,12 +16,11 @@ from typing import Final
 
 from protocol.calls import Call
 from protocol.operations import Method
-from protocol.paths import MISSING
 from protocol.references import Reference
 
-from .cases import ALL_TYPES, json_types, shape_at
-from .effects import result_schema
+from .cases import ALL_TYPES, json_types
 from .finding import FAILURES, Finding
+from .memory import Memory
 from .order import MOST_CALLS, Calls, indexes
 from .sight import Sight
 
@@ -57,7 +56,7 @@ _ANYTHING: Final = _Part(ALL_TYPES, ALL_TYPES)
 def clash_findings(sight: Sight) -> Iterator[Finding]:
     """The clashes of one lane's calls with each other and with global ones."""
     if len(sight.calls) <= MOST_CALLS:
-        parts = _Parts(sight)
+        parts = _Parts(sight.memory)
         yield from _unordered(sight, parts)
         yield from _unlike_siblings(sight)
         yield from _overlaid(sight, parts)
@@ -167,15 +166,11 @@ def _by_place(calls: Iterable[Call], parts: _Parts) -> dict[Key, dict[int, _Part
 class _Parts:
     """What each call has to do with the places that it writes and with those above them."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
-        self._known: dict[int, list[tuple[Reference, _Part]]] = {}
-        self._types: dict[object, frozenset[str]] = {}
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
 
     def of(self, call: Call) -> list[tuple[Reference, _Part]]:
-        if call.index not in self._known:
-            self._known[call.index] = list(self._found(call))
-        return self._known[call.index]
+        return self._memory.once(("parts", call.index), lambda: list(self._found(call)))
 
     def _found(self, call: Call) -> Iterator[tuple[Reference, _Part]]:
         is_certain = call.output is not None and len(call.output.alternatives) == 1
@@ -203,11 +198,7 @@ class _Parts:
 
     def _given(self, call: Call) -> frozenset[str]:
         """The types of its result."""
-        key = (call.tool, call.runner) if call.given is MISSING else call.index
-        if key not in self._types:
-            schema = result_schema(call, self._sight.tools, self._sight.delegates)
-            self._types[key] = shape_at(schema).types or ALL_TYPES
-        return self._types[key]
+        return self._memory.result(call).types or ALL_TYPES
 
 
 def _written(call: Call) -> tuple[Reference, ...]:

@@ -17,7 +17,7 @@ from protocol.paths import MISSING, copied
 from protocol.references import Path, Reference
 from protocol.resolution import Fold
 from protocol.schemas import Schema
-from protocol.tools import Executor, Tool
+from protocol.tools import Executor, Runner, Tool
 
 from .cases import Shape, json_types, shape_at
 
@@ -39,12 +39,15 @@ _MOST_HELD: Final = 7
 _DEFINITIONS: Final = ("$defs", "definitions")
 
 
+Source = tuple[str, Runner] | int
+"""What tells of a result: the tool and who runs it; or the call, where a model has written it already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What one call does to one place. Equal effects leave the same there."""
 
-    source: tuple[str, str] | int
-    """The tool and who runs it, which tell of the result; or the call, where a model has written it already."""
+    source: Source
     method: Method
     inside: Path
     """From the place written down to the one looked at."""
@@ -79,7 +82,7 @@ def effect_on(place: Reference, writer: Call, writers: Sequence[Call], fold: Fol
         return None
     are_pushes = all(each.method is Method.PUSH and _targets(each, place) == [target] for each in writers)
     return Effect(
-        source=(writer.tool, writer.runner.name) if writer.given is MISSING else writer.index,
+        source=source_of(writer),
         method=writer.method,
         inside=inside,
         around=around,
@@ -88,6 +91,11 @@ def effect_on(place: Reference, writer: Call, writers: Sequence[Call], fold: Fol
         pushes=len(writers) if are_pushes else 0,
         onto=target if are_pushes and held is not MISSING else None,
     )
+
+
+def source_of(call: Call) -> Source:
+    """What tells of the result of a call."""
+    return (call.tool, call.runner) if call.given is MISSING else call.index
 
 
 def result_schema(writer: Call, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> Schema:

@@ -18,12 +18,9 @@ from protocol.outputs import Write, verify_result, verify_writes
 from protocol.paths import MISSING
 from protocol.references import Expression, Reference
 from protocol.resolution import Fold
-from protocol.schemas import Schema
 from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.tools import Tool
 
-from .cases import shape_at
-from .effects import result_schema
 from .finding import Finding
 from .sight import Sight
 
@@ -74,6 +71,7 @@ class _Trials:
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._fates: dict[int, _Fate] = {}
+        self._turns: dict[int, int] = {}
         self._indexed = {key for call in sight.calls.values() for key in _indexed(call)}
 
     def fates(self) -> Iterator[tuple[Call, _Fate]]:
@@ -84,6 +82,7 @@ class _Trials:
             if index in self._sight.own:
                 call = self._sight.calls[index]
                 self._fates[index] = _OPEN if call.is_thought else self._fate(call)
+                self._turns[index] = len(self._turns)
                 yield call, self._fates[index]
 
     def told(self, behind: Iterable[int]) -> str:
@@ -98,9 +97,7 @@ class _Trials:
             return _OPEN
         trial = _Trial(call, self._left_by(behind), {place for place, found in before.items() if found is not None})
         tool = self._sight.tools.get(call.tool)
-        why_not = trial.parameters_fault(tool) or trial.result_fault(
-            tool, result_schema(call, self._sight.tools, self._sight.delegates)
-        )
+        why_not = trial.parameters_fault(tool) or trial.result_fault(tool, self._sight.memory.result(call).types)
         return _Fate(why_not is None and trial.is_decided, why_not, behind)
 
     def _before(self, call: Call, place: Reference) -> frozenset[int] | None:
@@ -119,7 +116,7 @@ class _Trials:
                     return None  # of what follows from a failure nothing is told
         if place.kind == "error":  # whoever fails writes there
             return None
-        order = [index for index in self._fates if index in decisive]
+        order = self._in_turn(decisive)
         if not all(map(self._precedes, order, order[1:])):
             return None
         return frozenset(decisive).union(*(self._fates[index].behind for index in decisive))
@@ -134,10 +131,14 @@ class _Trials:
     def _precedes(self, one: int, other: int) -> bool:
         return bool(self._sight.order.before(other) >> one & 1)
 
+    def _in_turn(self, calls: Iterable[int]) -> list[int]:
+        """Some of the calls that were tried, in the order in which they were."""
+        return sorted(calls, key=self._turns.__getitem__)
+
     def _left_by(self, behind: Iterable[int]) -> Fold:
         """What is there once some calls have succeeded."""
         here = Fold(self._sight.fold)
-        for index in (index for index in self._fates if index in behind):
+        for index in self._in_turn(behind):
             call = self._sight.calls[index]
             for place in call.output.references if call.output is not None else ():
                 here.apply(Operation(place, call.method, call.given, f"result of {call.tool}, call {index}"))
@@ -183,7 +184,7 @@ class _Trial:
         problems = tool.problems(properties, lenient=True)
         return f"reads what does not fit at {problems[0]}" if problems else None
 
-    def result_fault(self, tool: Tool | None, promised: Schema) -> str | None:
+    def result_fault(self, tool: Tool | None, types: Iterable[str]) -> str | None:
         """Why what it gives cannot be written (SPEC R3.4, R4.6)."""
         output = self.call.output
         if output is None or len(output.alternatives) > 1 or not self.known.issuperset(output.references):
@@ -198,7 +199,7 @@ class _Trial:
             return None
         if len(output.references) > 1:
             return None
-        return self._type_fault(output.references[0], shape_at(promised).types)
+        return self._type_fault(output.references[0], types)
 
     def _type_fault(self, place: Reference, types: Iterable[str]) -> str | None:
         """Why no value of some types can be written."""

@@ -17,10 +17,11 @@ from protocol.paths import MISSING
 from protocol.references import Expression, Reference
 from protocol.schemas import Schema
 
-from .cases import ALL_TYPES, Shape, json_types, shape_at
-from .effects import result_schema
+from .cases import ALL_TYPES, Shape, json_types
+from .effects import source_of
 from .finding import FAILURES, Finding
 from .fitting import misfit
+from .memory import Memory
 from .promises import parameter_shape
 from .sight import Sight
 
@@ -38,7 +39,7 @@ def unfit_values(sight: Sight) -> Iterator[Finding]:
     for call in sight.lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
             place = _given_place(call, expression, sight)
-            wanted = parameter_shape(call, at, sight.tools) if place is not None else None
+            wanted = parameter_shape(call, at, sight) if place is not None else None
             if place is None or wanted is None:
                 continue
             try:
@@ -60,7 +61,7 @@ def unfit_results(sight: Sight) -> Iterator[Finding]:
     for call in sight.lane.calls:
         if call.output is None or len(call.output.alternatives) > 1:
             continue
-        given = shape_at(result_schema(call, sight.tools, sight.delegates))
+        given = sight.memory.result(call)
         if not given.is_impossible and not given.types & _TAKEN.get(call.method, ALL_TYPES):
             yield Finding(
                 "warning",
@@ -73,7 +74,7 @@ def unfit_results(sight: Sight) -> Iterator[Finding]:
         for place in call.output.references:
             schema = sight.fold.schema(place.kind)
             is_known = schema is not MISSING and place.kind != FAILURES
-            why = _refusal(call.method, given, place, schema) if is_known else None
+            why = _refusal(call, place, schema, sight.memory) if is_known else None
             if why:
                 yield Finding(
                     "warning",
@@ -83,9 +84,15 @@ def unfit_results(sight: Sight) -> Iterator[Finding]:
                 )
 
 
-def _refusal(method: Method, given: Shape, place: Reference, schema: Schema) -> str | None:
-    """Why a kind's schema never admits a result, by what is judged of it while more can still come (see `growth`)."""
-    *above, wanted = accumulate(place.path, Shape.below, initial=shape_at(schema))
+def _refusal(call: Call, place: Reference, schema: Schema, memory: Memory) -> str | None:
+    """Why a kind's schema never admits a result: the same in all lanes that have the schema."""
+    key = ("refusal", source_of(call), call.method, place, id(schema))
+    return memory.once(key, _why_refused, call.method, memory.result(call), place, memory.shape(schema))
+
+
+def _why_refused(method: Method, given: Shape, place: Reference, schema: Shape) -> str | None:
+    """Why it never does, by what is judged of a value while more can still come (see `growth`)."""
+    *above, wanted = accumulate(place.path, Shape.below, initial=schema)
     growing = above if method is Method.SET else [*above, wanted]
     if any(shape.says("const", "enum") for shape in growing):
         return None  # what can still grow may come to be one of these

@@ -7,15 +7,14 @@ everybody who writes there comes before it, and whoever of them is the last, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.errors import segments
 from protocol.references import Expression, Path, Reference
-from protocol.tools import Tool
 
-from .cases import Shape, shape_at
+from .cases import Shape
 from .effects import Effect, effect_on, result_schema, shapes_left
 from .finding import FAILURES, Finding
 from .fitting import misfit
@@ -46,10 +45,9 @@ def _reached(expression: Expression, sight: Sight) -> Iterator[tuple[Reference, 
             return
 
 
-def parameter_shape(call: Call, at: str, tools: Mapping[str, Tool]) -> Shape | None:
+def parameter_shape(call: Call, at: str, sight: Sight) -> Shape | None:
     """What the tool of a call takes at the place of an expression."""
-    tool = tools.get(call.tool)
-    return shape_at(tool.compiled.schema, _parameter(call, at)[1], in_lists=True) if tool is not None else None
+    return sight.memory.parameter(*_parameter(call, at)) if call.tool in sight.tools else None
 
 
 def _parameter(call: Call, at: str) -> Parameter:
@@ -62,13 +60,10 @@ def _parameter(call: Call, at: str) -> Parameter:
 
 
 class _Promises:
-    """Who reads what in one lane; what was found out once, many calls having the same tools, is kept."""
+    """Who reads what in one lane."""
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
-        self._left: dict[Effect, tuple[Shape, ...]] = {}
-        self._wanted: dict[Parameter, Shape] = {}
-        self._faults: dict[tuple[Effect, Parameter | None], str | None] = {}
 
     def findings(self, call: Call, at: str, place: Reference, *, is_taken: bool) -> Iterator[Finding]:
         """What is wrong with what a call reads at a place, if all that can be there is."""
@@ -108,24 +103,21 @@ class _Promises:
 
     def _fault(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
         """What is wrong with all that a call can leave, as a text about the call."""
-        if (effect, parameter) not in self._faults:
-            self._faults[effect, parameter] = self._found(effect, producer, parameter)
-        return self._faults[effect, parameter]
+        whose = self._sight.lane.instance if effect.onto is not None else None  # each may hold a list of its own
+        return self._sight.memory.once(
+            ("fault", whose, effect, parameter), self._found, whose, effect, producer, parameter
+        )
 
-    def _found(self, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
-        if effect not in self._left:
-            result = result_schema(producer, self._sight.tools, self._sight.delegates)
-            self._left[effect] = tuple(shapes_left(effect, result, self._sight.fold))
-        faults = [_fault_of(shape, self._shape_of(parameter)) for shape in self._left[effect]]
+    def _found(self, whose: str | None, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
+        memory = self._sight.memory
+        wanted = memory.parameter(*parameter) if parameter is not None else None
+        left = memory.once(("left", whose, effect), self._left, effect, producer)
+        faults = [_fault_of(shape, wanted) for shape in left]
         return faults[0] if None not in faults else None
 
-    def _shape_of(self, parameter: Parameter | None) -> Shape | None:
-        if parameter is None:
-            return None
-        if parameter not in self._wanted:
-            tool, path = parameter
-            self._wanted[parameter] = shape_at(self._sight.tools[tool].compiled.schema, path, in_lists=True)
-        return self._wanted[parameter]
+    def _left(self, effect: Effect, producer: Call) -> tuple[Shape, ...]:
+        result = result_schema(producer, self._sight.tools, self._sight.delegates)
+        return tuple(shapes_left(effect, result, self._sight.fold))
 
 
 def _fault_of(given: Shape, wanted: Shape | None) -> str | None:

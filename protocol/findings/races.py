@@ -31,7 +31,7 @@ def race_findings(sight: Sight) -> Iterator[Finding]:
     """The races of one lane; each is told at the call that comes later in the order of the graph."""
     if len(sight.lane.calls) > MOST_CALLS or not _has_overlap(sight.lane.calls):
         return
-    places, replacements = _Places(), Replacements(sight)
+    places, replacements = _Places(), Replacements(sight.memory)
     for index in sight.lane.graph.in_order():
         if index not in sight.own:
             continue

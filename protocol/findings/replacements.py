@@ -15,9 +15,9 @@ from protocol.operations import Method
 from protocol.paths import MISSING
 from protocol.references import Path, Reference
 
-from .cases import Shape, shape_at
-from .effects import result_schema
-from .sight import Sight
+from .cases import Shape
+from .effects import source_of
+from .memory import Memory
 
 _MOST_PLACES: Final = 100
 
@@ -50,11 +50,10 @@ _UNKNOWN: Final[_Found] = (Write.JOIN, MISSING)
 
 
 class Replacements:
-    """What the calls of one lane write, as far as their results are known."""
+    """What calls write, as far as their results are known."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
-        self._known: dict[object, Mapping[Path, _Found]] = {}
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
 
     def of(self, call: Call) -> dict[Reference, Write]:
         """What a call does to which place."""
@@ -81,10 +80,8 @@ class Replacements:
 
     def _writes(self, call: Call) -> Mapping[Path, _Found]:
         """What a call does below the place where its result goes."""
-        key = call.index if call.given is not MISSING else (call.tool, call.runner, call.method)
-        if key not in self._known:
-            self._known[key] = dict(self._found(call))
-        return self._known[key]
+        key = source_of(call), call.method, call.output is not None and len(call.output.alternatives) == 1
+        return self._memory.once(("writes", *key), lambda: dict(self._found(call)))
 
     def _found(self, call: Call) -> Iterator[tuple[Path, _Found]]:
         if call.method not in (Method.MERGE, Method.ASSIGN):
@@ -94,8 +91,7 @@ class Replacements:
         else:
             yield (), _UNKNOWN
             if call.output is not None and len(call.output.alternatives) == 1:
-                result = shape_at(result_schema(call, self._sight.tools, self._sight.delegates))
-                yield from _promised(call.method, result)
+                yield from _promised(call.method, self._memory.result(call))
 
 
 def _below(call: Call, place: Reference) -> Iterator[Path]:

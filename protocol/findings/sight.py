@@ -18,6 +18,7 @@ from protocol.tools import Tool
 from protocol.writers import Writers
 
 from .branches import Branches, read_branches
+from .memory import Memory
 from .order import Order
 
 _NO_LANE: Final = Lane(None, (), Graph({}))
@@ -34,6 +35,8 @@ class Sight:
     order: Order
     tools: Mapping[str, Tool]
     delegates: Mapping[str, Any]
+    memory: Memory
+    """What is read off tools and schemas, of which all lanes have the same."""
 
     @cached_property
     def own(self) -> frozenset[int]:
@@ -59,6 +62,7 @@ class Sights:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._memory = Memory(layout.tools, layout.submission.delegates)
         self._held = frozenset(_held(layout.submission.context))
         self._shared = self._common(layout.lanes.get(None, _NO_LANE))
         self._known = {id(lane.graph): self._shared for instance, lane in layout.lanes.items() if instance is None}
@@ -69,7 +73,8 @@ class Sights:
             self._known[id(lane.graph)] = self._common(lane, self._shared)
         common = self._known[id(lane.graph)]
         layout = self._layout
-        return Sight(lane, layout.context.fold(lane.instance), *common, layout.tools, layout.submission.delegates)
+        fold, delegates = layout.context.fold(lane.instance), layout.submission.delegates
+        return Sight(lane, fold, *common, layout.tools, delegates, self._memory)
 
     def _common(self, lane: Lane, shared: _Common | None = None) -> _Common:
         calls = {call.index: call for call in lane.calls}

@@ -1,0 +1,54 @@
+"""Memory: what is read off tools and schemas once, and not again for each of a thousand instances.
+
+Kept is only what is the same in all lanes: it hangs on a call, its tool and a schema, and on no value of the context.
+Schemas are told apart by identity, which is their own as long as the submission they are part of is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+from protocol.calls import Call
+from protocol.references import Path
+from protocol.schemas import Schema
+from protocol.tools import Tool
+
+from .cases import Shape, shape_at
+from .effects import result_schema, source_of
+
+T = TypeVar("T")
+
+
+class Memory:
+    """What is known of the tools and delegates of one submission, whichever lane asks first."""
+
+    def __init__(self, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> None:
+        self._tools = tools
+        self._delegates = delegates
+        self._known: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, find: Callable[..., T], *arguments: Any) -> T:
+        """What a function gave for its arguments when it was first asked for by a key."""
+        if key not in self._known:
+            self._known[key] = find(*arguments)
+        known: T = self._known[key]
+        return known
+
+    def result(self, call: Call) -> Shape:
+        """What a call promises of its result."""
+        return self.once(("result", source_of(call)), self._result, call)
+
+    def parameter(self, tool: str, path: Path) -> Shape:
+        """What a tool takes at a place of its calls."""
+        return self.shape(self._tools[tool].compiled.schema, path, in_lists=True)
+
+    def shape(self, schema: Schema, path: Path = (), *, in_lists: bool = False) -> Shape:
+        """What a schema of the submission says of the value at a path; see `shape_at`."""
+        return self.once(("shape", id(schema), path, in_lists), self._shape, schema, path, in_lists)
+
+    def _result(self, call: Call) -> Shape:
+        return shape_at(result_schema(call, self._tools, self._delegates))
+
+    def _shape(self, schema: Schema, path: Path, in_lists: bool) -> Shape:
+        return self.shape(schema).at(path, in_lists=in_lists) if path else shape_at(schema)
