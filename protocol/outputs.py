@@ -114,13 +114,12 @@ def verify_result(tool: Tool | None, writes: list[Write]) -> None:
 
 def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
     """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
-    kind = operation.place.kind
+    kind, path = operation.place.kind, operation.place.path
     schema = fold.schema(kind)
-    return (
-        []
-        if schema is MISSING
-        else compiled(schema).problems(after(fold.root(kind), operation), partial=True, is_secret=True)
-    )
+    if schema is MISSING:
+        return []
+    left = after(fold.root(kind), operation)
+    return compiled(schema).problems(left, partial=True, is_secret=True, known=tuple(map(str, path)))
 
 
 def _is_data_message(result: Any) -> bool:

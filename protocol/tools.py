@@ -138,7 +138,7 @@ class Tool:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
         counted = [key for key in properties if strict_meta and key != "_tool" and not self.mentions(key)]
         call = WholeCall({**properties, **older}, counted=counted)
-        return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret))
+        return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
 
     def mentions(self, key: str) -> bool:
         """Whether the schema speaks of a meta-property, wherever it is applied to a call as a whole."""

@@ -9,13 +9,12 @@ A schema is foreign: whatever goes wrong while it is applied is a problem of the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
 import jsonschema_rs
 from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -28,6 +27,7 @@ from .growth import growing
 from .keywords import GrowingValidator, LenientValidator
 from .parts import Schema, admits_type, joined, parts_at, referred
 from .patterns import is_pattern
+from .secrecy import told_of_a_secret
 from .steps import TooCostly, bounded, count
 
 _STEPS_PER_SCHEMA: Final = 5
@@ -49,17 +49,23 @@ class CompiledSchema:
         self._growing = GrowingValidator(self._plain, registry=_NO_REMOTE)
 
     def problems(
-        self, value: Any, *at: str | int, lenient: bool = False, partial: bool = False, is_secret: bool = False
+        self,
+        value: Any,
+        *at: str | int,
+        lenient: bool = False,
+        partial: bool = False,
+        is_secret: bool = False,
+        known: Collection[str] = (),
     ) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
 
         With `lenient`, expressions inside the value stand for any value. With `partial`, the value can still grow, in
-        the places that `growth` has marked or, where it has not, anywhere. What is said of a secret value does not
-        hold it.
+        the places that `growth` has marked or, where it has not, anywhere. What is said of a secret value holds
+        nothing of it but those of its names that are `known` anyway (see `secrecy`).
         """
         if partial:
-            return _problems([self._growing], growing(value), at, is_secret=is_secret)
-        return _problems([self._lenient if lenient else self._strict], value, at, is_secret=is_secret)
+            return _problems([self._growing], growing(value), at, is_secret=is_secret, known=known)
+        return _problems([self._lenient if lenient else self._strict], value, at, is_secret=is_secret, known=known)
 
     def problems_at(self, path: Path, value: Any) -> list[Problem]:
         """What the parts of the schema that speak of a path say against a value standing there."""
@@ -195,7 +201,12 @@ def _parts_with_places(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _problems(
-    validators: Iterable[Validator], value: Any, at: tuple[str | int, ...], *, is_secret: bool = False
+    validators: Iterable[Validator],
+    value: Any,
+    at: tuple[str | int, ...],
+    *,
+    is_secret: bool = False,
+    known: Collection[str] = (),
 ) -> list[Problem]:
     try:
         with bounded():
@@ -207,18 +218,11 @@ def _problems(
     except RecursionError:
         return [Problem(pointer(*at), "the schema refers to itself without end")]
     except Exception as error:  # a $ref can make a schema of anything, and then anything can be raised
-        return [Problem(pointer(*at), f"the schema cannot be applied: {type(error).__name__}: {error}")]
-    say = _said_of_a_secret if is_secret else _said
-    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(say(error))) for error in errors)
-
-
-def _said(error: ValidationError) -> str:
-    return str(error.message)
-
-
-def _said_of_a_secret(error: ValidationError) -> str:
-    """The same without the value, which stands first where it stands at all."""
-    return str(error.message).replace(repr(error.instance), "the value", 1)
+        told = type(error).__name__ if is_secret else f"{type(error).__name__}: {error}"
+        return [Problem(pointer(*at), f"the schema cannot be applied: {told}")]
+    if is_secret:
+        return sorted({told_of_a_secret(error, value, *at, known=known) for error in errors})
+    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(str(error.message))) for error in errors)
 
 
 def _plain(schema: Any) -> Any:

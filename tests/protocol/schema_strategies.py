@@ -33,6 +33,12 @@ def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "items": below,
             "prefixItems": several,
             "contains": below,
+            "minContains": st.integers(0, 2),
+            "maxContains": st.integers(0, 2),
+            "propertyNames": below,
+            "dependentRequired": st.dictionaries(
+                st.sampled_from("abc"), st.lists(st.sampled_from("abc"), max_size=2, unique=True), max_size=2
+            ),
             "minItems": st.integers(0, 2),
             "maxItems": st.integers(0, 2),
             "uniqueItems": st.booleans(),
@@ -44,6 +50,8 @@ def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "maximum": numbers,
             "exclusiveMinimum": numbers,
             "exclusiveMaximum": numbers,
+            "multipleOf": st.sampled_from([0.5, 1, 2]),
+            "format": st.sampled_from(["date", "email"]),
             "minLength": st.integers(0, 2),
             "maxLength": st.integers(0, 2),
             "pattern": st.sampled_from(["x", "^$", "^(?!x)"]),
