@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from .calls import Call
 from .references import Reference
+
+_Places = Callable[[Call], Iterable[Reference]]
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:
@@ -18,6 +20,15 @@ def places_read(call: Call) -> tuple[Reference, ...]:
         return ()
     references = [reference for _, expression in call.reads for reference in expression.references]
     return tuple(dict.fromkeys((*references, *call.slices)))
+
+
+def places_seen(call: Call) -> Iterator[Reference]:
+    """Every place a call comes by: the same, and whole kinds in its scopes, though those order nothing (SPEC R8.3a)."""
+    if call.is_thought:
+        return
+    for _, expression in call.reads:
+        yield from expression.references
+    yield from call.scopes
 
 
 class Reads:
@@ -34,22 +45,19 @@ class Reads:
 
 
 class Readers:
-    """An index over the places that calls read: whole kinds in scopes count, though they order nothing (SPEC R8.3a).
+    """An index over the places that calls read, as `places` has it."""
 
-    Passing thoughts read nothing (SPEC R5.2).
-    """
-
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[Call], places: _Places = places_seen) -> None:
         self._at: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
         self._at_or_below: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
         for call in calls:
-            for place in _places(call):
+            for place in places(call):
                 key = place.key
                 self._at[key][call.index] = None
                 for length in range(1, len(key) + 1):
                     self._at_or_below[key[:length]][call.index] = None
 
-    def at(self, place: Reference, *, but: int) -> Iterator[int]:
+    def at(self, place: Reference, *, but: int | None = None) -> Iterator[int]:
         """The calls, but one, that read at, above or below a place; a call may come twice."""
         key = place.key
         groups = [self._at_or_below.get(key, {})]
@@ -62,9 +70,21 @@ class Readers:
         return next(self.at(place, but=but), None) is not None
 
 
-def _places(call: Call) -> Iterator[Reference]:
-    if call.is_thought:
-        return
-    for _, expression in call.reads:
-        yield from expression.references
-    yield from call.scopes
+class Audience:
+    """Who can ever read what a call writes: those that read there, where it is in sight (SPEC R3.6, R10)."""
+
+    def __init__(self, calls: Collection[Call], *, is_template: bool, places: _Places = places_seen) -> None:
+        members: dict[str | None, list[Call]] = defaultdict(list)
+        for call in calls:
+            members[call.instance].append(call)
+        self._all = Readers(calls, places)
+        self._of = {instance: Readers(own, places) for instance, own in members.items() if instance is not None}
+        self._everywhere = Readers(members[None] if is_template else (), places)
+
+    def of(self, writer: Call, place: Reference) -> Iterator[int]:
+        """The calls that can read what a call writes at a place, itself among them; a call may come twice."""
+        if writer.instance is None:
+            yield from self._all.at(place)
+            return
+        yield from self._of[writer.instance].at(place)
+        yield from self._everywhere.at(place)

@@ -2,7 +2,8 @@
 
 A call is given its parameters and its scopes, and nothing else. It *sees* a place directly where a parameter reads at,
 above or below it, or a scope covers any of it. What comes of such a call may tell of the value, so whoever reads its
-results or errors, and theirs in turn, is listed apart as *derived*.
+results or errors, and theirs in turn, is listed apart as *derived*: also where nobody is handed the value because the
+call's result is written in it, and where a call fails since what it writes does not go with what is there.
 
 A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`); its context is made
 of nothing else, and a call inside it reads that context only. So its inner calls can narrow what it was given and never
@@ -12,15 +13,16 @@ widen it: what this module says of the call bounds everything the delegate does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from .calls import Call
 from .errors import ExpressionError
+from .messages import read_data
 from .paths import MISSING
 from .plan import Plan
-from .readers import Readers
+from .readers import Audience
 from .references import DAGGER, Reference, parse
 from .tools import Executor
 
@@ -74,15 +76,14 @@ def who_sees(plan: Plan, path: str) -> Visibility:
     if len(expression.references) != 1:
         raise ExpressionError(path, 0, "one reference")
     place = expression.references[0]
-    calls = {call.index: call for call in plan.calls if _is_executed(call)}
-    direct = {index: how for index, call in calls.items() if (how := tuple(_ways(call, place)))}
-    derived = _derived(plan, calls, direct)
-    return Visibility(place, _sights(calls, direct), _sights(calls, derived))
+    calls = {call.index: call for call in plan.calls if not call.is_thought}
+    direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
+    return Visibility(place, _sights(calls, direct), _sights(calls, _Derivation(plan, calls).readers(place)))
 
 
-def _is_executed(call: Call) -> bool:
-    """Whether anybody is handed the call: a thought and a result that is there already are not."""
-    return not call.is_thought and call.given is MISSING
+def _is_handed(call: Call) -> bool:
+    """Whether anybody is handed what the call reads: not where its result is there already."""
+    return call.given is MISSING
 
 
 def _ways(call: Call, place: Reference) -> Iterator[str]:
@@ -97,29 +98,66 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
             yield f"scope {scope}" if scope.path else f"scope {scope.kind}"
 
 
-def _derived(plan: Plan, calls: Mapping[int, Call], direct: Collection[int]) -> dict[int, tuple[str, ...]]:
-    """The calls that read what those calls write, and so on; each with the first result it comes by."""
-    readers = Readers(calls.values())
-    found: dict[int, tuple[str, ...]] = {}
-    queue = deque(direct)
-    done: set[tuple[str | None, Reference]] = set()
-    while queue:
-        writer = calls[queue.popleft()]
-        for place in (*writer.output.references, _ERRORS) if writer.output is not None else ():
-            if (writer.instance, place) in done:
+class _Derivation:
+    """What is made of a value, and who reads that; a step is a call and a place where what comes of it tells."""
+
+    def __init__(self, plan: Plan, calls: Mapping[int, Call]) -> None:
+        self._calls = calls
+        self._judged = {
+            data.kind for message in plan.context.messages if "schema" in message and (data := read_data(message))
+        }
+        is_template = plan.submission.is_template
+        self._readers = Audience(calls.values(), is_template=is_template)
+        self._writers = Audience(calls.values(), is_template=is_template, places=_places_written)
+
+    def readers(self, place: Reference) -> dict[int, tuple[str, ...]]:
+        """The calls that read what is made of a value, and so on; each with the first result it comes by."""
+        found: dict[int, tuple[str, ...]] = {}
+        reading = {index for index, call in self._calls.items() if any(_ways(call, place))}
+        queue = deque(self._first_steps(place, sorted(reading)))
+        done: set[tuple[str | None, Reference]] = set()
+        hindering: set[tuple[str | None, Reference]] = set()
+        while queue:
+            index, there = queue.popleft()
+            writer = self._calls[index]
+            if (writer.instance, there) in done:
                 continue
-            done.add((writer.instance, place))
-            for index in sorted(readers.at(place, but=writer.index)):
-                if index not in found and index not in direct and _reaches(plan, writer, calls[index]):
-                    found[index] = (f"{place} of call {writer.index}",)
-                    queue.append(index)
-    return found
+            done.add((writer.instance, there))
+            for reader in sorted({*self._readers.of(writer, there)} - reading):
+                reading.add(reader)
+                if _is_handed(self._calls[reader]):
+                    found[reader] = (self._how(writer, there),)
+                queue.extend(self._steps(reader))
+            if (writer.instance, near := self._judged_with(there)) not in hindering:
+                hindering.add((writer.instance, near))
+                queue.extend((other, _ERRORS) for other in self._writers.of(writer, near))
+        return found
+
+    def _first_steps(self, place: Reference, reading: Iterable[int]) -> Iterator[tuple[int, Reference]]:
+        for index in reading:
+            yield from self._steps(index)
+        near = self._judged_with(place)
+        for index, call in self._calls.items():
+            if any(map(near.overlaps, _places_written(call))):
+                yield index, _ERRORS
+
+    def _steps(self, index: int) -> Iterator[tuple[int, Reference]]:
+        """What comes of a call that reads a value."""
+        return ((index, place) for place in (*_places_written(self._calls[index]), _ERRORS))
+
+    def _judged_with(self, place: Reference) -> Reference:
+        """Where a result is written that may be refused for what is at a place: in all of its kind, if that has a
+        schema. The error then tells of what is there.
+        """
+        return Reference(place.kind) if place.kind in self._judged else place
+
+    def _how(self, writer: Call, place: Reference) -> str:
+        is_value = place.kind == _ERRORS.kind or _is_handed(writer)
+        return f"{place} of call {writer.index}" + ("" if is_value else " (only whether it is there)")
 
 
-def _reaches(plan: Plan, writer: Call, reader: Call) -> bool:
-    """Whether what the one writes is ever in sight of the other (SPEC R3.6, R10)."""
-    is_everywhere = plan.submission.is_template and reader.instance is None
-    return writer.instance is None or reader.instance == writer.instance or is_everywhere
+def _places_written(call: Call) -> tuple[Reference, ...]:
+    return call.output.references if call.output is not None else ()
 
 
 def _sights(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Sight, ...]:

@@ -32,6 +32,36 @@ def test_who_reads_errors_comes_by_what_they_may_tell_of() -> None:
     assert [sight.how for sight in who_sees(plan, SSN).derived] == [("†error of call 0",)] * 2
 
 
+ERROR = {"type": "error", "data": {"error": {"message": "none yet"}}}
+
+
+def test_so_it_does_by_those_of_a_call_that_is_sent_and_forgotten() -> None:
+    plan = checked(call(value=SSN), call(value="†error.error.message", to="†data.x"), context=[*CONTEXT, ERROR])
+    assert seen(plan) == ([0], [1])
+
+
+def test_who_reads_what_comes_of_a_written_result_comes_by_what_was_read_for_it() -> None:
+    written = {"_tool": "think", "about": SSN, "_output": 1, "_outputPath": "†data.t"}
+    passed_on = {"_tool": "think", "about": "†data.t", "_output": 2, "_outputPath": "†data.u"}
+    readers = call(value="†data.u"), call(_scopes=["error"])
+    plan = checked(written, passed_on, *readers, context=CONTEXT, activities={"give": ANY})
+    assert seen(plan) == ([], [2, 3])
+    assert [sight.how for sight in who_sees(plan, SSN).derived] == [
+        ("†data.u of call 1 (only whether it is there)",),
+        ("†error of call 0",),
+    ]
+
+
+def test_who_reads_errors_comes_by_what_a_result_does_not_go_with() -> None:
+    writing, reading = call(to=f"{SSN}.digits"), call(_scopes=["error"], to="†data.x")
+    assert seen(checked(writing, reading, context=CONTEXT)) == ([], [1])
+    elsewhere = call(to="†state.fresh")
+    assert seen(checked(elsewhere, reading, context=CONTEXT)) == ([], [])
+    told_to = {"role": "user", "content": "?", "schema": {}}
+    judged = [*CONTEXT, told_to, {"type": "state", "schema": {"maxProperties": 9}}]
+    assert seen(checked(elsewhere, reading, context=judged)) == ([], [1])
+
+
 def test_parameters_and_scopes_at_above_or_below_a_place_see_it() -> None:
     plan = checked(
         call(value=SSN),
