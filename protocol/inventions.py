@@ -7,9 +7,9 @@ values, alternatives and exceptions, so that all of them together show what can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .calls import Call
 from .context import Context
@@ -24,6 +24,8 @@ from .samples import PLACEHOLDER, sample
 from .schemas import compiled
 from .tools import Executor, Tool
 from .variety import Variety
+
+T = TypeVar("T")
 
 MOST_TRIED: Final = 8
 """So many samples are made of a schema that may ask for more than its words lead to."""
@@ -54,9 +56,12 @@ class Inventions:
             self._results[call.index] = self._ended(call, context)
         return self._results[call.index]
 
-    def next_of(self, started: Sequence[object]) -> int:
-        """Which of the calls at work ends next: in the first trial the one that was started first."""
-        return self._variety.pick(range(len(started)))
+    def ending(self, at_work: list[T]) -> list[T]:
+        """Take out the calls at work that end next: in the first trial all, in the order they began; else one."""
+        if self._trial:
+            return [at_work.pop(self._variety.pick(range(len(at_work))))]
+        ending, at_work[:] = at_work[:], []
+        return ending
 
     def _ended(self, call: Call, context: Context) -> Success | Failure:
         ways = list(self._ways(call))

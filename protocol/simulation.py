@@ -179,12 +179,12 @@ class _Run:
         return True
 
     def _finish(self) -> bool:
-        """Finish one of the calls at work, if there is one."""
+        """Finish the calls at work that end next, if there are any."""
         if not self._started:
             return False
-        instance, call = self._started.pop(self._inventions.next_of(self._started))
-        result = self._inventions.result(call, self._context)
-        self._commit(instance, self._executions[instance].finish(call.index, result, DATE))
+        for instance, call in self._inventions.ending(self._started):
+            result = self._inventions.result(call, self._context)
+            self._commit(instance, self._executions[instance].finish(call.index, result, DATE))
         return True
 
     def _commit(self, instance: str | None, outcome: Outcome) -> None:

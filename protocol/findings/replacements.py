@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
+from functools import reduce
 from typing import Any, Final
 
 from protocol.calls import Call
@@ -74,9 +75,10 @@ class Replacements:
 
     def _never_has(self, call: Call, place: Reference) -> bool:
         """Whether a call joins objects that are sure not to have the key that leads to a place."""
-        is_open = call.method in (Method.MERGE, Method.ASSIGN) and call.given is MISSING
-        schema = result_schema(call, self._sight.tools, self._sight.delegates) if is_open else True
-        return is_open and any(path and shape_at(schema, path).is_impossible for path in _below(call, place))
+        if call.method not in (Method.MERGE, Method.ASSIGN) or call.given is not MISSING:
+            return False
+        result = self._memory.result(call)
+        return any(path and reduce(Shape.below, path, result).is_impossible for path in _below(call, place))
 
     def _writes(self, call: Call) -> Mapping[Path, _Found]:
         """What a call does below the place where its result goes."""
