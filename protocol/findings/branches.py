@@ -97,8 +97,7 @@ def unread_branches(calls: Iterable[Call], readers: Readers) -> Iterator[Finding
             if not read:
                 yield Finding(
                     "info",
-                    f"nobody reads the branch {' && '.join(map(str, group))} of call {call.index} ({call.tool}): "
-                    "where it is chosen, nothing follows",
+                    f"nobody reads the branch {' && '.join(map(str, group))} of call {call.index} ({call.tool})",
                     (call.index,),
                 )
 

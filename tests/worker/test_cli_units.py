@@ -212,12 +212,40 @@ def test_branches_name_who_reads_each_alternative() -> None:
         {"_tool": "t", "on": "†state.no.why || †state.a", "_output": 3, "_outputPath": "†state.b"},
     ]
     plan = check_submission({"context": [], "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
-    assert branches(plan) == [
-        {
-            "call": 0,
-            "alternatives": [{"paths": ["†state.yes"], "readers": [1]}, {"paths": ["†state.no"], "readers": [2]}],
-        }
+    yes = {"paths": ["†state.yes"], "readers": [1], "complete": True}
+    no = {"paths": ["†state.no"], "readers": [2], "complete": True}
+    assert branches(plan) == [{"call": 0, "alternatives": [yes, no]}]
+
+
+def test_branches_name_all_readers_of_a_place_that_each_of_them_writes_too_and_who_has_it_in_scope() -> None:
+    calls = [
+        {"_tool": "t", "_output": 1, "_outputPath": "†state.l || †state.no"},
+        *({"_tool": "t", "on": "†state.l", "_output": 2, "_outputPath": "†state.l"} for _ in range(20)),
+        {"_tool": "t", "_scopes": ["state"], "_output": 3, "_outputPath": "†data.a"},
     ]
+    plan = check_submission({"context": [], "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
+    chosen, other = branches(plan)[0]["alternatives"]
+    assert (chosen["readers"], other["readers"]) == (list(range(1, 22)), [21])
+
+
+def test_branches_name_readers_only_where_what_is_written_is_in_sight() -> None:
+    context = [{"type": "text", "_instance": "①"}, {"type": "text", "_instance": "②"}]
+    choosing = {"_tool": "t", "_output": 1, "_outputPath": "†state.yes || †state.no"}
+    calls = [
+        *({**choosing, "_instance": instance} for instance in "①②"),
+        *({"_tool": "t", "on": "†state.yes", "_output": 2, "_outputPath": "†data.a", "_instance": i} for i in "①②"),
+    ]
+    plan = check_submission({"context": context, "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
+    assert [branch["alternatives"][0]["readers"] for branch in branches(plan)] == [[2], [3]]
+
+
+def test_so_many_readers_of_branches_are_listed_and_that_there_are_more_is_told() -> None:
+    choosing = {"_tool": "t", "_output": 1, "_outputPath": "†state.yes || †state.no"}
+    reading = {"_tool": "t", "on": "†state.yes || †state.no", "_output": 1, "_outputPath": "†data.x"}
+    calls = [choosing, reading, reading]
+    plan = check_submission({"context": [], "tools": {"t": {"type": "object"}}, "solution": {"calls": calls}})
+    yes, no = branches(plan, most_readers=3)[0]["alternatives"]
+    assert (yes["complete"], len(no["readers"]), no["complete"]) == (True, 1, False)
 
 
 def test_a_call_that_reads_what_many_choose_is_found_in_steps_in_proportion_to_them() -> None:

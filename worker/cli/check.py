@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -85,31 +86,29 @@ def _simulation(plan: Plan) -> dict[str, Any]:
     }
 
 
-def branches(plan: Plan) -> list[dict[str, Any]]:
-    """The calls that choose between places to write to, and who reads each (SPEC R4.4, R6.6)."""
-    from protocol.readers import Reads, places_read
+MOST_READERS: Final = 100_000
+"""So many readers of branches are listed, over all branches: where many read what many write there may be millions."""
 
-    choosing = {
-        call.index: call.output.alternatives
-        for call in plan.calls
-        if call.output is not None and len(call.output.alternatives) > 1
-    }
-    readers = {index: sorted(plan.readers.get(index, ())) for index in choosing}
-    reading = {index for group in readers.values() for index in group}
-    reads = {call.index: Reads(places_read(call)) for call in plan.calls if call.index in reading}
-    return [
-        {
-            "call": writer,
-            "alternatives": [
-                {
-                    "paths": list(map(str, group)),
-                    "readers": [index for index in readers[writer] if any(map(reads[index].overlap, group))],
-                }
-                for group in alternatives
-            ],
-        }
-        for writer, alternatives in choosing.items()
-    ]
+
+def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
+    """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
+    from protocol.readers import Audience
+
+    choosing = [call for call in plan.calls if call.output is not None and len(call.output.alternatives) > 1]
+    audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)
+    left = most_readers
+    found = []
+    for call in choosing:
+        assert call.output is not None
+        alternatives = []
+        for group in call.output.alternatives:
+            reading = (index for place in group for index in audience.of(call, place) if index != call.index)
+            readers = sorted(set(islice(reading, left)))
+            left -= len(readers)
+            is_complete = next(reading, None) is None
+            alternatives.append({"paths": list(map(str, group)), "readers": readers, "complete": is_complete})
+        found.append({"call": call.index, "alternatives": alternatives})
+    return found
 
 
 def _extent(plan: Plan) -> dict[str, Any]:
@@ -141,7 +140,8 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield heading("branches")
     for branch in found:
         for alternative in branch["alternatives"]:
-            then = ", ".join(names[index] for index in alternative["readers"]) or "nothing reads it"
+            readers = [names[index] for index in alternative["readers"]] + ["…"] * (not alternative["complete"])
+            then = ", ".join(readers) or "nothing reads it"
             places = escaped(" && ".join(alternative["paths"]))
             yield f"  {names[branch['call']]} writes {places}  →  {then}"
     if plan.findings:
