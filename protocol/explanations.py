@@ -1,8 +1,8 @@
 """Explanations: what a person is told beyond the fact that something is wrong (SPEC R7.1).
 
 A text that does not parse gets an excerpt with a caret. Of a reference that nothing can bring it is told which path
-only lacks its dagger to bring it, which instance holds it, or the nearest place that its reader can see, where its kind
-or a key of its path looks misspelt.
+only lacks its dagger to bring it, which instance holds it, which call writes it in another instance, or the nearest
+place that its reader can see, where its kind or a key of its path looks misspelt.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from .calls import Call
 from .context import Context
 from .errors import ExpressionError, Problem, pointer, segments
 from .lanes import Lane
@@ -21,6 +22,7 @@ from .scopes import read_scope
 from .spelling import Patience
 from .submission import Submission
 from .views import MOST_NAMES, View, Views
+from .writers import Writers
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
@@ -94,6 +96,10 @@ class _Hints:
             return f"{problem.message}; {slip}"
         if instance is None and (holder := self._holder(expression)) is not None:
             return f"{_UNSATISFIABLE}{expression}: instance {holder!r} holds it, and the call has no _instance"
+        if (elsewhere := self._written_elsewhere(expression, instance, reader.call)) is not None:
+            if instance is None:
+                return f"{_UNSATISFIABLE}{expression}: {elsewhere}, and the call has no _instance"
+            return f"{problem.message} there; {elsewhere}, whose data the call does not see"
         near = reader.nearest(expression)
         return problem.message if near is None else f"{problem.message}, did you mean {near}?"
 
@@ -116,6 +122,25 @@ class _Hints:
             if any(all(map(fold.exists, group)) for group in expression.alternatives):
                 return instance
         return None
+
+    def _written_elsewhere(self, expression: Expression, instance: str | None, reader: int | None) -> str | None:
+        """Which call writes in another instance what is read in this one."""
+        for place in expression.references:
+            for line in self._writers.lines(place):
+                for index in line.calls:
+                    home = self._by_index[index].instance
+                    if index != reader and home not in (None, instance):
+                        return f"call {index} writes {place} in instance {home!r}"
+        return None
+
+    @cached_property
+    def _by_index(self) -> dict[int, Call]:
+        return {call.index: call for lane in self._scene.lanes.values() for call in lane.calls}
+
+    @cached_property
+    def _writers(self) -> Writers:
+        """Who writes where, in whatever instance."""
+        return Writers(call for call in self._by_index.values() if call.instance is not None)
 
     @cached_property
     def _instances(self) -> dict[str, str]:

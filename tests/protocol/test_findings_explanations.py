@@ -68,6 +68,26 @@ def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
     assert problem.message == f"nothing can bring †state.user.nam: {NOTHING}"
 
 
+def test_of_what_a_call_writes_in_another_instance_it_is_told_which_and_where() -> None:
+    context = [{"type": "state", "_instance": "①"}, {"type": "state", "_instance": "②"}]
+    writing = call(to="†state.x", _instance="①")
+    (problem,) = problems_of(writing, call(value="†state.x"), context=context)
+    assert problem.message == (
+        "nothing can bring †state.x: call 0 writes †state.x in instance '①', and the call has no _instance"
+    )
+    (problem,) = problems_of(writing, call(value="†state.x.y || †state.z", _instance="②"), context=context)
+    assert problem.message == (
+        "nothing can bring †state.x.y || †state.z: the context does not hold it in instance '②' and no other call "
+        "writes it there; call 0 writes †state.x.y in instance '①', whose data the call does not see"
+    )
+
+
+def test_what_only_the_reader_itself_writes_is_not_told_as_of_another_instance() -> None:
+    context = [{"type": "state", "_instance": "①"}]
+    (problem,) = problems_of(call(value="†state.x", to="†state.x", _instance="①"), context=context)
+    assert problem.message.endswith("in instance '①' and no other call writes it")
+
+
 @pytest.mark.parametrize("to", ["†state.totals", "state.total", "†stata.total"])
 def test_what_only_the_call_itself_writes_is_not_suggested(to: str) -> None:
     (problem,) = problems_of(call(value="†state.total", to=to))
