@@ -27,18 +27,19 @@ from .foresight import foresight_findings
 from .instances import MOST_TOLD, Tally, looked_at
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
+from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
 from .sight import Sights
 from .signatures import Signature, signature_findings
 from .slips import (
-    blank_references,
     idle_methods,
     misspelt_properties,
     undaggered_paths,
     unfit_messages,
     unknown_scopes,
 )
+from .texts import blank_references, concluding_references, embedded_references, written_references
 from .timing import read_findings, scope_findings
 from .trials import trial_findings
 
@@ -86,15 +87,18 @@ class _Proofs:
     def _kinds(self) -> Iterator[Iterable[Finding]]:
         layout, calls = self._layout, self._layout.calls
         places, context, tools = [at for at, _ in layout.submission.calls], layout.context, layout.tools
-        readers = Readers(calls)
+        readers, presence = Readers(calls), Presence(calls, context)
         yield unfit_messages(context)
         yield misspelt_properties(calls, places, tools)
         yield signature_findings(calls, places, self._signatures)
         yield answer_findings(calls, tools, layout.submission.delegates)
         yield idle_methods(calls, places)
         yield undaggered_paths(calls, places, context, readers)
-        yield unknown_scopes(calls, places, context)
-        yield blank_references(calls, places, context)
+        yield unknown_scopes(calls, places, presence)
+        yield blank_references(calls, places, presence)
+        yield embedded_references(calls, places, presence)
+        yield written_references(calls, places, presence)
+        yield concluding_references(layout.submission.output, presence)
         yield from self._lane_findings(frozenset(unread_results(calls, readers)))
         yield self._unfit_values()
         yield unread_branches(calls, readers)

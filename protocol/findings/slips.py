@@ -1,8 +1,8 @@
 """Slips: what stands in a valid submission and was hardly meant so (SPEC R2.5, R3.4, R4.1).
 
 A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path; an
-output path without `†` lies inside `state`, also when it begins with a kind; scopes need not exist; what does not begin
-with `†` is a text; and messages of the context need not fit each other.
+output path without `†` lies inside `state`, also when it begins with a kind; scopes need not exist; and messages of the
+context need not fit each other.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Final, NamedTuple
 
 from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.context import Context
-from protocol.errors import ExpressionError, pointer, shortened
-from protocol.messages import DATA_TYPES, kind_of
-from protocol.paths import MISSING, strings
+from protocol.errors import pointer
+from protocol.messages import DATA_TYPES
+from protocol.paths import MISSING
 from protocol.readers import Readers, Reads, places_read
-from protocol.references import DAGGER, Expression, Reference, is_expression, parse
+from protocol.references import DAGGER, Reference
 from protocol.resolution import Fold
 from protocol.schemas import joined
 from protocol.spelling import Speller
 from protocol.tools import Tool
 
 from .finding import Finding
+from .presence import Presence
 
 Place = Sequence[str | int]
 
@@ -118,9 +119,9 @@ def _is_known(key: Reference, fold: Fold) -> bool:
     return fold.exists(key) or any(str(key.path[0]) in names for names in named)
 
 
-def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], context: Context) -> Iterator[Finding]:
+def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], presence: Presence) -> Iterator[Finding]:
     """Scopes of kinds that nothing is of, and whose name is nearly that of one that something is of."""
-    kinds = _kinds(calls, context)
+    kinds = presence.kinds
     spelling = Speller(kinds, likeness=_LIKENESS)
     for call in calls:
         for index, scope in enumerate(call.scopes):
@@ -136,22 +137,6 @@ def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], context: Cont
             )
 
 
-def blank_references(calls: Sequence[Call], places: Sequence[Place], context: Context) -> Iterator[Finding]:
-    """Parameters that would read something but for the white space before their `†`."""
-    kinds = _kinds(calls, context) | DATA_TYPES
-    for call in calls:
-        for place, text in strings(call.parameters):
-            meant = _expression(text.lstrip()) if text[:1].isspace() else None
-            if meant is not None and all(reference.kind in kinds for reference in meant.references):
-                yield Finding(
-                    "warning",
-                    f"call {call.index} ({call.tool}) reads nothing here: white space before the † makes it a text, "
-                    f"did you mean {shortened(str(meant))}?",
-                    (call.index,),
-                    pointer(*places[call.index], *place),
-                )
-
-
 def unfit_messages(context: Context) -> Iterator[Finding]:
     """Messages of the context that do not fit those before them, so that nobody can read there (SPEC R3.4)."""
     for index, conflict in context.conflicts().items():
@@ -162,17 +147,3 @@ def unfit_messages(context: Context) -> Iterator[Finding]:
             (),
             pointer("context", index),
         )
-
-
-def _kinds(calls: Iterable[Call], context: Context) -> frozenset[str]:
-    """The kinds that anything is or may come to be of."""
-    held = {str(kind_of(message)) for message in context.messages if message.get("type") in DATA_TYPES}
-    outputs = [call.output for call in calls if call.output is not None]
-    return frozenset(held.union(place.kind for output in outputs for place in output.references))
-
-
-def _expression(text: str) -> Expression | None:
-    try:
-        return parse(text) if is_expression(text) else None
-    except ExpressionError:
-        return None

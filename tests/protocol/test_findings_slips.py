@@ -165,23 +165,6 @@ def test_a_scope_of_a_kind_that_a_call_writes_is_no_slip() -> None:
     assert checked(*calls, context=[{"type": "input", "y": 1}]).findings == ()
 
 
-@pytest.mark.parametrize("text", [" †state.x", "\n†state.x", "\u00a0 †state.x || †input.y"])
-def test_white_space_before_a_dagger_is_told(text: str) -> None:
-    (finding,) = checked(call(value={"in": [1, text]}), context=[{"type": "state", "x": 1}]).findings
-    assert finding.to_dict() == {
-        "severity": "warning",
-        "message": "call 0 (give) reads nothing here: white space before the † makes it a text, did you mean "
-        f"{text.strip()}?",
-        "calls": [0],
-        "pointer": "/solution/calls/0/value/in/1",
-    }
-
-
-@pytest.mark.parametrize("text", [" †", " † died 1852", " †deceased", " ††state.x", "see †state.x", " †state.x, or so"])
-def test_a_text_with_a_dagger_in_it_is_no_slip(text: str) -> None:
-    assert checked(call(value=text), context=[{"type": "state", "x": 1}]).findings == ()
-
-
 @pytest.mark.parametrize(
     ("properties", "at", "message"),
     [
