@@ -34,9 +34,11 @@ from .sight import Sights
 from .signatures import Signature, signature_findings
 from .slips import (
     idle_methods,
+    idle_results,
     misspelt_properties,
     undaggered_paths,
     unfit_messages,
+    unfit_output,
     unknown_scopes,
 )
 from .texts import blank_references, concluding_references, embedded_references, written_references
@@ -93,6 +95,8 @@ class _Proofs:
         yield signature_findings(calls, places, self._signatures)
         yield answer_findings(calls, tools, layout.submission.delegates)
         yield idle_methods(calls, places)
+        yield idle_results(calls, places, layout.submission.tools, layout.signatures)
+        yield unfit_output(layout.submission.output, layout.submission.schema)
         yield undaggered_paths(calls, places, context, readers)
         yield unknown_scopes(calls, places, presence)
         yield blank_references(calls, places, presence)

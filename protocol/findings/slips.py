@@ -1,6 +1,7 @@
-"""Slips: what stands in a valid submission and was hardly meant so (SPEC R2.5, R3.4, R4.1).
+"""Slips: what stands in a valid submission and was hardly meant so (SPEC R2.5, R3.4, R4.1, R4.7, R11.3).
 
-A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path; an
+A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path, or
+a result beside who gives one; the output ends the solution, whatever the schema of the submission asks for; an
 output path without `†` lies inside `state`, also when it begins with a kind; scopes need not exist; and messages of the
 context need not fit each other.
 """
@@ -8,8 +9,8 @@ context need not fit each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.context import Context
@@ -19,9 +20,9 @@ from protocol.paths import MISSING
 from protocol.readers import Readers, Reads, places_read
 from protocol.references import DAGGER, Reference
 from protocol.resolution import Fold
-from protocol.schemas import joined
+from protocol.schemas import Schema, compiled, joined
 from protocol.spelling import Speller
-from protocol.tools import Tool
+from protocol.tools import Executor, Tool
 
 from .finding import Finding
 from .presence import Presence
@@ -61,6 +62,41 @@ def idle_methods(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Fin
                 (call.index,),
                 pointer(*places[call.index], "_outputMethod"),
             )
+
+
+def idle_results(
+    calls: Iterable[Call], places: Sequence[Place], declared: Container[str], activities: Container[str]
+) -> Iterator[Finding]:
+    """Results written into calls that code or a delegate runs. `activities` are those known to be there: where nobody
+    has said which there are, a declared tool may be one that nothing runs.
+    """
+    for call in calls:
+        if call.raw.get("_output") is None or call.runner.executor is Executor.LATENT:
+            continue
+        is_named = call.runner.executor is Executor.DELEGATE or call.properties.get("_activity")
+        if is_named or call.tool not in declared or call.runner.name in activities:
+            yield Finding(
+                "warning",
+                f"call {call.index} ({call.tool}) has an _output, which is not taken for its result: "
+                f"{call.runner.executor} {call.runner.name!r} runs it; leave _output out, or call a tool that nothing "
+                "runs",
+                (call.index,),
+                pointer(*places[call.index], "_output"),
+            )
+
+
+def unfit_output(output: Any, schema: Schema | None) -> Iterator[Finding]:
+    """An output of the solution that the schema of the submission forbids (SPEC R11.3)."""
+    if output is None or schema is None:
+        return
+    for problem in compiled(schema).problems(output, "solution", "output"):
+        yield Finding(
+            "warning",
+            f"the solution's output is not what the schema of the submission admits: {problem.message}; change one of "
+            "them",
+            (),
+            problem.pointer,
+        )
 
 
 class Undaggered(NamedTuple):

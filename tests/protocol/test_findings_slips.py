@@ -140,6 +140,60 @@ def test_a_method_is_no_slip_where_there_is_a_path_or_the_call_does_not_name_it(
     assert checked(call(_outputMethod="push"), tools={"give": {"_outputPath": "†state.x"}}).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("properties", "options", "runs"),
+    [
+        ({}, {"activities": {"give": {}}}, "activity 'give'"),
+        ({"_activity": "other"}, {}, "activity 'other'"),
+        ({"_delegate": "anonymous"}, {}, "delegate 'anonymous'"),
+    ],
+)
+@pytest.mark.parametrize("to", [{}, {"to": "†state.x"}])
+def test_a_written_result_is_told_where_another_gives_it(
+    properties: dict[str, Any], options: dict[str, Any], runs: str, to: dict[str, Any]
+) -> None:
+    (finding,) = checked(call(_output={"id": 1}, **properties, **to), **options).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": f"call 0 (give) has an _output, which is not taken for its result: {runs} runs it; leave _output "
+        "out, or call a tool that nothing runs",
+        "calls": [0],
+        "pointer": "/solution/calls/0/_output",
+    }
+
+
+def test_a_written_result_is_told_where_the_tool_is_an_activity_that_nobody_declared() -> None:
+    value = {"context": [], "solution": {"calls": [call(_output=1)]}}
+    (finding,) = check_submission(value, activities={"give": {}}).findings
+    assert finding.pointer == "/solution/calls/0/_output"
+
+
+def test_a_written_result_is_no_slip_where_nobody_is_known_to_give_another() -> None:
+    assert checked(call(to="†state.x", _output=1)).findings == ()
+    assert checked(call(to="†state.x", _output=1), activities={}).findings == ()
+    assert checked(call(to="†state.x", _output=None), activities={"give": {}}).findings == ()
+
+
+def test_an_output_that_the_schema_of_the_submission_forbids_is_told() -> None:
+    value = submission(call(), schema={"properties": {"a": {"type": "string"}}})
+    value["solution"]["output"] = {"a": 5}
+    (finding,) = check_submission(value).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": "the solution's output is not what the schema of the submission admits: 5 is not of type 'string'; "
+        "change one of them",
+        "calls": [],
+        "pointer": "/solution/output/a",
+    }
+
+
+@pytest.mark.parametrize("parts", [{"schema": {"type": "string"}}, {"schema": {"type": "integer"}}, {}])
+def test_an_output_that_is_not_given_or_is_admitted_is_no_slip(parts: dict[str, Any]) -> None:
+    value = submission(call(), **parts)
+    value["solution"]["output"] = 5 if parts.get("schema") != {"type": "string"} else None
+    assert check_submission(value).findings == ()
+
+
 @pytest.mark.parametrize("scope", ["inputs", "†inputs.y"])
 def test_a_scope_of_a_kind_that_is_nearly_one_that_is_there_is_told(scope: str) -> None:
     context = [{"type": "input", "y": 1}]
