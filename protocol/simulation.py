@@ -131,7 +131,7 @@ class _Run:
     def __init__(self, plan: Layout, inventions: Inventions, most_calls: int = MOST_CALLS) -> None:
         self._plan = plan
         self._inventions = inventions
-        self._lanes = _simulated(plan, most_calls)
+        self._lanes = first_lanes(plan, most_calls)
         self._left_out = plan.lanes.keys() - self._lanes.keys()
         seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
         self._context = Context(seen)
@@ -203,8 +203,8 @@ class _Run:
         return SimulatedCall(call.index, call.tool, instance, end.status, end.reason, end.error)
 
 
-def _simulated(plan: Layout, most_calls: int) -> dict[str | None, Lane]:
-    """The lanes that are run, the global one first."""
+def first_lanes(plan: Layout, most_calls: int) -> dict[str | None, Lane]:
+    """The lanes that are run, the global one first, and of the others at least one."""
     lanes = sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None)
     left = most_calls
     found: dict[str | None, Lane] = {}

@@ -20,7 +20,7 @@ from protocol.layout import Layout
 from protocol.paths import MISSING
 from protocol.schemas import Schema
 from protocol.schemas.steps import bounded, spent
-from protocol.simulation import SimulatedCall, tried
+from protocol.simulation import SimulatedCall, first_lanes, tried
 from protocol.statuses import Status
 from protocol.tools import Executor
 from protocol.variety import Variety
@@ -34,15 +34,15 @@ from .sight import Sight, Sights
 MOST_TRIALS: Final = 48
 _LEAST_TRIALS: Final = 16
 """Fewer show nothing."""
-_MOST_CALLS: Final = 300
-"""Of longer plans nothing is tried."""
-_MOST_EFFORT: Final = 6_000
+_MOST_CALLS: Final = 40
+"""Of many instances so many calls are tried; of one lane as many as the effort allows."""
+_MOST_EFFORT: Final = 5_000
 """Calls run over all trials; what else takes time is counted as calls."""
 _MOST_STEPS: Final = 300_000
-_PER_CALL: Final = 5, 1_000
-"""As many messages, and as many values that each call may copy, are read in the time of one call."""
 _SAMPLED: Final = 8
 """Of so many varieties samples are made of a schema."""
+_MOST_MADE: Final = 1_000
+"""Of so many calls it is looked whether a result can be made up at all."""
 _MOST_WAYS: Final = 8
 """A call that is skipped is told where those before it choose in so many ways at most: all of them were tried."""
 _SUCCESSES: Final = frozenset({Status.DONE, Status.SENT, Status.LATENT})
@@ -55,7 +55,7 @@ def trial_findings(layout: Layout, told: Collection[int]) -> Iterator[Finding]:
     """The calls that never succeed, but for those told of and what follows from them."""
     yield from _unmade(layout, told)
     trials, lost = _tried(layout, told)
-    sights, tally = Sights(layout), Tally(layout.calls, len(layout.lanes))
+    sights, tally = Sights(layout), Tally(layout.calls, len(first_lanes(layout, _MOST_CALLS)))
     never = {*told, *(index for _, index in lost)}
     for (instance, index), end in lost.items():
         sight = sights.of(layout.lanes[instance])
@@ -77,7 +77,7 @@ def _finding(call: Call, end: SimulatedCall, trials: int) -> Finding:
 def _unmade(layout: Layout, told: Collection[int]) -> Iterator[Finding]:
     """The calls for which no result could be made up, by the schemas that hold for it."""
     known: dict[str, bool] = {}
-    for call in layout.calls[:_MOST_CALLS]:
+    for call in layout.calls[:_MOST_MADE]:
         is_open = call.output is not None and call.given is MISSING and call.index not in told
         for whose, schema in _promised(call, layout) if is_open else ():
             text = json.dumps(schema, sort_keys=True)
@@ -123,11 +123,12 @@ def _tried(layout: Layout, told: Collection[int]) -> tuple[int, dict[Run, Simula
 
 
 def _effort(layout: Layout) -> int:
-    """How much one trial takes, in calls run."""
-    if layout.size > _MOST_CALLS and len(layout.lanes) == 1:
-        return _MOST_EFFORT
-    calls, messages = min(layout.size, _MOST_CALLS), layout.submission.context
-    return 1 + calls + len(messages) // _PER_CALL[0] + calls * _values(messages) // _PER_CALL[1]
+    """How much one trial takes: calls run, messages read or passed over, and values that each call may copy."""
+    lanes = first_lanes(layout, _MOST_CALLS)
+    calls = sum(len(lane.calls) for lane in lanes.values())
+    messages = layout.submission.context
+    seen = [message for message in messages if message.get("_instance") in (None, *lanes)]
+    return 1 + calls + len(seen) // 5 + len(messages) // 50 + calls * _values(seen) // 1_000
 
 
 def _values(messages: Any) -> int:

@@ -128,3 +128,10 @@ def test_longer_plans_are_not_tried() -> None:
     first, second = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
     many = [call("give", f"†data.n{number}") for number in range(400)]
     assert told(first, second, *many, tools=giving(make=STRING)) == []
+
+
+def test_of_many_instances_the_first_are_tried() -> None:
+    context = [{"type": "state", "_instance": str(number), "a": 1} for number in range(1_000)]
+    calls = [call("make", "†state.x"), call("give", "†state.x.name", after="†state.x")]
+    (finding,) = check_submission(plan_submission(*calls, context=context, tools=giving(make=STRING))).findings
+    assert "call 1 (give) succeeded in none of" in finding.message
