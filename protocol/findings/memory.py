@@ -6,7 +6,7 @@ Schemas are told apart by identity, which is their own as long as the submission
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from protocol.calls import Call
@@ -15,17 +15,22 @@ from protocol.schemas import Schema
 from protocol.tools import Tool
 
 from .cases import Shape, shape_at
+from .demands import Demand, Parameter
 from .effects import result_schema, source_of
+from .signatures import Signature
 
 T = TypeVar("T")
 
 
 class Memory:
-    """What is known of the tools and delegates of one submission, whichever lane asks first."""
+    """What is known of the tools, delegates and activities of one submission, whichever lane asks first."""
 
-    def __init__(self, tools: Mapping[str, Tool], delegates: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tools: Mapping[str, Tool], delegates: Mapping[str, Any], signatures: Mapping[str, Signature]
+    ) -> None:
         self._tools = tools
         self._delegates = delegates
+        self._signatures = signatures
         self._known: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, find: Callable[..., T], *arguments: Any) -> T:
@@ -39,13 +44,24 @@ class Memory:
         """What a call promises of its result."""
         return self.once(("result", source_of(call)), self._result, call)
 
-    def parameter(self, tool: str, path: Path) -> Shape:
-        """What a tool takes at a place of its calls."""
-        return self.shape(self._tools[tool].compiled.schema, path, in_lists=True)
+    def demands(self, parameter: Parameter) -> tuple[Demand, ...]:
+        """What is admitted at a place of calls."""
+        return self.once(("demands", parameter), lambda: tuple(self._demands(parameter)))
 
     def shape(self, schema: Schema, path: Path = (), *, in_lists: bool = False) -> Shape:
         """What a schema of the submission says of the value at a path; see `shape_at`."""
         return self.once(("shape", id(schema), path, in_lists), self._shape, schema, path, in_lists)
+
+    def _demands(self, parameter: Parameter) -> Iterator[Demand]:
+        if (tool := self._tools.get(parameter.tool)) is not None:
+            admitted = self.shape(tool.compiled.schema, parameter.path, in_lists=True)
+            yield Demand(admitted, admitted)
+        if (signature := self._signatures.get(parameter.activity or "")) is not None:
+            written, admitted = (
+                self.shape(schema, parameter.path, in_lists=True)
+                for schema in (signature.exact.schema, signature.convertible.schema)
+            )
+            yield Demand(written, admitted, f" the signature of its activity {signature.name!r}")
 
     def _result(self, call: Call) -> Shape:
         return shape_at(result_schema(call, self._tools, self._delegates))

@@ -1,6 +1,6 @@
 """Misfits: what is there or promised, and can never be what its place takes (SPEC R4.1, R4.6).
 
-A parameter whose value only the context can give is held against its tool's schema as it stands. A result is held
+A parameter whose value only the context can give is held against what its tool and its activity admit. A result is held
 against the schema of the kind it is written to. Calls told of here are sure to fail once they run.
 """
 
@@ -18,11 +18,11 @@ from protocol.references import Expression, Reference
 from protocol.schemas import Schema
 
 from .cases import ALL_TYPES, Shape, json_types
+from .demands import parameter_at
 from .effects import source_of
 from .finding import FAILURES, Finding
 from .fitting import misfit
 from .memory import Memory
-from .promises import parameter_shape
 from .sight import Sight
 
 _TAKEN: Final = {
@@ -35,23 +35,25 @@ MOST_HELD: Final = 20_000
 
 
 def unfit_values(sight: Sight) -> Iterator[Finding]:
-    """The parameters that read a value of the context which their tool does not admit."""
+    """The parameters that read a value of the context which their tool, or its activity, does not admit."""
     for call in sight.lane.calls:
         for at, expression in call.reads if not call.is_thought else ():
             place = _given_place(call, expression, sight)
-            wanted = parameter_shape(call, at, sight) if place is not None else None
-            if place is None or wanted is None:
+            demands = sight.memory.demands(parameter_at(call, at)) if place is not None else ()
+            if place is None or not demands:
                 continue
             try:
-                problems = wanted.problems(sight.fold.value(place))
+                value = sight.fold.value(place)
             except Conflict:  # told as such
                 continue
-            if problems:
+            unmet = next(((demand, problem) for demand in demands for problem in demand.problems(value)), None)
+            if unmet is not None:
+                demand, problem = unmet
                 where = f" in instance {sight.lane.instance!r}" if sight.lane.instance is not None else ""
                 yield Finding(
                     "warning",
                     f"call {call.index} ({call.tool}) reads {place} at {at}, where the context holds{where} what does "
-                    f"not fit: {problems[0].message}; change the value, the path or the schema",
+                    f"not fit{demand.whose}: {problem.message}; change the value, the path or the schema",
                     (call.index,),
                 )
 

@@ -1,29 +1,26 @@
 """Promises: where what a call gives can never be what its reader takes (SPEC R4.1, R4.6).
 
 The result of a call, and what its method makes of it, is held against the parameter that reads it: `_output` of the one
-tool against the schema of the other, at that path. Spoken of is only a reader that can get its value from nowhere else:
-everybody who writes there comes before it, and whoever of them is the last, what is there then misfits.
+tool against what the other, and the activity behind it, admit there. Spoken of is only a reader that can get its value
+from nowhere else: everybody who writes there comes before it, and whoever of them is the last, what is there then
+misfits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from protocol.calls import Call
-from protocol.errors import segments
-from protocol.references import Expression, Path, Reference
+from protocol.references import Expression, Reference
 
 from .cases import Shape
+from .demands import Demand, Parameter, parameter_at
 from .effects import Effect, effect_on, result_schema, shapes_left
 from .finding import FAILURES, Finding
-from .fitting import misfit
 from .sight import Sight
 
 _MOST_WRITERS: Final = 8
-
-Parameter = tuple[str, Path]
-"""A tool, and where in a call of it a value stands."""
 
 
 def promise_findings(sight: Sight) -> Iterator[Finding]:
@@ -45,20 +42,6 @@ def _reached(expression: Expression, sight: Sight) -> Iterator[tuple[Reference, 
             return
 
 
-def parameter_shape(call: Call, at: str, sight: Sight) -> Shape | None:
-    """What the tool of a call takes at the place of an expression."""
-    return sight.memory.parameter(*_parameter(call, at)) if call.tool in sight.tools else None
-
-
-def _parameter(call: Call, at: str) -> Parameter:
-    value: Any = call.raw
-    path: Path = ()
-    for segment in segments(at):
-        key = int(segment) if isinstance(value, list) else segment
-        value, path = value[key], (*path, key)
-    return call.tool, path
-
-
 class _Promises:
     """Who reads what in one lane."""
 
@@ -68,7 +51,7 @@ class _Promises:
     def findings(self, call: Call, at: str, place: Reference, *, is_taken: bool) -> Iterator[Finding]:
         """What is wrong with what a call reads at a place, if all that can be there is."""
         producers = self._producers(call, place) if place.kind != FAILURES else ()
-        parameter = _parameter(call, at) if is_taken and call.tool in self._sight.tools else None
+        parameter = parameter_at(call, at) if is_taken else None
         told = []
         is_held = self._sight.fold.exists(place)
         for producer in producers:
@@ -110,7 +93,7 @@ class _Promises:
 
     def _found(self, whose: str | None, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
         memory = self._sight.memory
-        wanted = memory.parameter(*parameter) if parameter is not None else None
+        wanted = memory.demands(parameter) if parameter is not None else ()
         left = memory.once(("left", whose, effect), self._left, effect, producer)
         faults = [_fault_of(shape, wanted) for shape in left]
         return faults[0] if None not in faults else None
@@ -120,8 +103,10 @@ class _Promises:
         return tuple(shapes_left(effect, result, self._sight.fold))
 
 
-def _fault_of(given: Shape, wanted: Shape | None) -> str | None:
+def _fault_of(given: Shape, wanted: Iterable[Demand]) -> str | None:
     if given.is_impossible:
         return "nothing is ever there: what {call} gives has no such place"
-    why = misfit(given, wanted) if wanted is not None else None
-    return "{call} gives what does not fit: " + why.replace("{", "{{").replace("}", "}}") if why is not None else None
+    for demand in wanted:
+        if (why := demand.misfit(given)) is not None:
+            return "{call} gives what does not fit" + f"{demand.whose}: {why}".replace("{", "{{").replace("}", "}}")
+    return None

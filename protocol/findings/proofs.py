@@ -31,7 +31,7 @@ from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
 from .sight import Sights
-from .signatures import Signature, signature_findings
+from .signatures import signature_findings, signatures_of
 from .slips import (
     idle_methods,
     idle_results,
@@ -73,7 +73,6 @@ class _Proofs:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._signatures = {name: Signature(name, schema) for name, schema in layout.signatures.items()}
         self._sights = Sights(layout)
         self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
 
@@ -92,7 +91,7 @@ class _Proofs:
         readers, presence = Readers(calls), Presence(calls, context)
         yield unfit_messages(context)
         yield misspelt_properties(calls, places, tools)
-        yield signature_findings(calls, places, self._signatures)
+        yield signature_findings(calls, places, signatures_of(layout))
         yield answer_findings(calls, tools, layout.submission.delegates)
         yield idle_methods(calls, places)
         yield idle_results(calls, places, layout.submission.tools, layout.signatures)

@@ -20,6 +20,7 @@ from protocol.writers import Writers
 from .branches import Branches, read_branches
 from .memory import Memory
 from .order import Order
+from .signatures import signatures_of
 
 _NO_LANE: Final = Lane(None, (), Graph({}))
 
@@ -62,7 +63,7 @@ class Sights:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._memory = Memory(layout.tools, layout.submission.delegates)
+        self._memory = Memory(layout.tools, layout.submission.delegates, signatures_of(layout))
         self._held = frozenset(_held(layout.submission.context))
         self._shared = self._common(layout.lanes.get(None, _NO_LANE))
         self._known = {id(lane.graph): self._shared for instance, lane in layout.lanes.items() if instance is None}

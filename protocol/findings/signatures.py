@@ -13,6 +13,7 @@ from typing import Any
 
 from protocol.calls import Call, place_in
 from protocol.errors import Problem, pointer
+from protocol.layout import Layout
 from protocol.schemas import CompiledSchema, compiled
 from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.spelling import Speller
@@ -84,6 +85,11 @@ def signature_findings(
                 (call.index,),
                 problem.pointer,
             )
+
+
+def signatures_of(layout: Layout) -> dict[str, Signature]:
+    """The signatures of the activities behind declared tools, by name."""
+    return {name: Signature(name, schema) for name, schema in layout.signatures.items()}
 
 
 def signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature | None:

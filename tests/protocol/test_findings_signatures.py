@@ -38,11 +38,12 @@ SIGNATURE: dict[str, Any] = {
         }
     },
 }
-GIVEN = {"type": "state", "given": 1}
+GIVEN = {"type": "state", "given": {"count": 1, "text": "five", "digits": "5", "many": [1, 2]}}
 
 
 def told(tool: Any = ANY, activities: Any = None, **parameters: Any) -> list[tuple[str | None, str]]:
-    value = submission(call("charge", "†state.x", **parameters), tools={"charge": tool}, context=[GIVEN])
+    calls = call("charge", "†state.x", **parameters), call("make", "†state.made")
+    value = submission(*calls, tools={"charge": tool}, context=[GIVEN])
     plan = check_submission(value, activities=activities or {"charge": SIGNATURE})
     return [(finding.pointer, finding.message) for finding in plan.findings if "signature" in finding.message]
 
@@ -85,15 +86,15 @@ def test_the_activity_that_the_tool_names_counts() -> None:
         ({"due": []}, "/due", "[] is not of type 'string'"),
         ({"notify": {}}, "/notify", "{} is not of type 'boolean'"),
         ({"lines": "a, b"}, "/lines", "'a, b' is not of type 'array'"),
-        ({"lines": {"a": "†state.given"}}, "/lines", "is not of type 'array'"),
+        ({"lines": {"a": "†state.made"}}, "/lines", "is not of type 'array'"),
         ({"lines": [1, "x"]}, "/lines/1", "'x' is not of type 'number'"),
-        ({"more": ["†state.given"]}, "/more", "is not of type 'object'"),
+        ({"more": ["†state.made"]}, "/more", "is not of type 'object'"),
         ({"note": 5}, "/note", "5 is not valid under any of the given schemas"),
         ({"note": [1]}, "/note", "[1] is not valid under any of the given schemas"),
         ({"speed": "quick"}, "/speed", "'quick' is not one of ['slow', 'fast']"),
         ({"payer": {}}, "/payer", "'id' is a required property"),
         ({"payer": {"id": "x"}}, "/payer/id", "'x' is not of type 'integer'"),
-        ({"payer": {"id": "†state.given", "nmae": 1}}, "/payer", "'nmae' was unexpected"),
+        ({"payer": {"id": "†state.made", "nmae": 1}}, "/payer", "'nmae' was unexpected"),
     ],
 )
 def test_a_value_that_no_conversion_makes_one_for_the_activity_is_told(
@@ -110,7 +111,7 @@ def test_a_value_that_no_conversion_makes_one_for_the_activity_is_told(
     [
         {"amount": "5"},
         {"amount": 5.0},
-        {"amount": "†state.given"},
+        {"amount": "†state.made"},
         {"amount": True},
         {"due": 1_700_000_000},
         {"notify": "yes"},
@@ -118,18 +119,18 @@ def test_a_value_that_no_conversion_makes_one_for_the_activity_is_told(
         {"amount": "-5"},
         {"amount": " 1_000 "},
         {"lines": []},
-        {"lines": ["1.5", "NaN", "†state.given"]},
+        {"lines": ["1.5", "NaN", "†state.made"]},
         {"marks": [1, 1]},
         {"speed": "fast"},
         {"grade": "2"},
         {"kind": "card"},
         {"payer": {"id": "7", "name": "alex"}},
-        {"payer": {"id": "†state.given"}},
-        {"payer": "†state.given"},
+        {"payer": {"id": "†state.made"}},
+        {"payer": "†state.made"},
         {"more": {}},
         {"note": None},
         {"until": 1_700_000_000},
-        {"note": "†state.given"},
+        {"note": "†state.made"},
     ],
 )
 def test_nothing_is_said_of_what_may_be_converted(parameters: dict[str, Any]) -> None:
@@ -140,6 +141,90 @@ def test_nothing_is_said_of_activities_that_take_anything_or_are_not_known() -> 
     assert told(activities={"charge": {"type": "object"}}, any=1) == []
     value = submission(call("charge", "†state.x", any=1), tools={"charge": ANY})
     assert check_submission(value).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "at", "why"),
+    [
+        ({"amount": "†state.given.text"}, "/amount", "'five' is not of type 'integer'"),
+        ({"lines": ["†state.given.text"]}, "/lines/0", "'five' is not of type 'number'"),
+        ({"payer": {"id": "†state.given"}}, "/payer/id", "is not of type 'integer'"),
+        ({"speed": "†state.given.count"}, "/speed", "1 is not of type 'string'"),
+    ],
+)
+def test_a_value_of_the_context_that_the_activity_cannot_make_use_of_is_told(
+    parameters: dict[str, Any], at: str, why: str
+) -> None:
+    [(_, message)] = told(**{"amount": 1, **parameters})
+    assert f" at {at}, where the context holds what does not fit the signature of its activity 'charge': " in message
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"amount": "†state.given.digits"},
+        {"lines": "†state.given.many"},
+        {"due": "†state.given.count"},
+        {"payer": {"id": "†state.given.digits"}},
+        {"amount": "†state.made || †state.given.text"},
+    ],
+)
+def test_nothing_is_said_of_a_value_of_the_context_that_may_be_converted(parameters: dict[str, Any]) -> None:
+    assert told(**{"amount": 1, **parameters}) == []
+
+
+def told_of_result(output: Any, **parameters: Any) -> list[str]:
+    """What is told of a reader of a call with this `_output`."""
+    tools = {"charge": ANY, "make": {"properties": {"_output": output}}}
+    value = submission(call("make", "†state.made"), call("charge", **{"amount": 1, **parameters}), tools=tools)
+    plan = check_submission(value, activities={"charge": SIGNATURE, "make": {"type": "object"}})
+    return [finding.message for finding in plan.findings if "signature" in finding.message]
+
+
+@pytest.mark.parametrize(
+    ("output", "parameters", "why"),
+    [
+        ({"type": "object"}, {"amount": "†state.made"}, "object is not integer"),
+        ({"enum": ["low", "high"]}, {"amount": "†state.made"}, '"low" or "high" is not integer'),
+        ({"type": "string"}, {"lines": "†state.made"}, "string is not array"),
+        ({"type": "string"}, {"more": "†state.made"}, "string is not object"),
+        ({"type": "array"}, {"lines": ["†state.made"]}, "array is not number"),
+        ({"type": "integer"}, {"speed": "†state.made"}, 'integer is never "slow" or "fast"'),
+        ({"required": ["id"], "properties": {"id": {"type": "null"}}}, {"payer": "†state.made"}, "null is not integer"),
+    ],
+)
+def test_a_result_that_the_activity_of_its_reader_cannot_make_use_of_is_told(
+    output: Any, parameters: dict[str, Any], why: str
+) -> None:
+    (message,) = told_of_result({"type": "object", **output} if "required" in output else output, **parameters)
+    assert "call 0 (make) gives what does not fit the signature of its activity 'charge': " in message
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    ("output", "parameters"),
+    [
+        ({"type": "string"}, {"amount": "†state.made"}),
+        ({"enum": ["low", "5"]}, {"amount": "†state.made"}),
+        ({"type": "boolean"}, {"amount": "†state.made"}),
+        ({"type": "number"}, {"due": "†state.made"}),
+        ({"type": "string"}, {"notify": "†state.made"}),
+        ({"type": "array", "items": {"type": "string"}}, {"lines": "†state.made"}),
+        ({"type": "object", "properties": {"id": {"type": "string"}}}, {"payer": "†state.made"}),
+        ({}, {"payer": "†state.made"}),
+    ],
+)
+def test_nothing_is_said_of_a_result_that_may_be_converted(output: Any, parameters: dict[str, Any]) -> None:
+    assert told_of_result(output, **parameters) == []
+
+
+def test_what_neither_the_tool_nor_its_activity_admits_is_told_once() -> None:
+    tool = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    assert told(tool, amount="†state.given.text") == []
+    value = submission(call("charge", "†state.x", amount="†state.given.text"), tools={"charge": tool}, context=[GIVEN])
+    (finding,) = check_submission(value, activities={"charge": SIGNATURE}).findings
+    assert "what does not fit: 'five' is not of type 'integer'" in finding.message
 
 
 SCOPED = SIGNATURE | {

@@ -40,6 +40,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
+from protocol.findings.cases import shape_at
+from protocol.findings.demands import Parameter
+from protocol.findings.memory import Memory
 from protocol.findings.signatures import Signature
 from protocol.schemas import compiled
 from worker.activities import Activity, Policy, make_activity
@@ -303,7 +306,7 @@ class Keys(TypedDict):
 )
 def test_what_an_activity_takes_is_never_said_not_to_fit_its_signature(annotation: Any) -> None:
     activity = activity_of(annotation)
-    signature = Signature("f", activity.schema)
+    (demand,) = Memory({}, {}, {"f": Signature("f", activity.schema)}).demands(Parameter("f", "f", ("value",)))
     taken = [value for value in VALUES if is_taken(activity, value=value)]
     assert taken
-    assert [value for value in taken if signature.convertible.problems({"value": value})] == []
+    assert [value for value in taken if demand.problems(value) or demand.misfit(shape_at({"const": value}))] == []
