@@ -80,8 +80,9 @@ def signature_findings(
         for problem in _ungiven(call, signature, at):
             yield Finding(
                 "info",
-                f"call {call.index} ({call.tool}) has a scope that its activity {signature.name!r} is not given, "
-                f"{problem.message}: leave it out, or give the function a keyword-only parameter of that name",
+                f"call {call.index} ({call.tool}) has the scope {problem.message}, of which its activity "
+                f"{signature.name!r} is given nothing: leave it out, or give the function a keyword-only parameter "
+                "named like the kind",
                 (call.index,),
                 problem.pointer,
             )
@@ -111,11 +112,11 @@ def _unfit(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:
     if spent() > MOST_STEPS:
         return
     given = {name: value for name, value in call.standing_in().items() if not name.startswith("_")}
-    unfit = signature.convertible.problems(given, *at, lenient=True)
-    said = {problem.pointer: problem for problem in signature.exact.problems(given, *at, lenient=True)}
-    for problem in unfit:
-        message = said.get(problem.pointer, problem).message
-        yield Problem(problem.pointer, f"takes something else here: {message}")
+    if unfit := signature.convertible.problems(given, *at, lenient=True):
+        said = {problem.pointer: problem for problem in signature.exact.problems(given, *at, lenient=True)}
+        for problem in unfit:
+            message = said.get(problem.pointer, problem).message
+            yield Problem(problem.pointer, f"takes something else here: {message}")
 
 
 def _ungiven(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:

@@ -252,7 +252,7 @@ def test_a_scope_of_which_the_function_is_given_nothing_is_told(
 ) -> None:
     value = submission(call("charge", "†state.x", amount=1, _scopes=scopes), tools={"charge": ANY}, context=[GIVEN])
     plan = check_submission(value, activities={"charge": activity})
-    found = [finding for finding in plan.findings if "is not given" in finding.message]
+    found = [finding for finding in plan.findings if "is given nothing" in finding.message]
     assert [(finding.severity, finding.pointer) for finding in found] == [
         ("info", f"/solution/calls/0{place}") for place in at
     ]
