@@ -8,6 +8,7 @@ values, alternatives and exceptions, so that all of them together show what can 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -141,14 +142,11 @@ class Inventions:
         return _schema_there(call, context)
 
     def _applicable(self, tool: Tool) -> Tool:
-        """The tool; without its `_output` where what is made up does not fit that."""
+        """The tool; not held to its `_output` where what is made up does not fit that."""
         if tool.output_schema is None or self._sample(tool.output_schema) is not MISSING:
             return tool
         self.unfit.append(tool.name)
-        declaration = {key: value for key, value in tool.declaration.items() if key != "_output"}
-        if isinstance(declaration.get("properties"), Mapping):
-            declaration["properties"] = {k: v for k, v in declaration["properties"].items() if k != "_output"}
-        return Tool(tool.name, declaration)
+        return replace(tool, is_held=False)
 
     def _sample(self, schema: Any) -> Any:
         """A sample that fits the schema, or `MISSING`."""

@@ -15,7 +15,9 @@ from typing import Any, Final
 from jsonschema import SchemaError
 
 from .errors import Problem, pointer, segments, shortened
+from .references import Path
 from .schemas import CompiledSchema, Schema, check_references, compiled, joined
+from .schemas.addresses import settled
 from .schemas.calls import WholeCall, speaks_of_meta_properties
 from .schemas.excerpts import excerpt
 from .schemas.parts import applied
@@ -25,7 +27,7 @@ from .spelling import Speller
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
-_DEFINITIONS: Final = ("$defs", "definitions")
+_RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
 ANONYMOUS: Final = "anonymous"
@@ -55,73 +57,65 @@ class Tool:
     name: str
     declaration: Mapping[str, Any]
 
+    is_held: bool = True
+    """Whether results are held against what the tool promises."""
+
     @cached_property
-    def properties(self) -> dict[str, Any]:
-        """Parameters and meta-properties that the tool itself speaks of, each with its schema."""
+    def document(self) -> dict[str, Any]:
+        """The tool as one schema: all that it speaks of in `properties`, and references as pointers from its root."""
         beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
         inside = self.declaration.get("properties", {})
-        return {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
+        properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
+        rest = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
+        return settled({**rest, "properties": properties}, _readings)
+
+    @cached_property
+    def compiled(self) -> CompiledSchema:
+        """The schema a call is held against."""
+        return compiled(self.document)
 
     @cached_property
     def constants(self) -> dict[str, Any]:
         """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
 
-        So it does what `GRANTED` says of `_scopes`.
+        So it does what `GRANTED` says of `_scopes`. Both count where they stand by name, whatever the call is.
         """
         pinned: dict[str, Any] = {}
         for keyword in (GRANTED, "const"):
-            pinned |= {
-                key: part[keyword]
-                for key in _FILLED_IN
-                for part in map(_keywords, self._said_of(key))
-                if part.get(keyword) is not None
-            }
+            for key in _FILLED_IN:
+                for part in joined(self._said_of(key), self.document):
+                    if isinstance(part, dict) and part.get(keyword) is not None:
+                        pinned[key] = part[keyword]
         return pinned
-
-    def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """Where a place of the compiled schema stands in the declaration: a meta-property may stand beside
-        `properties`.
-        """
-        if path[:1] == ("properties",) and len(path) > 1 and path[1] not in self.declaration.get("properties", {}):
-            return path[1:]
-        return path
-
-    def _said_of(self, key: str) -> tuple[Schema, ...]:
-        """What the schema says of a meta-property whatever the call is: by name, and in all that it joins."""
-        names = {key, *(alias for alias, name in ALIASES.items() if name == key)}
-        named = [_keywords(_keywords(part).get("properties")) for part in self.compiled.parts(())]
-        root = self.compiled.schema
-        return joined((part[name] for part in named for name in names if name in part), root)
 
     @cached_property
     def output_schema(self) -> Schema | None:
-        """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to."""
-        schema = self.properties.get("_output")
-        if not isinstance(schema, dict):
-            return schema if isinstance(schema, bool) else None
-        return excerpt(schema | self._definitions, {**self.declaration, "properties": self.properties})
+        """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to.
 
-    @property
-    def _definitions(self) -> dict[str, Any]:
-        """What `$ref` can name anywhere in the tool: its own definitions, and those that stand in its `_output`."""
-        schemas = (self.properties.get("_output"), self.declaration)
-        found: dict[str, Any] = {}
-        for schema in schemas:
-            for keyword in _DEFINITIONS:
-                if isinstance(named := _keywords(schema).get(keyword), dict):
-                    found[keyword] = found.get(keyword, {}) | named
-        return found
+        That is what is said of it whatever the call is; what `anyOf`, `if` and the like say is said of calls only.
+        """
+        promises = self._said_of("_output") if self.is_held else []
+        if len(promises) > 1:
+            return excerpt({"allOf": promises}, self.document)
+        promise = promises[0] if promises else None
+        return excerpt(promise, self.document, "#" + pointer(*_RESULT)) if isinstance(promise, dict) else promise
 
     @cached_property
     def compiled_output(self) -> CompiledSchema | None:
         """The same, ready to be applied."""
         return compiled(self.output_schema) if self.output_schema is not None else None
 
-    @cached_property
-    def compiled(self) -> CompiledSchema:
-        """The schema a call is held against."""
-        schema = {key: value for key, value in self.declaration.items() if not key.startswith("_")} | self._definitions
-        return compiled({**schema, "properties": self.properties})
+    def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""
+        if path[:1] == ("properties",) and len(path) > 1 and path[1] not in self.declaration.get("properties", {}):
+            return path[1:]
+        return path
+
+    def _said_of(self, key: str) -> list[Schema]:
+        """What the schema, with all that it joins, says of a meta-property by its names."""
+        parts = [part for part in joined((self.document,), self.document) if isinstance(part, dict)]
+        names = (key, *(alias for alias, name in ALIASES.items() if name == key))
+        return [part["properties"][name] for part in parts for name in names if name in part.get("properties", ())]
 
     def problems(
         self,
@@ -148,8 +142,7 @@ class Tool:
     @cached_property
     def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
         """The properties that the schema speaks of by name, and the patterns by which it speaks of meta-properties."""
-        root = self.compiled.schema
-        parts = [part for part in applied((root,), root) if isinstance(part, dict)]
+        parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
         names = {name for part in parts for name in _named(part)}
         patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
         return (
@@ -241,11 +234,6 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
     return tools, problems
 
 
-def _keywords(schema: Any) -> dict[str, Any]:
-    """The keywords of a schema; `true` and `false` have none."""
-    return schema if isinstance(schema, dict) else {}
-
-
 def _named(schema: Mapping[str, Any]) -> Iterator[str]:
     """The properties that a schema's own keywords speak of by name."""
     for keyword in ("properties", "required", "dependentSchemas", "dependentRequired"):
@@ -262,6 +250,17 @@ def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
         newer = Problem(pointer(ALIASES[key], *below), problem.message) if key in ALIASES else problem
         told[newer] = None
     return list(told)
+
+
+def _readings(place: Path, path: Path) -> Iterator[Path]:
+    """What a pointer standing at a place may mean: in the tool's `_output`, that may be the document it is from, and
+    anywhere a meta-property may be named as it stands beside `properties`.
+    """
+    if place[:2] == _RESULT:
+        yield (*_RESULT, *path)
+    yield path
+    if path and str(path[0]).startswith("_"):
+        yield ("properties", *path)
 
 
 def _as_schema(key: str, value: Any) -> Any:

@@ -25,7 +25,7 @@ from protocol.references import Path
 from .bounds import FORMATS, BoundedValidator
 from .growth import growing
 from .keywords import GrowingValidator, LenientValidator
-from .parts import Schema, admits_type, joined, parts_at, referred
+from .parts import NAMED, VALUES, Schema, admits_type, joined, parts_at, referred
 from .patterns import is_pattern
 from .secrecy import told_of_a_secret
 from .steps import TooCostly, bounded, count
@@ -192,7 +192,7 @@ def _parts_with_places(schema: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             continue
         yield place, part
         for key, below in part.items():
-            if key in _NAMED and isinstance(below, dict):
+            if key in NAMED and isinstance(below, dict):
                 stack.extend(((*place, key, name), item) for name, item in below.items())
             elif key in _LISTED and isinstance(below, list):
                 stack.extend(((*place, key, index), item) for index, item in enumerate(below))
@@ -237,10 +237,10 @@ def _plain(schema: Any) -> Any:
         return schema
     plain: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in NAMED and isinstance(value, dict):
             plain[key] = {name: _plain_property(part) for name, part in value.items()}
         elif key != "$schema":
-            plain[key] = value if key in _VALUES else _plain(value)
+            plain[key] = value if key in VALUES else _plain(value)
     return plain
 
 
@@ -250,8 +250,6 @@ def _plain_property(schema: Any) -> Any:
     return _plain(schema) if not isinstance(schema, dict) or schema.keys() - _DESCRIBING else True
 
 
-_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
-"""Keywords that hold schemas by name."""
 _LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords that hold lists of schemas."""
 _SINGLE: Final = frozenset(
@@ -261,5 +259,3 @@ _SINGLE: Final = frozenset(
 """Keywords that hold one schema."""
 _DESCRIBING: Final = frozenset({"title", "description", "default", "examples", "$comment"})
 """Keywords that admit everything."""
-_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
-"""Keywords that hold values, not schemas."""

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from .parts import referred
+from .addresses import readdressed
 
 _WHOLE: Final = "(whole)"
 """Under this name an excerpt keeps the document that it is from."""
 
 
-def excerpt(part: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """The part, whose references may lead into itself or into the document; where into neither, they are left."""
+def excerpt(part: Mapping[str, Any], document: Mapping[str, Any], at: str | None = None) -> dict[str, Any]:
+    """A part of a settled document, or what is made of parts.
+
+    `at` is what refers to the part in the document: references to what is below lead into the part itself.
+    """
+    leads_out = False
 
     def moved(reference: str) -> str:
-        is_elsewhere = referred(reference, part) is None and referred(reference, document) is not None
-        return _in_whole(reference) if is_elsewhere else reference
+        nonlocal leads_out
+        if at is not None and (reference == at or reference.startswith(at + "/")):
+            return "#" + reference.removeprefix(at)
+        leads_out = leads_out or reference.startswith("#")
+        return _in_whole(reference)
 
-    alone = _with_references(part, moved)
-    if alone == part:
-        return dict(part)
-    definitions = alone.get("$defs", {})
-    return {**alone, "$defs": {**definitions, _WHOLE: _with_references(document, _in_whole)}}
+    alone = readdressed(part, moved)
+    if not leads_out:
+        return alone
+    return {**alone, "$defs": {**alone.get("$defs", {}), _WHOLE: readdressed(document, _in_whole)}}
 
 
 def _in_whole(reference: str) -> str:
-    return f"#/$defs/{_WHOLE}{reference[1:]}" if reference == "#" or reference.startswith("#/") else reference
-
-
-def _with_references(value: Any, moved: Callable[[str], str]) -> Any:
-    """The same with other references."""
-    if isinstance(value, list):
-        return [_with_references(item, moved) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: moved(item) if key == "$ref" and isinstance(item, str) else _with_references(item, moved)
-        for key, item in value.items()
-    }
+    return f"#/$defs/{_WHOLE}{reference[1:]}" if reference.startswith("#") else reference

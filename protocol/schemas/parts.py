@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from protocol.errors import segments
 from protocol.references import Path
@@ -11,6 +11,11 @@ from protocol.references import Path
 from .patterns import matches
 
 Schema = dict[str, Any] | bool
+
+NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
+"""Keywords that hold schemas by name."""
+VALUES: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords that hold values, not schemas."""
 
 
 def parts_at(root: Schema, path: Path) -> list[Schema]:
@@ -42,7 +47,12 @@ def referred(reference: Any, root: Any) -> Any:
     """What a `$ref` into the same document points at; None where it leads elsewhere or nowhere."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or "%" in reference:
         return None
-    for key in segments(reference):
+    return found(segments(reference), root)
+
+
+def found(path: Path, root: Any) -> Any:
+    """What stands at a place of a document, whose indexes may be texts; None where there is nothing."""
+    for key in map(str, path):
         if isinstance(root, list) and key.isdecimal() and len(key) < 7 and int(key) < len(root):
             root = root[int(key)]
         elif isinstance(root, dict) and key in root:
@@ -56,18 +66,18 @@ def _reached(
     schemas: Iterable[Any], root: Schema, following: Callable[[dict[str, Any]], Iterator[Any]]
 ) -> tuple[Schema, ...]:
     """Schemas, those that follow from them and those that they refer to, each once."""
-    found: list[Schema] = []
+    reached: list[Schema] = []
     stack, seen = list(schemas), set[int]()
     while stack:
         part = stack.pop()
         if id(part) in seen or not isinstance(part, (dict, bool)):
             continue
         seen.add(id(part))
-        found.append(part)
+        reached.append(part)
         if isinstance(part, dict):
             stack.extend(following(part))
             stack.append(referred(part.get("$ref"), root))
-    return tuple(found)
+    return tuple(reached)
 
 
 def _joining(part: dict[str, Any]) -> Iterator[Any]:

@@ -179,7 +179,7 @@ def test_r4_1_a_pattern_that_begins_with_an_underscore_speaks_of_meta_properties
         assert not admitted(tool, **scoped(name, "secrets"))
 
 
-@pytest.mark.parametrize("name", ["by $ref", "in allOf"])
+@pytest.mark.parametrize("name", ["by $ref", "by an anchor", "by an id", "by $dynamicRef", "in allOf"])
 def test_r4_1_what_is_pinned_whatever_the_call_is_is_filled_in(name: str) -> None:
     tool = IN_PLACE[name]({"properties": {"_outputPath": {"const": "†state.y"}, "_imports": {"const": ["state"]}}})
     (pinned,) = checked(call("t", a=1), tools={"t": tool}).calls
