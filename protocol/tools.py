@@ -1,7 +1,8 @@
 """Tools: what a call may name, what its schema admits, and which code runs it (SPEC R4.1, R4.2).
 
 A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
-those of the call. Meta-properties may also stand beside `properties`, as the original documents write them.
+those of the call, wherever the schema applies to the call as a whole: `schemas.calls` says what keywords mean there.
+At the root meta-properties may also stand beside `properties`, as the original documents write them.
 """
 
 from __future__ import annotations
@@ -56,9 +57,8 @@ class Tool:
 
     name: str
     declaration: Mapping[str, Any]
-
     is_held: bool = True
-    """Whether results are held against what the tool promises."""
+    """Whether results are held against what the tool promises of them."""
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -167,11 +167,7 @@ class Toolbox:
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
-        if name in self.tools:
-            return self.tools[name]
-        if self.activities is not None and name in self.activities:
-            return Tool(name, self.activities[name])
-        return None
+        return self.tools.get(name) or self._derived.get(name)
 
     def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
         """Who runs a call of a tool that names these (SPEC R4.2). Raises `LookupError` with the reason."""
@@ -191,6 +187,11 @@ class Toolbox:
     def names(self) -> Speller:
         """The names of all known tools, for hints."""
         return Speller(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+    @cached_property
+    def _derived(self) -> dict[str, Tool]:
+        """The tools that the activities are, by their names."""
+        return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
 
     @cached_property
     def _delegate_names(self) -> Speller:

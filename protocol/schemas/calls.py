@@ -44,6 +44,11 @@ class WholeCall(dict[str, Any]):
         return self if self.is_finished else WholeCall(self, counted=self.parameters, is_finished=True)
 
 
+def as_it_stands(instance: Any) -> Any:
+    """What a question about what is there is asked of: nothing is still to come."""
+    return instance.finished if isinstance(instance, WholeCall) else instance
+
+
 def speaks_of_meta_properties(pattern: str) -> bool:
     """Whether a pattern for names is one for meta-properties: but for `^` and brackets, it begins with `_`."""
     return pattern.lstrip("^(?:").startswith("_")

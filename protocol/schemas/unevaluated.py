@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
-from .calls import WholeCall
+from .calls import WholeCall, as_it_stands
 from .patterns import names_matching
 from .steps import count
 
@@ -115,7 +115,7 @@ def _parts(validator: Any, instance: Any, schema: Any, undecided: Collection[str
         if name in instance or "dependentSchemas" in undecided:
             yield validator, part
     if "if" in schema:
-        fits = validator.evolve(schema=schema["if"]).is_valid(instance)
+        fits = validator.evolve(schema=schema["if"]).is_valid(as_it_stands(instance))
         if fits:
             yield validator, schema["if"]
             yield validator, schema.get("then", True)

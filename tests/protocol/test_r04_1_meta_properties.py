@@ -141,6 +141,9 @@ def test_r4_1_not_and_if_ask_whether_a_result_is_there() -> None:
     assert admitted(described)
     assert not admitted(described, _output=1)
     assert admitted(described, _output=1, b=1)
+    closed = {"then": {"properties": {"b": {}}}, "else": {"properties": {"a": {}}}, "unevaluatedProperties": False}
+    assert admitted({"if": {"required": ["_output"]}, **closed})
+    assert not admitted({"if": {"required": ["_output"]}, **closed}, _output=1)
 
 
 def test_r4_1_a_result_that_is_still_to_come_may_make_the_difference_between_alternatives() -> None:
