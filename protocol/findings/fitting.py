@@ -36,9 +36,11 @@ class _Comparison:
         if depth > _DEPTH or given.is_impossible or wanted.is_impossible:
             return None
         if (values := given.values) is not None and not any(map(wanted.admits, values)):
-            return f"{_either(values)} is not {_description(wanted)}"
+            reason = _reason(given, wanted, values[0])
+            return f"{_either(values)} is not {_description(wanted) if reason is None else f'admitted{reason}'}"
         if (values := wanted.values) is not None and not any(map(given.admits, values)):
-            return f"{_description(given)} is never {_either(values)}"
+            reason = _reason(wanted, given, values[0])
+            return f"{_description(given) if reason is None else 'it'} is never {_either(values)}{reason or ''}"
         if not given.types & wanted.types:
             return f"{_description(given)} is not {_description(wanted)}"
         reasons: dict[str, None] = {}
@@ -87,6 +89,16 @@ class _Comparison:
             if (why := self.misfit(here, there, depth + 1)) is not None:
                 return f"in element {index}, {why}"
         return None
+
+
+def _reason(one: Shape, other: Shape, value: Any) -> str | None:
+    """What the other shape has against a value of the one; None where that is its type, or that it is not listed."""
+    if other.values is not None or not one.types & other.types:
+        return None
+    problem = next(iter(other.problems(value)), None)
+    if problem is None:
+        return ""
+    return f": {f'at {problem.pointer}, ' if problem.pointer else ''}{problem.message}"
 
 
 def _pairs(given: Shape, wanted: Shape) -> Iterator[tuple[Shape, Shape, str]]:

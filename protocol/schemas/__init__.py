@@ -7,7 +7,7 @@
 `bounds`          keywords that cannot take for ever, counted in `steps`
 `patterns`        regular expressions of ECMA-262: their `dialect`, and their `widths`
 `unevaluated`     what no other keyword has spoken of
-`secrecy`         what is said of a value that may not be shown
+`wording`         what is said of a value that does not fit; `secrecy` of one that may not be shown
 """
 
 from .compilation import CompiledSchema, check_references, compiled, schema_problem

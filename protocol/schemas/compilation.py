@@ -29,6 +29,7 @@ from .parts import NAMED, VALUES, Schema, admits_type, joined, parts_at, referre
 from .patterns import is_pattern
 from .secrecy import told_of_a_secret
 from .steps import TooCostly, bounded, count
+from .wording import worded
 
 _STEPS_PER_SCHEMA: Final = 5
 """Steps in whose time each schema inside a schema is looked at."""
@@ -222,7 +223,7 @@ def _problems(
         return [Problem(pointer(*at), f"the schema cannot be applied: {told}")]
     if is_secret:
         return sorted({told_of_a_secret(error, value, *at, known=known) for error in errors})
-    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(str(error.message))) for error in errors)
+    return sorted(Problem(pointer(*at, *error.absolute_path), shortened(worded(error))) for error in errors)
 
 
 def _plain(schema: Any) -> Any:

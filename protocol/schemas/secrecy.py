@@ -14,6 +14,8 @@ from jsonschema.exceptions import ValidationError
 
 from protocol.errors import Problem, pointer, shortened
 
+from .wording import OF_THE_SCHEMA, without_value
+
 
 def told_of_a_secret(error: ValidationError, value: Any, *at: str | int, known: Collection[str] = ()) -> Problem:
     """The error in a value standing at a place, without the value; names in it that are `known` anyway may be told.
@@ -36,18 +38,17 @@ def _is_name(error: ValidationError, value: Any) -> bool:
 
 def _said(error: ValidationError, *, is_name: bool) -> str:
     subject = "a name in it" if is_name else "the value"
-    message, value, keyword = str(error.message), repr(error.instance), str(error.validator or "")
-    if keyword in _WITHOUT_VALUE:
-        return message
+    keyword = str(error.validator or "")
+    begins, rest = without_value(error)
+    if begins and keyword:
+        return subject + rest
+    if keyword in OF_THE_SCHEMA:
+        return rest
     if error.validator_value is False and keyword in _UNEXPECTED:
         return f"{subject} has {_UNEXPECTED[keyword]} that are not admitted"
-    if keyword and message.startswith(value):
-        return subject + message[len(value) :]
     return f"{subject} is not admitted" + (f" by {keyword}" if keyword else "")
 
 
-_WITHOUT_VALUE: Final = frozenset({"const", "required", "dependentRequired", "minContains", "maxContains"})
-"""Keywords whose messages are made of the schema alone; the others begin with the value, or tell parts of it."""
 _UNEXPECTED: Final[Mapping[str, str]] = {
     "items": "elements",
     "additionalProperties": "properties",

@@ -51,7 +51,12 @@ def said(findings: Sequence[Finding]) -> list[tuple[str, tuple[int, ...]]]:
         ({"enum": ["a", "b"]}, {"enum": ["c"]}, "†data.x", '"a" or "b" is not "c"'),
         ({"const": 1}, {"const": 2}, "†data.x", "1 is not 2"),
         (STRING, {"const": 2}, "†data.x", "string is never 2"),
-        ({"type": "string", "maxLength": 1}, {"enum": ["ab", "cd"]}, "†data.x", 'string is never "ab" or "cd"'),
+        (
+            {"type": "string", "maxLength": 1},
+            {"enum": ["ab", "cd"]},
+            "†data.x",
+            'never "ab" or "cd": \'ab\' is too long',
+        ),
         (CLOSED, STRING, "†data.x.age", "integer is not string"),
         (CLOSED, {"type": "object", "required": ["name"]}, "†data.x", "it never has 'name', which is required"),
         (

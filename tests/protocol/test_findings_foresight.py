@@ -97,7 +97,7 @@ def test_a_place_where_nothing_will_be_is_told_and_its_reader_skipped(calls: lis
     [
         ([read(p="†state.z || †state.x")], held("a"), taking(p={"type": "integer"}), "/p: 'a' is not of type"),
         ([read(p=["†state.x", "†state.x"])], held("a"), taking(p={"uniqueItems": True}), "has non-unique elements"),
-        ([read(p=["†state.x"])], held("b"), taking(p={"const": ["a"]}), "['a'] was expected"),
+        ([read(p=["†state.x"])], held("b"), taking(p={"const": ["a"]}), '["a"] was expected'),
         (
             [read(p="†state.x", q=1)],
             held("a"),
@@ -123,7 +123,7 @@ def test_a_place_where_nothing_will_be_is_told_and_its_reader_skipped(calls: lis
             "'abca' is too long",
         ),
         ([think("†state.x.k", 1), read(p="†state.x")], [], taking(p={"required": ["m"]}), "'m' is a required property"),
-        ([think("†state.x.0", "a"), read(p="†state.x")], held([1]), taking(p={"type": "object"}), "['a'] is not of"),
+        ([think("†state.x.0", "a"), read(p="†state.x")], held([1]), taking(p={"type": "object"}), '["a"] is not of'),
     ],
 )
 def test_parameters_that_will_not_fit_are_told_and_fail_the_call(

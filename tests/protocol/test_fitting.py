@@ -43,6 +43,21 @@ def test_of_alternatives_every_one_has_to_misfit(given: Any, wanted: Any, reason
 
 
 @pytest.mark.parametrize(
+    ("given", "wanted", "reason"),
+    [
+        ({"enum": ["x", "y"]}, STRING | {"minLength": 3}, """"x" or "y" is not admitted: 'x' is too short"""),
+        ({"const": {"a": [1]}}, {"properties": {"a": {"items": STRING}}}, "is not admitted: at /a/0, 1 is not of type"),
+        ({"enum": ["x", None]}, INTEGER, '"x" or null is not integer'),
+        ({"enum": ["x"]}, {"enum": ["y", "z"]}, '"x" is not "y" or "z"'),
+        (STRING | {"pattern": "^a"}, {"const": "x"}, """it is never "x": 'x' does not match '^a'"""),
+        (INTEGER, {"const": "x"}, 'integer is never "x"'),
+    ],
+)
+def test_of_values_that_are_listed_it_is_told_what_is_wrong_with_them(given: Any, wanted: Any, reason: str) -> None:
+    assert reason in (why(given, wanted) or "")
+
+
+@pytest.mark.parametrize(
     ("given", "wanted"),
     [
         ({"anyOf": [STRING, NULL]}, NULL),

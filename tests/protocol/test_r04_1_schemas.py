@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import Rejected, check_submission
+from protocol.schemas import compiled
 
 from .building import (
     ANY,
@@ -407,3 +408,18 @@ def test_r4_1_what_is_said_of_calls_inside_a_parameter_is_not_said_of_the_call()
     tool = {"properties": {"step": {"$ref": "#/$defs/c"}}, "additionalProperties": False, "$defs": {"c": call_schema}}
     assert admitted(tool, step={"_tool": "a"}, _outputPath="†state.x")
     assert not admitted(tool, step={"_tool": "b"}, _outputPath="†state.x")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"type": "string"}, None, "null is not of type 'string'"),
+        ({"enum": ["a", None, True]}, "b", """'b' is not one of ["a", null, true]"""),
+        ({"const": None}, 1, "null was expected"),
+        ({"const": [True]}, False, "[true] was expected"),
+        ({"maxItems": 1}, [{"a": None}, "é"], """[{"a": null}, "é"] is too long"""),
+        ({"minLength": 2}, "é", "'é' is too short"),
+    ],
+)
+def test_r4_1_values_are_told_as_json_has_them(schema: Any, value: Any, said: str) -> None:
+    assert [problem.message for problem in compiled(schema).problems(value)] == [said]
