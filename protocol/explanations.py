@@ -17,17 +17,16 @@ from .calls import Call
 from .context import Context
 from .errors import ExpressionError, Problem, pointer, segments
 from .lanes import Lane
-from .references import Expression, Path, Reference, is_expression, parse, parse_output_path
+from .nearness import PER_READER, Reader
+from .references import Expression, is_expression, parse, parse_output_path
 from .scopes import read_scope
 from .spelling import Patience
 from .submission import Submission
-from .views import MOST_NAMES, View, Views
+from .views import MOST_NAMES, Views
 from .writers import Writers
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
-_PER_READER: Final = 20
-"""Steps (see `spelling`) in whose time a reader's values are looked at."""
 _UNSATISFIABLE: Final = "nothing can bring "
 _NOT_HELD: Final = ": the context does not hold it"
 
@@ -91,8 +90,8 @@ class _Hints:
     def told(self, problem: Problem, expression: Expression) -> str:
         """The problem's message with what there is to say of it."""
         instance = self._instance(problem)
-        reader = _Reader(self._views.of(instance), self._call(problem), self._patience)
-        if (slip := reader.slip(expression)) is not None:
+        reader = Reader(self._views.of(instance), self._call(problem), self._patience)
+        if (slip := reader.slip(expression.references)) is not None:
             return f"{problem.message}; {slip}"
         if instance is None and (holder := self._holder(expression)) is not None:
             return f"{_UNSATISFIABLE}{expression}: instance {holder!r} holds it, and the call has no _instance"
@@ -100,7 +99,7 @@ class _Hints:
             if instance is None:
                 return f"{_UNSATISFIABLE}{expression}: {elsewhere}, and the call has no _instance"
             return f"{problem.message} there; {elsewhere}, whose data the call does not see"
-        near = reader.nearest(expression)
+        near = reader.nearest(expression.references)
         return problem.message if near is None else f"{problem.message}, did you mean {near}?"
 
     def _instance(self, problem: Problem) -> str | None:
@@ -116,7 +115,7 @@ class _Hints:
     def _holder(self, expression: Expression) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""
         for instance in islice(self._scene.context.instances, MOST_NAMES):
-            if not self._patience.lasts(_PER_READER * len(expression.references)):
+            if not self._patience.lasts(PER_READER * len(expression.references)):
                 break
             fold = self._scene.context.fold(instance)
             if any(all(map(fold.exists, group)) for group in expression.alternatives):
@@ -149,49 +148,3 @@ class _Hints:
     @cached_property
     def _calls(self) -> dict[str, int]:
         return {pointer(*at): index for index, at, _ in self._scene.submission.numbered}
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """A call that reads what nothing can bring: what it writes itself is no help."""
-
-    view: View
-    call: int | None
-    patience: Patience
-
-    def slip(self, expression: Expression) -> str | None:
-        """The path that was written without a dagger, and with one would be read here."""
-        for place in expression.references:
-            for slip in self.view.slips(but=self.call):
-                if not self.patience.lasts(1):
-                    return None
-                if slip.meant.path and slip.meant.overlaps(place):
-                    return str(slip)
-        return None
-
-    def nearest(self, expression: Expression) -> Reference | None:
-        """The place that the first misspelt reference was probably meant to be."""
-        for place in expression.references:
-            kinds = self.view.kinds(but=self.call)
-            if not self.patience.lasts(len(kinds)):
-                break
-            kind = place.kind if place.kind in kinds else self._near(place.kind, kinds)
-            path = self._path(kind, place.path) if kind is not None else None
-            if kind is not None and path is not None and (kind, path) != (place.kind, place.path):
-                return Reference(kind, path)
-        return None
-
-    def _path(self, kind: str, path: Path) -> Path | None:
-        """The path with its misspelt keys replaced; None where one is like nothing there."""
-        found: Path = ()
-        for segment in path:
-            names = self.view.names(Reference(kind, found), but=self.call)
-            near = str(segment) if str(segment) in names else self._near(str(segment), names)
-            if near is None or not self.patience.lasts(_PER_READER + len(names)):
-                return None
-            is_right = near == str(segment) and isinstance(names[near], str)
-            found = (*found, segment if is_right else names[near])
-        return found
-
-    def _near(self, name: str, names: Iterable[str]) -> str | None:
-        return self.patience.nearest(name, list(islice(names, MOST_NAMES)))

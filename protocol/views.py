@@ -12,8 +12,8 @@ from typing import Final
 
 from .calls import Call
 from .context import Context
+from .daggers import Undaggered, undaggered
 from .errors import Conflict
-from .findings.slips import Undaggered, undaggered
 from .lanes import Lane
 from .references import Reference
 from .resolution import Fold

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -24,6 +24,7 @@ class Presence:
         self._calls = calls
         self._context = context
         self._known: dict[Reference, bool] = {}
+        self._holders: dict[Reference, str | None] = {}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -35,17 +36,25 @@ class Presence:
     def at(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
         if place not in self._known:
-            self._known[place] = any(self._writers.lines(place)) or self._is_held(place)
+            is_held = self._context.fold().exists(place) or self.holder(place) is not None
+            self._known[place] = is_held or any(self._writers.lines(place))
         return self._known[place]
 
     def at_all(self, places: Collection[Reference]) -> bool:
         """Whether that is so of each of some places."""
         return all(map(self.at, places))
 
+    def holder(self, place: Reference) -> str | None:
+        """The first instance that holds a place."""
+        if place not in self._holders:
+            found = (name for name in self._instances if self._context.fold(name).exists(place))
+            self._holders[place] = next(found, None)
+        return self._holders[place]
+
     @cached_property
     def _writers(self) -> Writers:
         return Writers(self._calls)
 
-    def _is_held(self, place: Reference) -> bool:
-        readers = (None, *islice(self._context.instances, _MOST_INSTANCES))
-        return any(self._context.fold(reader).exists(place) for reader in readers)
+    @property
+    def _instances(self) -> Iterator[str]:
+        return islice(self._context.instances, _MOST_INSTANCES)

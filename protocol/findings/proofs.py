@@ -17,6 +17,7 @@ from protocol.readers import Readers
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.schemas.steps import bounded
+from protocol.views import Views
 
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
@@ -30,6 +31,7 @@ from .obstacles import obstacle_findings
 from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
+from .scopes import empty_scopes, unknown_scopes
 from .sight import Sights
 from .signatures import signature_findings, signatures_of
 from .slips import (
@@ -39,7 +41,6 @@ from .slips import (
     undaggered_paths,
     unfit_messages,
     unfit_output,
-    unknown_scopes,
 )
 from .texts import blank_references, concluding_references, embedded_references, written_references
 from .timing import read_findings, scope_findings
@@ -98,6 +99,8 @@ class _Proofs:
         yield unfit_output(layout.submission.output, layout.submission.schema)
         yield undaggered_paths(calls, places, context, readers)
         yield unknown_scopes(calls, places, presence)
+        if len(self._first_sights) == len(layout.lanes):
+            yield empty_scopes(self._first_sights, places, presence, Views(layout.lanes, context))
         yield blank_references(calls, places, presence)
         yield embedded_references(calls, places, presence)
         yield written_references(calls, places, presence)

@@ -2,36 +2,33 @@
 
 A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path, or
 a result beside who gives one; the output ends the solution, whatever the schema of the submission asks for; an
-output path without `†` lies inside `state`, also when it begins with a kind; scopes need not exist; and messages of the
-context need not fit each other.
+output path without `†` lies inside `state`, also when it begins with a kind; and messages of the context need not
+fit each other.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.context import Context
+from protocol.daggers import undaggered
 from protocol.errors import pointer
-from protocol.messages import DATA_TYPES
 from protocol.paths import MISSING
 from protocol.readers import Readers, Reads, places_read
-from protocol.references import DAGGER, Reference
+from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.schemas import Schema, compiled, joined
 from protocol.spelling import Speller
 from protocol.tools import Executor, Tool
 
 from .finding import Finding
-from .presence import Presence
 
 Place = Sequence[str | int]
 
 _LIKENESS: Final = 0.8
 """Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
-_OPERATOR: Final = re.compile(r"\|\||&&")
 
 
 def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
@@ -99,32 +96,6 @@ def unfit_output(output: Any, schema: Schema | None) -> Iterator[Finding]:
         )
 
 
-class Undaggered(NamedTuple):
-    """A path without `†` that begins with a kind: where it leads, and where it would with one."""
-
-    call: Call
-    place: Reference
-    meant: Reference
-
-    def __str__(self) -> str:
-        return (
-            f"call {self.call.index} ({self.call.tool}) writes to {self.place}, since a path without † is one inside "
-            f"state, did you mean {self.meant}?"
-        )
-
-
-def undaggered(call: Call) -> Iterator[Undaggered]:
-    """The output paths of a call that begin with the name of a kind, and have no dagger."""
-    written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
-    references = call.output.references if call.output is not None else ()
-    if len(written) != len(references):
-        return  # an operator inside a quoted key: nobody makes this slip there
-    for text, place in zip(written, references, strict=True):
-        kind, *path = place.path or ("",)
-        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in DATA_TYPES and path)):
-            yield Undaggered(call, place, Reference(str(kind), tuple(path)))
-
-
 def undaggered_paths(
     calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers
 ) -> Iterator[Finding]:
@@ -153,24 +124,6 @@ def _is_known(key: Reference, fold: Fold) -> bool:
     parts = [part for part in joined((schema,), schema) if isinstance(part, dict)] if schema is not MISSING else []
     named = (names for part in parts for names in (part.get("properties", ()), part.get("required", ())))
     return fold.exists(key) or any(str(key.path[0]) in names for names in named)
-
-
-def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], presence: Presence) -> Iterator[Finding]:
-    """Scopes of kinds that nothing is of, and whose name is nearly that of one that something is of."""
-    kinds = presence.kinds
-    spelling = Speller(kinds, likeness=_LIKENESS)
-    for call in calls:
-        for index, scope in enumerate(call.scopes):
-            if scope.kind in kinds or scope.kind in DATA_TYPES or not (hint := spelling.hint(scope.kind)):
-                continue
-            written = place_in(call.raw, "_scopes")
-            yield Finding(
-                "warning",
-                f"call {call.index} ({call.tool}) has {call.properties['_scopes'][index]} in its _scopes, and nothing "
-                f"is of that kind{hint}",
-                (call.index,),
-                pointer(*places[call.index], *written, *((index,) if written else ())),
-            )
 
 
 def unfit_messages(context: Context) -> Iterator[Finding]:

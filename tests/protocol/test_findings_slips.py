@@ -194,31 +194,6 @@ def test_an_output_that_is_not_given_or_is_admitted_is_no_slip(parts: dict[str, 
     assert check_submission(value).findings == ()
 
 
-@pytest.mark.parametrize("scope", ["inputs", "†inputs.y"])
-def test_a_scope_of_a_kind_that_is_nearly_one_that_is_there_is_told(scope: str) -> None:
-    context = [{"type": "input", "y": 1}]
-    (finding,) = checked(call(_scopes=["state", scope]), context=context).findings
-    assert finding.to_dict() == {
-        "severity": "warning",
-        "message": f"call 0 (give) has {scope} in its _scopes, and nothing is of that kind, did you mean 'input'?",
-        "calls": [0],
-        "pointer": "/solution/calls/0/_scopes/1",
-    }
-    (finding,) = checked(call(_imports=[scope]), context=context).findings
-    assert finding.pointer == "/solution/calls/0/_imports/0"
-
-
-@pytest.mark.parametrize("scope", ["state", "error", "data", "profile", "input", "memory", "†memory.x", "†input.z"])
-def test_a_scope_of_what_may_come_or_is_like_nothing_there_is_no_slip(scope: str) -> None:
-    context = [{"type": "input", "y": 1}, {"type": "data", "kind": "memory", "_instance": "①", "data": {}}]
-    assert checked(call(_scopes=[scope]), context=context).findings == ()
-
-
-def test_a_scope_of_a_kind_that_a_call_writes_is_no_slip() -> None:
-    calls = call(to="†inputs.x"), call(_scopes=["†inputs.x"])
-    assert checked(*calls, context=[{"type": "input", "y": 1}]).findings == ()
-
-
 @pytest.mark.parametrize(
     ("properties", "at", "message"),
     [
