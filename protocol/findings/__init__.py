@@ -4,8 +4,8 @@
 
     as written        `slips` what was hardly meant so, and `texts` with a reference in them that nobody reads - by the
     as written        `slips` what was hardly meant so, and `texts` with a reference in them that nobody reads - by the
-                      `presence` of what they name; `scopes` that show nothing; `signatures` what the code behind a tool
-                      does not take, with all `conversions` on the way into it
+                      `presence` of what they name; `scopes` that show nothing; `payloads` that nobody can read;
+                      `signatures` what the code behind a tool does not take, with all `conversions` on the way into it
     values (R4.1)     `promises` results that their readers can never take; `misfits` values that their place cannot -
                       by the `demands` of tools and activities, told by `fitting` one schema to another: `cases` and
                       `ranges` what a schema admits, `effects` what a method makes of a result

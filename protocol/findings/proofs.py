@@ -28,6 +28,7 @@ from .foresight import foresight_findings
 from .instances import MOST_TOLD, Tally, looked_at
 from .misfits import MOST_HELD, unfit_results, unfit_values
 from .obstacles import obstacle_findings
+from .payloads import left_out_properties, unfit_messages, unnameable_kinds
 from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
@@ -39,7 +40,6 @@ from .slips import (
     idle_results,
     misspelt_properties,
     undaggered_paths,
-    unfit_messages,
     unfit_output,
 )
 from .texts import blank_references, concluding_references, embedded_references, written_references
@@ -91,6 +91,8 @@ class _Proofs:
         places, context, tools = [at for at, _ in layout.submission.calls], layout.context, layout.tools
         readers, presence = Readers(calls), Presence(calls, context)
         yield unfit_messages(context)
+        yield unnameable_kinds(context)
+        yield left_out_properties(context, calls)
         yield misspelt_properties(calls, places, tools)
         yield signature_findings(calls, places, signatures_of(layout))
         yield answer_findings(calls, tools, layout.submission.delegates)

@@ -1,9 +1,8 @@
 """Slips: what stands in a valid submission and was hardly meant so (SPEC R2.5, R3.4, R4.1, R4.7, R11.3).
 
 A misspelt meta-property is admitted like any that nobody knows, and does nothing, as does a method without a path, or
-a result beside who gives one; the output ends the solution, whatever the schema of the submission asks for; an
-output path without `†` lies inside `state`, also when it begins with a kind; and messages of the context need not
-fit each other.
+a result beside who gives one; the output ends the solution, whatever the schema of the submission asks for; and an
+output path without `†` lies inside `state`, also when it begins with a kind.
 """
 
 from __future__ import annotations
@@ -124,15 +123,3 @@ def _is_known(key: Reference, fold: Fold) -> bool:
     parts = [part for part in joined((schema,), schema) if isinstance(part, dict)] if schema is not MISSING else []
     named = (names for part in parts for names in (part.get("properties", ()), part.get("required", ())))
     return fold.exists(key) or any(str(key.path[0]) in names for names in named)
-
-
-def unfit_messages(context: Context) -> Iterator[Finding]:
-    """Messages of the context that do not fit those before them, so that nobody can read there (SPEC R3.4)."""
-    for index, conflict in context.conflicts().items():
-        yield Finding(
-            "warning",
-            f"{conflict}; whoever reads there fails, until something replaces it: leave the message out, or set the "
-            "value anew",
-            (),
-            pointer("context", index),
-        )

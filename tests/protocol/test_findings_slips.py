@@ -1,4 +1,4 @@
-"""What was hardly meant so: misspelt meta-properties, paths without a dagger, messages that do not fit (SPEC R6.7)."""
+"""What was hardly meant so: misspelt meta-properties, paths without a dagger, unwanted results (SPEC R6.7)."""
 
 from __future__ import annotations
 
@@ -221,34 +221,6 @@ def test_a_slip_of_a_template_is_told_once_and_where_the_template_stands() -> No
         "/context/2/calls/0/_scope",
         "/context/2/calls/0/_outputPath",
     ]
-
-
-@pytest.mark.parametrize(
-    ("messages", "unfit"),
-    [
-        ([{"type": "state", "data": 5}, {"type": "state", "a": 1}], [1]),
-        ([{"type": "state", "data": None}, {"type": "state", "a": 1}], [1]),
-        ([{"type": "state", "data": 5}, {"type": "state", "data": 6}], []),
-        ([{"type": "state", "a": 5}, {"type": "state", "a": {"b": 1}}], []),
-        ([{"type": "state", "data": 5}, {"type": "state", "a": 1, "_instance": "①"}], [1]),
-        ([{"type": "state", "data": 5, "_instance": "①"}, {"type": "state", "a": 1, "_instance": "②"}], []),
-        ([{"type": "state", "data": [], "_instance": "①"}, {"type": "state", "a": 1}], []),
-    ],
-)
-def test_messages_of_the_context_that_do_not_fit_what_is_there_are_told(
-    messages: list[dict[str, Any]], unfit: list[int]
-) -> None:
-    findings = checked(context=messages).findings
-    assert [finding.pointer for finding in findings] == [f"/context/{index}" for index in unfit]
-    for finding in findings:
-        assert finding.message.startswith("cannot merge object at †state: there is ")
-        assert "(message 1); whoever reads there fails" in finding.message
-
-
-def test_a_message_that_a_call_wrote_is_told_with_its_method() -> None:
-    written = {"type": "state", "data": {"n": 1}, "_outputMethod": "push", "_call": {"_outputPath": "n"}}
-    (finding,) = checked(context=[{"type": "state", "n": 5}, written]).findings
-    assert finding.message.startswith("cannot push number at †state.n: there is number (message 1)")
 
 
 def test_a_misspelt_delegate_is_answered_with_the_nearest_that_is_known() -> None:
