@@ -14,7 +14,7 @@
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races` of `replacements`; `clashes` of methods that do not go together;
                       `timing` reads and scopes that depend on it (R8.3a) - all by the `order` of the calls
-    branches (R6.5)   `branches` nobody takes, and readers that can never run
+    branches (R6.5)   `branches` nobody takes, and readers that can never run; `fallbacks` that are never read
 
 What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds;
 what hangs on tools and schemas alone is found once for all of them, and kept in the `memory`.

@@ -23,6 +23,7 @@ from .answers import answer_findings
 from .branches import branch_findings, unread_branches
 from .clashes import clash_findings
 from .elements import element_findings
+from .fallbacks import misspelt_alternatives, unreached_results
 from .finding import Finding
 from .foresight import foresight_findings
 from .instances import MOST_TOLD, Tally, looked_at
@@ -102,7 +103,11 @@ class _Proofs:
         yield undaggered_paths(calls, places, context, readers)
         yield unknown_scopes(calls, places, presence)
         if len(self._first_sights) == len(layout.lanes):
-            yield empty_scopes(self._first_sights, places, presence, Views(layout.lanes, context))
+            views = Views(layout.lanes, context)
+            yield empty_scopes(self._first_sights, places, presence, views)
+            yield misspelt_alternatives(self._first_sights, places, views)
+        if not layout.submission.is_template:  # which may be one for many contexts
+            yield unreached_results(self._first_sights, places, readers)
         yield blank_references(calls, places, presence)
         yield embedded_references(calls, places, presence)
         yield written_references(calls, places, presence)
