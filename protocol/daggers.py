@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from .calls import Call
@@ -27,13 +27,13 @@ class Undaggered(NamedTuple):
         )
 
 
-def undaggered(call: Call) -> Iterator[Undaggered]:
-    """The output paths of a call that begin with the name of a kind, and have no dagger."""
+def undaggered(call: Call, kinds: Container[str] = DATA_TYPES) -> Iterator[Undaggered]:
+    """The output paths of a call that begin with the name of one of some kinds, and have no dagger."""
     written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
     references = call.output.references if call.output is not None else ()
     if len(written) != len(references):
         return  # an operator inside a quoted key: nobody makes this slip there
     for text, place in zip(written, references, strict=True):
         kind, *path = place.path or ("",)
-        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in DATA_TYPES and path)):
+        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in kinds and path)):
             yield Undaggered(call, place, Reference(str(kind), tuple(path)))

@@ -100,7 +100,7 @@ class _Proofs:
         yield idle_methods(calls, places)
         yield idle_results(calls, places, layout.submission.tools, layout.signatures)
         yield unfit_output(layout.submission.output, layout.submission.schema)
-        yield undaggered_paths(calls, places, context, readers)
+        yield undaggered_paths(calls, places, context, readers, presence)
         yield unknown_scopes(calls, places, presence)
         if len(self._first_sights) == len(layout.lanes):
             views = Views(layout.lanes, context)

@@ -14,8 +14,9 @@ from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.context import Context
 from protocol.daggers import undaggered
 from protocol.errors import pointer
+from protocol.messages import DATA_TYPES
 from protocol.paths import MISSING
-from protocol.readers import Readers, Reads, places_read
+from protocol.readers import Readers, places_read
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.schemas import Schema, compiled, joined
@@ -23,6 +24,7 @@ from protocol.spelling import Speller
 from protocol.tools import Executor, Tool
 
 from .finding import Finding
+from .presence import Presence
 
 Place = Sequence[str | int]
 
@@ -96,25 +98,28 @@ def unfit_output(output: Any, schema: Schema | None) -> Iterator[Finding]:
 
 
 def undaggered_paths(
-    calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers
+    calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers, presence: Presence
 ) -> Iterator[Finding]:
     """Output paths inside `state` whose first key is the name of a kind, and which nothing else speaks of.
 
-    Whoever reads all of the state may mean them, unless another reads where they would lead with a dagger.
+    Whoever reads all of the state may mean them, unless another reads where they would lead with a dagger. A kind of
+    one's own may well have a namesake inside the state: there, both have to speak for a slip.
     """
     known: dict[Reference, bool] = {}
-    in_particular = Reads(place for call in calls for place in places_read(call) if place.path)
+    in_particular = Readers(calls, lambda call: (place for place in places_read(call) if place.path))
     for call in calls:
-        for slip in undaggered(call):
+        for slip in undaggered(call, presence.kinds | DATA_TYPES):
             key = Reference(slip.place.kind, slip.place.path[:1])
-            is_missed = bool(slip.meant.path) and in_particular.overlap(slip.meant)
             if key not in known:
                 known[key] = any(_is_known(key, context.fold(reader)) for reader in (None, *context.instances))
-            if in_particular.overlap(slip.place) or known[key]:
+            if known[key] or next(in_particular.at(slip.place), None) is not None:
                 continue
-            if is_missed or not readers.has(slip.place, but=call.index):
+            is_missed = bool(slip.meant.path) and in_particular.has(slip.meant, but=call.index)
+            is_unread = not readers.has(slip.place, but=call.index)
+            is_common = slip.meant.kind in DATA_TYPES
+            if (is_missed or is_unread) if is_common else (is_missed and is_unread):
                 at = pointer(*places[call.index], *place_in(call.raw, "_outputPath"))
-                yield Finding("warning", str(slip), (call.index,), at)
+                yield Finding("warning" if is_common else "info", str(slip), (call.index,), at)
 
 
 def _is_known(key: Reference, fold: Fold) -> bool:

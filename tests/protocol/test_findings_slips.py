@@ -117,6 +117,34 @@ def undaggered(*calls: dict[str, Any], context: list[dict[str, Any]]) -> list[st
     return [finding.message for finding in findings if (finding.pointer or "").endswith("/_outputPath")]
 
 
+def test_a_path_without_a_dagger_that_begins_with_a_kind_of_ones_own_may_be_a_slip_where_another_reads_that() -> None:
+    context = [{"type": "data", "kind": "profile", "data": {"name": "x"}}]
+    (finding,) = checked(call(to="profile.name"), call(value="†profile.name"), context=context).findings
+    assert finding.to_dict() == {
+        "severity": "info",
+        "message": "call 0 (give) writes to †state.profile.name, since a path without † is one inside state, did you "
+        "mean †profile.name?",
+        "calls": [0],
+        "pointer": "/solution/calls/0/_outputPath",
+    }
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call(to="profile.name")],
+        [call(to="profile.name", value="†profile.name")],
+        [call(to="profile.name"), call(value="†profile.age")],
+        [call(to="profile.name"), call(value="†profile.name", _scopes=["state"])],
+        [call(to="profile.name"), call(value="†profile.name"), call(value="†state.profile.name")],
+        [call(to="profile"), call(value="†profile.name")],
+    ],
+)
+def test_the_state_may_have_a_namesake_of_a_kind_of_ones_own(calls: list[dict[str, Any]]) -> None:
+    context = [{"type": "data", "kind": "profile", "data": {"name": "x", "age": 1}}]
+    assert undaggered(*calls, context=context) == []
+
+
 def test_a_path_that_a_tool_pins_is_told_at_its_call() -> None:
     (finding,) = checked(call(), tools={"give": {"_outputPath": "state.x"}}).findings
     assert finding.pointer == "/solution/calls/0"
