@@ -35,21 +35,22 @@ def parameters_schema(name: str, function: Callable[..., Any], parameters: Seque
             raise ActivitiesError(f"activity {name!r}: {parameter.name} starts with _, as only meta-properties do")
     named = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     try:
-        schema = TypeAdapter[Any](_taking(named, hints)).json_schema(schema_generator=_Describing)
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        schema = TypeAdapter[Any](_taking(function, named, hints)).json_schema(schema_generator=_Describing)
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         reason = str(error).splitlines()[0]
         raise ActivitiesError(f"activity {name!r}: no JSON Schema for its parameters: {reason}") from error
     return {**schema, "additionalProperties": len(named) < len(parameters)}
 
 
-def _taking(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:
-    """A function that has these parameters, as far as anybody can see."""
+def _taking(function: Callable[..., Any], parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:
+    """A function that has only these of another's parameters, as far as anybody can see."""
 
-    def function() -> None: ...
+    def taking() -> None: ...
 
-    function.__annotations__ = {each.name: hints[each.name] for each in parameters if each.name in hints}
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # asked for by `inspect`
-    return function
+    taking.__module__ = function.__module__  # where names inside its annotations are looked up
+    taking.__annotations__ = {each.name: hints[each.name] for each in parameters if each.name in hints}
+    taking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # asked for by `inspect`
+    return taking
 
 
 class _Describing(GenerateJsonSchema):

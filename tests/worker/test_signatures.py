@@ -235,6 +235,7 @@ def aliased(user: Annotated[str, Field(alias="userName"), BeforeValidator(str)])
 def with_choices(user: Annotated[str, Field(validation_alias=AliasChoices("user", "userName"))]) -> None: ...
 def with_a_path(user: Annotated[str, Field(validation_alias=AliasPath("users", 0))]) -> None: ...
 def with_a_default(user: Annotated[str, Field(default="Alex")]) -> None: ...
+def with_a_name_inside(users: list["User"]) -> None: ...  # noqa: UP037  # a name that only pydantic looks up
 def named_like_pydantics_own(json: str, model_config: int, copy: bool = True) -> None: ...
 
 
@@ -246,10 +247,11 @@ def named_like_pydantics_own(json: str, model_config: int, copy: bool = True) ->
         (with_choices, {"userName": "Alex"}),
         (with_a_path, {"users": ["Alex"]}),
         (with_a_default, {}),
+        (with_a_name_inside, {"users": [{"name": "Alex"}]}),
         (named_like_pydantics_own, {"json": "{}", "model_config": 1}),
     ],
 )
-def test_parameters_may_be_given_under_any_of_their_names(
+def test_parameters_may_have_any_names_and_annotations(
     function: Callable[..., Any], parameters: dict[str, Any]
 ) -> None:
     assert is_admitted(make_activity(function, None, None, Policy()), **parameters)
