@@ -19,7 +19,8 @@ from .errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
 """What a model's configuration can ask for, so that its fields take more than they say."""
-_FINDS_NONE: Final[Any] = Enum._missing_
+_FINDS_NONE: Final = getattr(Enum._missing_, "__func__", None)
+"""The code of an enumeration that has none of its own for values that are not listed."""
 
 
 def parameters_schema(name: str, function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> Any:
@@ -105,8 +106,8 @@ class _Describing(GenerateJsonSchema):
 
     def enum_schema(self, schema: Any) -> JsonSchemaValue:
         """Some values; anything where code finds one for those that are not listed."""
-        finds: Any = schema["cls"]._missing_
-        return super().enum_schema(schema) if finds.__func__ is _FINDS_NONE.__func__ else {}
+        finds = getattr(schema["cls"]._missing_, "__func__", None)
+        return super().enum_schema(schema) if finds is _FINDS_NONE else {}
 
     def generator_schema(self, schema: Any) -> JsonSchemaValue:
         """Whatever can be gone through, which is looked at on the way."""

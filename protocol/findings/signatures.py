@@ -65,7 +65,7 @@ def signature_findings(
 ) -> Iterator[Finding]:
     """What calls say and their activities do not take. `places` are those of the calls, `signatures` are by name."""
     for call in calls:
-        signature = signature_of(call, signatures)
+        signature = _signature_of(call, signatures)
         if signature is None:
             continue
         at = places[call.index]
@@ -93,7 +93,7 @@ def signatures_of(layout: Layout) -> dict[str, Signature]:
     return {name: Signature(name, schema) for name, schema in layout.signatures.items()}
 
 
-def signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature | None:
+def _signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature | None:
     """The signature of the activity that runs a call, where it is known."""
     return signatures.get(call.runner.name) if call.runner.executor is Executor.ACTIVITY else None
 
