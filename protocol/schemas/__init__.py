@@ -1,7 +1,8 @@
 """Schemas: JSON Schema, draft 2020-12, applied to values that may not be known whole (SPEC R4.1, R4.6).
 
 `compilation`     a schema compiled once, and applied strictly, leniently or in part
-`parts`           what of a schema speaks of which place; `excerpts` a part made a whole
+`parts`           what of a schema speaks of which place
+`addresses`       where references lead; `excerpts` a part made a whole, with what those lead to
 `keywords`        what they mean for a value that holds expressions, or still grows: `growth`
 `calls`           what they say of a call as a whole: of parameters and of meta-properties
 `bounds`          keywords that cannot take for ever, counted in `steps`
