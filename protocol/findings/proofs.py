@@ -75,43 +75,48 @@ class _Proofs:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._readers = Readers(layout.calls)
         self._sights = Sights(layout)
         self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
 
     def findings(self) -> Iterator[Finding]:
-        """Those of each kind, then the calls that are certain to fail, and those that were not seen to succeed; of
-        these only such of which no warning has told.
+        """Slips, then those of each other kind, then the calls that are certain to fail, and those that were not seen
+        to succeed; of these only such of which no warning has told - a slip does not say what becomes of a call.
         """
+        yield from (finding for kind in self._slips() for finding in _first(kind))
         found = [finding for kind in self._kinds() for finding in _first(kind)]
         found += _first(self._foreseen(_told(found)))
         yield from found
         yield from _first(trial_findings(self._layout, _told(found)))
 
-    def _kinds(self) -> Iterator[Iterable[Finding]]:
-        layout, calls = self._layout, self._layout.calls
-        places, context, tools = [at for at, _ in layout.submission.calls], layout.context, layout.tools
-        readers, presence = Readers(calls), Presence(calls, context)
+    def _slips(self) -> Iterator[Iterable[Finding]]:
+        layout, calls, context = self._layout, self._layout.calls, self._layout.context
+        submission, sights, readers = layout.submission, self._first_sights, self._readers
+        places, presence = [at for at, _ in submission.calls], Presence(calls, context)
         yield unfit_messages(context)
         yield unnameable_kinds(context)
         yield left_out_properties(context, calls)
-        yield misspelt_properties(calls, places, tools)
-        yield signature_findings(calls, places, signatures_of(layout))
-        yield answer_findings(calls, tools, layout.submission.delegates)
+        yield misspelt_properties(calls, places, layout.tools)
         yield idle_methods(calls, places)
-        yield idle_results(calls, places, layout.submission.tools, layout.signatures)
-        yield unfit_output(layout.submission.output, layout.submission.schema)
+        yield idle_results(calls, places, submission.tools, layout.signatures)
+        yield unfit_output(submission.output, submission.schema)
         yield undaggered_paths(calls, places, context, readers, presence)
         yield unknown_scopes(calls, places, presence)
-        if len(self._first_sights) == len(layout.lanes):
+        if len(sights) == len(layout.lanes):
             views = Views(layout.lanes, context)
-            yield empty_scopes(self._first_sights, places, presence, views)
-            yield misspelt_alternatives(self._first_sights, places, views)
-        if not layout.submission.is_template:  # which may be one for many contexts
-            yield unreached_results(self._first_sights, places, readers)
+            yield empty_scopes(sights, places, presence, views)
+            yield misspelt_alternatives(sights, places, views)
+        if not submission.is_template:  # which may be one for many contexts
+            yield unreached_results(sights, places, readers)
         yield blank_references(calls, places, presence)
         yield embedded_references(calls, places, presence)
         yield written_references(calls, places, presence)
-        yield concluding_references(layout.submission.output, presence)
+        yield concluding_references(submission.output, presence)
+
+    def _kinds(self) -> Iterator[Iterable[Finding]]:
+        layout, calls, readers = self._layout, self._layout.calls, self._readers
+        yield signature_findings(calls, [at for at, _ in layout.submission.calls], signatures_of(layout))
+        yield answer_findings(calls, layout.tools, layout.submission.delegates)
         yield from self._lane_findings(frozenset(unread_results(calls, readers)))
         yield self._unfit_values()
         yield unread_branches(calls, readers)

@@ -36,6 +36,14 @@ def test_a_misspelt_meta_property_is_told_with_the_known_one(written: str, meant
     }
 
 
+def test_a_slip_does_not_hide_what_becomes_of_its_call() -> None:
+    written = call("think", "†state.n", _output=3, _outputMethod="push")
+    context = [{"type": "state", "schema": {"properties": {"n": {"maxItems": 2}}}, "n": [1, 2]}]
+    (told,) = checked(written, context=context, activities={}).findings
+    slip, beside = checked({**written, "_outputpath": "n"}, context=context, activities={}).findings
+    assert (slip.pointer, beside) == ("/solution/calls/0/_outputpath", told)
+
+
 @pytest.mark.parametrize("key", ["_note", "_date", "_reason", "_id", "_input", "_" * 5_000, "outputpath"])
 def test_a_meta_property_of_ones_own_is_no_slip(key: str) -> None:
     assert checked(call(**{key: "x"})).findings == ()
