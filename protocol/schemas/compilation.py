@@ -138,7 +138,7 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
         compiled(schema)
         check_references(schema)
     except SchemaError as error:
-        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(error.message)}")
+        return Problem(pointer(*at, *error.absolute_path), f"not a JSON Schema: {shortened(worded(error))}")
     return None
 
 
@@ -167,7 +167,7 @@ def check_references(schema: Any) -> None:
         try:
             check_schema(target)
         except SchemaError as error:
-            message = f"{reference!r} is referred to, and is no schema: {error.message}"
+            message = f"{reference!r} is referred to, and is no schema: {worded(error)}"
             raise SchemaError(message, path=(*place, "$ref")) from None
         seen.add(id(target))
         found += (((*place, "$ref"), below) for _, below in _parts_with_places(target))

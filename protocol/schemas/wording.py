@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
 
 
-def worded(error: ValidationError) -> str:
+def worded(error: ValidationError | SchemaError) -> str:
     """What is wrong with a value, which is named first where it is named."""
+    if error.validator is None:
+        return f"{spelled(error.instance)} is not admitted"
     begins, rest = without_value(error)
     return spelled(error.instance) + rest if begins else rest
 
 
-def without_value(error: ValidationError) -> tuple[bool, str]:
+def without_value(error: ValidationError | SchemaError) -> tuple[bool, str]:
     """Whether the message begins with the value, and what of it follows; else all of it."""
     message, value = str(error.message), repr(error.instance)
     match error.validator:

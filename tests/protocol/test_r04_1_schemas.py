@@ -419,6 +419,7 @@ def test_r4_1_what_is_said_of_calls_inside_a_parameter_is_not_said_of_the_call()
         ({"const": [True]}, False, "[true] was expected"),
         ({"maxItems": 1}, [{"a": None}, "é"], """[{"a": null}, "é"] is too long"""),
         ({"minLength": 2}, "é", "'é' is too short"),
+        ({"properties": {"a": False}}, {"a": None}, "null is not admitted"),
     ],
 )
 def test_r4_1_values_are_told_as_json_has_them(schema: Any, value: Any, said: str) -> None:
