@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from jsonschema.exceptions import SchemaError, ValidationError
 
+from .calls import WholeCall
+
 
 def worded(error: ValidationError | SchemaError) -> str:
     """What is wrong with a value, which is named first where it is named."""
@@ -32,7 +34,8 @@ def spelled(value: Any) -> str:
     """A value as JSON, but for texts: these are quoted like names. It can always be printed as UTF-8."""
     if isinstance(value, str):
         return repr(value)
-    text = json.dumps(value, ensure_ascii=False, skipkeys=True, default=str)
+    shown = value.parameters if isinstance(value, WholeCall) else value
+    text = json.dumps(shown, ensure_ascii=False, skipkeys=True, default=str)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
