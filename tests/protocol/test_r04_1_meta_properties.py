@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol import Rejected, check_submission
+from protocol.tools import Tool
 
 from .building import ANY, call, checked, pointers, problems_of, run, statuses, submission
+from .schema_strategies import schema_values, schemas
 
 Schema = dict[str, Any]
 
@@ -194,6 +199,41 @@ def test_r4_1_what_is_pinned_in_some_case_only_is_not_filled_in() -> None:
     for tool in ({"anyOf": [pinned, {}]}, {"if": {"required": ["a"]}, "then": pinned}, {"not": {"not": pinned}}):
         (sent,) = checked(call("t", a=1), tools={"t": tool}).calls
         assert "_outputPath" not in sent.properties
+
+
+NAMES = ["_scopes", "_imports", "_output", "_outputPath", "_note"]
+
+
+@given(
+    schemas(),
+    schema_values.map(lambda value: {"const": value}) | schemas(),
+    st.dictionaries(st.sampled_from("abc"), schema_values),
+    st.permutations(NAMES),
+    st.booleans(),
+)
+def test_r4_1_a_tool_means_the_same_wherever_its_schema_stands(
+    schema: Any, of_one: Any, properties: Schema, names: list[str], strict_meta: bool
+) -> None:
+    def named(value: Any) -> Any:
+        """The same about two meta-properties and a parameter."""
+        text = json.dumps(value).replace('"a"', f'"{names[0]}"').replace('"^a"', f'"^{names[0]}"')
+        return json.loads(text.replace('"b"', f'"{names[1]}"'))
+
+    whole: Schema = schema if isinstance(schema, dict) else {"allOf": [schema]}
+    it = named({**whole, "properties": {**whole.get("properties", {}), "a": of_one}})
+    definitions = {"d": True, **it.pop("$defs", {}), "it": it}
+    held = named(properties)
+    held = {**held, "_scopes": held.pop("_imports")} if "_imports" in held else held
+    root = Tool("t", {**it, "$defs": definitions})
+    for around in ({"allOf": [it]}, {"$ref": "#/$defs/it"}, {"allOf": [{"allOf": [{"$ref": "#/$defs/it"}]}]}):
+        inside = Tool("t", {**around, "$defs": definitions})
+        told = [tool.problems(held, strict_meta=strict_meta) for tool in (inside, root)]
+        assert bool(told[0]) == bool(told[1])
+        assert inside.constants == root.constants
+        promises = [tool.compiled_output for tool in (inside, root)]
+        for value in properties.values():
+            kept = [not promise.problems(value) if promise is not None else True for promise in promises]
+            assert kept[0] == kept[1]
 
 
 def test_r4_1_a_call_inside_a_parameter_is_an_ordinary_object() -> None:
