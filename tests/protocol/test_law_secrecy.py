@@ -14,6 +14,7 @@ from protocol import Reference
 from protocol.errors import Problem
 from protocol.operations import Method, Operation
 from protocol.schemas import CompiledSchema
+from protocol.schemas.calls import WholeCall
 from protocol.schemas.growth import after
 
 from .schema_strategies import schema_values, schemas
@@ -114,6 +115,8 @@ def test_nor_does_it_inside_of_others(refusing: tuple[str, Any, Any], inside: li
     problems = told(schema, value)
     assert problems
     assert not any(map(holds_a_secret, (*problems, *told(schema, value, partial=True))))
+    if isinstance(value, dict):
+        assert not any(map(holds_a_secret, told(schema, WholeCall(value))))
 
 
 def test_every_keyword_that_can_refuse_a_value_was_tried() -> None:
