@@ -11,8 +11,8 @@ from typing import Final
 
 from protocol.calls import Call
 from protocol.errors import pointer
-from protocol.nearness import Reader
-from protocol.readers import Readers, places_read
+from protocol.nearness import Reader, is_numbered_like
+from protocol.readers import Readers, Reads, places_read
 from protocol.references import Reference
 from protocol.spelling import Patience
 from protocol.views import Views
@@ -30,12 +30,14 @@ _LIKENESS: Final = 0.75
 def misspelt_alternatives(sights: Iterable[Sight], places: Sequence[Place], views: Views) -> Iterator[Finding]:
     """Places of alternatives that nothing brings to any of those who run the call, and that are nearly another place.
 
-    `sights` are those of all lanes.
+    `sights` are those of all lanes. What a call itself writes may be there when another run begins where this one ends.
     """
     patience = Patience(likeness=_LIKENESS)
     for call, at, place, instance in _never_there(sights):
+        if not patience.lasts(0):
+            return
         near = Reader(views.of(instance), call.index, patience).nearest((place,))
-        if near is not None and near not in (*call.scopes, *places_read(call)):
+        if near is not None and not is_numbered_like(place, near) and near not in (*call.scopes, *places_read(call)):
             yield Finding(
                 "info",
                 f"call {call.index} ({call.tool}) never reads {place}: the context does not hold it and no other call "
@@ -50,7 +52,9 @@ def unreached_results(sights: Iterable[Sight], places: Sequence[Place], readers:
     for sight in sights:
         for call in sight.lane.calls:
             unreached = _unreached(call, sight)
-            reached = [*call.scopes, *(place for place in places_read(call) if place not in unreached)]
+            if not unreached:
+                continue
+            reached = Reads((*call.scopes, *(place for place in places_read(call) if place not in unreached)))
             for place, (at, held) in unreached.items():
                 writer = _only_writer(place, call, sight)
                 if writer is not None and not _is_read(writer, reached, readers, but=call.index):
@@ -75,7 +79,7 @@ def _never_there(sights: Iterable[Sight]) -> Iterator[tuple[Call, str, Reference
                 for place in expression.references if len(expression.alternatives) > 1 else ():
                     if (call.index, place) in there or place.kind == FAILURES:
                         continue
-                    if sight.fold.exists(place) or sight.writers.has_other(place, than=call.index):
+                    if sight.fold.exists(place) or any(sight.writers.lines(place)):
                         there.add((call.index, place))
                     else:
                         missing.setdefault((call.index, place), (call, at, place, sight.lane.instance))
@@ -110,9 +114,9 @@ def _only_writer(place: Reference, call: Call, sight: Sight) -> Call | None:
     return sight.calls.get(found.pop()) if len(found) == 1 else None
 
 
-def _is_read(writer: Call, reached: Sequence[Reference], readers: Readers, *, but: int) -> bool:
+def _is_read(writer: Call, reached: Reads, readers: Readers, *, but: int) -> bool:
     """Whether anybody else reads what a call writes, or the one call does at the places that it comes to read."""
     return any(
-        set(readers.at(written, but=writer.index)) - {but} or any(map(written.overlaps, reached))
+        reached.overlap(written) or any(index != but for index in readers.at(written, but=writer.index))
         for written in (writer.output.references if writer.output is not None else ())
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Final
 
 from protocol.calls import Call
 from protocol.context import Context
 from protocol.messages import DATA_TYPES, kind_of
+from protocol.paths import MISSING
 from protocol.references import Reference
+from protocol.resolution import Fold
+from protocol.schemas import joined
 from protocol.writers import Writers
 
-_MOST_INSTANCES: Final = 1_000
-"""In so many of them it is looked for a place."""
+_MOST_LOOKS: Final = 100_000
+"""So often it is looked into an instance, over all places; then nothing more is said to be there."""
 
 
 class Presence:
@@ -23,8 +25,10 @@ class Presence:
     def __init__(self, calls: Sequence[Call], context: Context) -> None:
         self._calls = calls
         self._context = context
-        self._known: dict[Reference, bool] = {}
+        self._left = _MOST_LOOKS
+        self._there: dict[Reference, bool] = {}
         self._holders: dict[Reference, str | None] = {}
+        self._named: dict[Reference, bool] = {}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -35,10 +39,10 @@ class Presence:
 
     def at(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
-        if place not in self._known:
-            is_held = self._context.fold().exists(place) or self.holder(place) is not None
-            self._known[place] = is_held or any(self._writers.lines(place))
-        return self._known[place]
+        if place not in self._there:
+            is_written = next(self._writers.lines(place), None) is not None
+            self._there[place] = is_written or self._context.fold().exists(place) or self.holder(place) is not None
+        return self._there[place]
 
     def at_all(self, places: Collection[Reference]) -> bool:
         """Whether that is so of each of some places."""
@@ -47,14 +51,33 @@ class Presence:
     def holder(self, place: Reference) -> str | None:
         """The first instance that holds a place."""
         if place not in self._holders:
-            found = (name for name in self._instances if self._context.fold(name).exists(place))
-            self._holders[place] = next(found, None)
+            self._holders[place] = next((name for name, fold in self._folds() if fold.exists(place)), None)
         return self._holders[place]
+
+    def speaks_of(self, key: Reference) -> bool:
+        """Whether a reader sees a key inside a kind, or the kind's schema names it. Taken for granted where too much
+        has been looked at.
+        """
+        if key not in self._named:
+            is_known = _speaks_of(self._context.fold(), key) or any(_speaks_of(fold, key) for _, fold in self._folds())
+            self._named[key] = is_known or self._left < 0
+        return self._named[key]
 
     @cached_property
     def _writers(self) -> Writers:
         return Writers(self._calls)
 
-    @property
-    def _instances(self) -> Iterator[str]:
-        return islice(self._context.instances, _MOST_INSTANCES)
+    def _folds(self) -> Iterator[tuple[str, Fold]]:
+        for name in self._context.instances:
+            self._left -= 1
+            if self._left < 0:
+                return
+            yield name, self._context.fold(name)
+
+
+def _speaks_of(fold: Fold, key: Reference) -> bool:
+    """Whether a reader sees a key inside a kind, or the kind's schema names it."""
+    schema = fold.schema(key.kind)
+    parts = [part for part in joined((schema,), schema) if isinstance(part, dict)] if schema is not MISSING else []
+    named = (names for part in parts for names in (part.get("properties", ()), part.get("required", ())))
+    return fold.exists(key) or any(str(key.path[0]) in names for names in named)

@@ -100,7 +100,7 @@ class _Proofs:
         yield idle_methods(calls, places)
         yield idle_results(calls, places, submission.tools, layout.signatures)
         yield unfit_output(submission.output, submission.schema)
-        yield undaggered_paths(calls, places, context, readers, presence)
+        yield undaggered_paths(calls, places, readers, presence)
         yield unknown_scopes(calls, places, presence)
         if len(sights) == len(layout.lanes):
             views = Views(layout.lanes, context)

@@ -12,7 +12,7 @@ from typing import Final
 from protocol.calls import Call, place_in
 from protocol.errors import pointer
 from protocol.messages import DATA_TYPES
-from protocol.nearness import Reader
+from protocol.nearness import Reader, is_numbered_like
 from protocol.paths import MISSING
 from protocol.readers import places_read
 from protocol.references import Reference
@@ -63,9 +63,11 @@ def empty_scopes(
         if instance is None and (holder := presence.holder(scope)) is not None:
             why = f"{shown}: instance {holder!r} holds it, and the call has no _instance; give it one"
             yield Finding(severity, why, (call.index,), _pointer(call, index, places))
-        elif scope.path and scope.kind in (view := views.of(instance)).kinds(but=call.index):
-            near = Reader(view, call.index, patience).nearest((scope,))
-            if near is not None and near not in (*call.scopes, *places_read(call)):
+        elif scope.path and patience.lasts(0):
+            near = Reader(views.of(instance), call.index, patience).nearest((scope,))
+            if near is None or near.kind != scope.kind or is_numbered_like(scope, near):
+                continue
+            if near not in (*call.scopes, *places_read(call)):
                 why = f"{shown}: the context does not hold it and no other call writes it, did you mean {near}?"
                 yield Finding(severity, why, (call.index,), _pointer(call, index, places))
 

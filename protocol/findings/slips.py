@@ -11,15 +11,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call, place_in
-from protocol.context import Context
 from protocol.daggers import undaggered
 from protocol.errors import pointer
 from protocol.messages import DATA_TYPES
-from protocol.paths import MISSING
 from protocol.readers import Readers, places_read
 from protocol.references import Reference
-from protocol.resolution import Fold
-from protocol.schemas import Schema, compiled, joined
+from protocol.schemas import Schema, compiled
 from protocol.spelling import Speller
 from protocol.tools import Executor, Tool
 
@@ -98,33 +95,22 @@ def unfit_output(output: Any, schema: Schema | None) -> Iterator[Finding]:
 
 
 def undaggered_paths(
-    calls: Sequence[Call], places: Sequence[Place], context: Context, readers: Readers, presence: Presence
+    calls: Sequence[Call], places: Sequence[Place], readers: Readers, presence: Presence
 ) -> Iterator[Finding]:
     """Output paths inside `state` whose first key is the name of a kind, and which nothing else speaks of.
 
     Whoever reads all of the state may mean them, unless another reads where they would lead with a dagger. A kind of
     one's own may well have a namesake inside the state: there, both have to speak for a slip.
     """
-    known: dict[Reference, bool] = {}
     in_particular = Readers(calls, lambda call: (place for place in places_read(call) if place.path))
     for call in calls:
         for slip in undaggered(call, presence.kinds | DATA_TYPES):
-            key = Reference(slip.place.kind, slip.place.path[:1])
-            if key not in known:
-                known[key] = any(_is_known(key, context.fold(reader)) for reader in (None, *context.instances))
-            if known[key] or next(in_particular.at(slip.place), None) is not None:
-                continue
             is_missed = bool(slip.meant.path) and in_particular.has(slip.meant, but=call.index)
             is_unread = not readers.has(slip.place, but=call.index)
             is_common = slip.meant.kind in DATA_TYPES
-            if (is_missed or is_unread) if is_common else (is_missed and is_unread):
+            if not (is_missed or is_unread if is_common else is_missed and is_unread):
+                continue
+            is_known = next(in_particular.at(slip.place), None) is not None
+            if not is_known and not presence.speaks_of(Reference(slip.place.kind, slip.place.path[:1])):
                 at = pointer(*places[call.index], *place_in(call.raw, "_outputPath"))
                 yield Finding("warning" if is_common else "info", str(slip), (call.index,), at)
-
-
-def _is_known(key: Reference, fold: Fold) -> bool:
-    """Whether a reader sees a key inside a kind, or the kind's schema names it."""
-    schema = fold.schema(key.kind)
-    parts = [part for part in joined((schema,), schema) if isinstance(part, dict)] if schema is not MISSING else []
-    named = (names for part in parts for names in (part.get("properties", ()), part.get("required", ())))
-    return fold.exists(key) or any(str(key.path[0]) in names for names in named)

@@ -89,6 +89,10 @@ def test_a_scope_is_not_misspelt_where_something_may_come_or_the_nearest_place_i
     assert checked(call(value="†input.user.name", **more), context=NAMED).findings == ()
 
 
+def test_a_place_of_another_number_is_not_the_one_that_was_meant() -> None:
+    assert checked(call(_scopes=["†state.step2"]), call(to="step1")).findings == ()
+
+
 def test_a_scope_that_nobody_is_shown_is_no_slip_of_who_does_not_look() -> None:
     scopes: dict[str, Any] = {"_scopes": ["†input.usr"]}
     assert checked(call("think", **scopes), context=NAMED, activities={}).findings == ()

@@ -84,10 +84,16 @@ def test_an_alternative_that_nothing_brings_is_told_with_the_nearest_place(writt
         "†input.lang || †input.fallback",
         "†error.nmae || †input.fallback",
         "†input.full || †input.fallback",
+        "†input.step2 || †input.fallback",
+        "†input.counts || †input.fallback",
     ],
 )
 def test_an_alternative_need_not_be_there(read: str) -> None:
-    assert checked(call(value=read), call(to="†input.full"), context=INPUT).findings == ()
+    calls = call(to="†input.counts", value=read), call(to="†input.full")
+    assert (
+        checked(*calls, context=[{"type": "input", "name": "x", "fallback": "y", "step1": 1, "count": 1}]).findings
+        == ()
+    )
 
 
 def test_an_alternative_of_a_template_is_told_where_nothing_brings_it_in_any_instance() -> None:
