@@ -226,9 +226,16 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first thing that pydantic found wrong, without the values it looked at."""
+    """The first thing that pydantic found wrong, without the values it looked at.
+
+    Below a parameter names may be keys of a value; what names a tag quotes it.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    name, *inside = first["loc"] or ("",)
+    where = ".".join(map(str, (name, *(part for part in inside if isinstance(part, int)))))
+    what = first["msg"] if "tag" not in first.get("ctx", {}) else "its tag is none of those expected"
+    below = ", below it" if any(isinstance(part, str) for part in inside) else ""
+    return f"{where}{below}: {what}".removeprefix(": ")
 
 
 def _source(function: Function) -> str:

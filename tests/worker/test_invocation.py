@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from protocol import Limits
 from protocol.execution import Failure
@@ -63,6 +63,38 @@ def test_parameters_that_do_not_fit_end_the_attempts() -> None:
     assert isinstance(result, Failure)
     assert result.type == "InvalidParameters"
     assert result.message.startswith("count: Input should be a valid integer")
+
+
+class Cash(BaseModel):
+    kind: Literal["cash"]
+
+
+class Card(BaseModel):
+    kind: Literal["card"]
+    number: int
+
+
+def pays(
+    rates: dict[str, int] | None = None,
+    rows: list[list[int]] | None = None,
+    by: Annotated[Cash | Card, Field(discriminator="kind")] | None = None,
+) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"rates": {"123-45": "x"}}, "rates, below it: Input should be a valid integer"),
+        ({"rows": [[1], ["123-45"]]}, "rows.1.0: Input should be a valid integer"),
+        ({"by": {"kind": "123-45"}}, "by: its tag is none of those expected"),
+        ({"by": {"kind": "card", "number": "123-45"}}, "by, below it: Input should be a valid integer"),
+    ],
+)
+def test_what_is_said_of_parameters_holds_nothing_of_their_values(parameters: dict[str, Any], message: str) -> None:
+    result = attempted(make_activity(pays, None, None, Policy()).bind({}, parameters, {}), Policy(), is_async=False)
+    assert isinstance(result, Failure)
+    assert result.message.startswith(message)
+    assert "123-45" not in result.message
 
 
 def test_a_timeout_is_told_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
