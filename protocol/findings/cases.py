@@ -16,9 +16,10 @@ from protocol.errors import Problem
 from protocol.paths import MISSING, lookup
 from protocol.references import Path
 from protocol.schemas import Schema, compiled, joined
+from protocol.schemas.compilation import CompiledSchema
 from protocol.schemas.patterns import matches
-from protocol.schemas.steps import MOST_STEPS, spent
 
+from .effort import count, is_spent
 from .ranges import ANY, Range, ranges
 
 ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
@@ -27,6 +28,11 @@ _MOST_VALUES: Final = 100
 _MOST_CASES: Final = 16
 _MOST_OPENED: Final = 32
 """So many `anyOf` and `oneOf` are looked into at one place; the others are taken to admit anything."""
+_STEPS_PER_CASE: Final = 10
+_STEPS_PER_PART: Final = 2
+_STEPS_PER_VALUE: Final = 10
+_CHARACTERS_PER_STEP: Final = 200
+"""How much work it is to read a schema, in steps: one is what a keyword takes for a value (see `effort`)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,14 @@ class Document:
     @cached_property
     def has_names(self) -> bool:
         """Whether parts of it may have names of their own: then a reference means what is in the part it stands in."""
-        return '"$id"' in json.dumps(self.root)
+        text = json.dumps(self.root)
+        count(len(text) // _CHARACTERS_PER_STEP)
+        return '"$id"' in text
+
+    @cached_property
+    def compiled(self) -> CompiledSchema:
+        """The schema, ready to be applied."""
+        return compiled(self.root)
 
     def joined(self, schemas: Iterable[Any]) -> tuple[Schema, ...]:
         """Schemas of one place, with those that they join there; where there are names, references are left alone."""
@@ -62,6 +75,7 @@ class Case:
     @cached_property
     def types(self) -> frozenset[str]:
         """The types the value can have."""
+        count(_STEPS_PER_CASE + _STEPS_PER_PART * sum(map(_size, self.parts)))
         return reduce(frozenset.intersection, map(_types, self.parts), ALL_TYPES)
 
     @property
@@ -140,11 +154,12 @@ class Shape:
     def problems(self, value: Any) -> list[Problem]:
         """What the whole of the schema has against the value at the path.
 
-        Nothing, where that is not known, or as many steps were taken for findings as a value may take by itself.
+        Nothing, where that is not known, or too much effort was spent (see `effort`).
         """
-        if not self.is_exact or spent() > MOST_STEPS or (self.path and self.document.has_names):
+        if not self.is_exact or is_spent() or (self.path and self.document.has_names):
             return []
-        return compiled(self.document.root).problems_at(self.path, value)
+        count(_STEPS_PER_VALUE)
+        return self.document.compiled.problems_at(self.path, value)
 
     def below(self, segment: str | int) -> Shape:
         """What is said of one property or element, given that it is there."""
@@ -186,6 +201,8 @@ def _cases(schemas: Iterable[Any], document: Document) -> list[Case]:
     found: list[Case] = []
     opened = 0
     while left:
+        if is_spent():
+            return [Case(())]
         parts, seen = left.pop()
         if Case(parts).is_impossible:
             continue
@@ -245,6 +262,11 @@ def _below_keywords(schema: dict[str, Any], segment: str | int) -> list[Any]:
     patterns = _named(schema, "patternProperties")
     named += [below for pattern, below in patterns.items() if matches(pattern, segment)]
     return named or ([schema["additionalProperties"]] if "additionalProperties" in schema else [])
+
+
+def _size(schema: Schema) -> int:
+    """How much there is to be read in one part of a case, beside what is below it."""
+    return 1 + (len(_listed(schema, "enum")) + len(_listed(schema, "required"))) // 8 if isinstance(schema, dict) else 1
 
 
 _JSON_TYPES: Final = {"number": frozenset({"integer", "fraction"})}

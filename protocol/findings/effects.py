@@ -116,10 +116,10 @@ def delegate_schema(call: Call, delegates: Mapping[str, Any]) -> Schema | None:
 
 
 def shapes_left(effect: Effect, result: Schema, fold: Fold) -> Iterator[Shape]:
-    """What is at the place afterwards: one of these, whatever becomes of the call."""
-    yield shape_at(_within(effect.around, _left(effect, result, fold)), effect.inside)
+    """What is there afterwards, around or at the place written: one of these, whatever becomes of the call."""
+    yield shape_at(_within(effect.around, _left(effect, result, fold)))
     if effect.may_raise:
-        yield shape_at(_within(effect.around, RAISED), effect.inside)
+        yield shape_at(_within(effect.around, RAISED))
 
 
 def _targets(writer: Call, place: Reference) -> list[Reference]:

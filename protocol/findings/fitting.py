@@ -14,6 +14,7 @@ from typing import Any, Final
 from protocol.errors import shortened
 
 from .cases import Shape
+from .effort import is_spent
 
 _DEPTH: Final = 8
 _MOST_PAIRS: Final = 500
@@ -54,7 +55,7 @@ class _Comparison:
     def _why(self, type_: str, given: Shape, wanted: Shape, depth: int) -> str | None:
         """Why no value of a type can be both; each of the shapes has one case."""
         self._left -= 1
-        if self._left < 0:
+        if self._is_over:
             return None
         here, there = given.cases[0].range(type_), wanted.cases[0].range(type_)
         both = here.within(there)
@@ -76,9 +77,13 @@ class _Comparison:
                 return f"it always has {key!r}, which is not admitted"
             if (why := self.misfit(here, there, depth + 1)) is not None:
                 return f"in {key!r}, {why}"
-            if self._left < 0:
+            if self._is_over:
                 return None
         return None
+
+    @property
+    def _is_over(self) -> bool:
+        return self._left < 0 or is_spent()
 
     def _list_misfit(self, given: Shape, wanted: Shape, length: int, depth: int) -> str | None:
         """Of lists that have so many elements at least."""

@@ -18,9 +18,9 @@ from protocol.outputs import Write, verify_result, verify_writes
 from protocol.paths import MISSING
 from protocol.references import Expression, Reference
 from protocol.resolution import Fold
-from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.tools import Tool
 
+from .effort import is_spent
 from .finding import Finding
 from .sight import Sight
 
@@ -77,7 +77,7 @@ class _Trials:
     def fates(self) -> Iterator[tuple[Call, _Fate]]:
         """Each call with what becomes of it, until too many steps were taken."""
         for index in self._sight.lane.graph.in_order():
-            if spent() > MOST_STEPS:
+            if is_spent():
                 return
             if index in self._sight.own:
                 call = self._sight.calls[index]

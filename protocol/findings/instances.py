@@ -18,23 +18,37 @@ from .finding import Finding
 
 MOST_TOLD: Final = 100
 """Findings of one kind."""
-_MOST_LANES: Final = 1_000
-_MOST_CALLS: Final = 100_000
-"""So many calls are looked at, over all lanes and with the global ones that each sees."""
+_MOST_CALLS: Final = 50_000
+"""So many calls are looked at, over all lanes."""
+_PER_LANE: Final = 4
+"""As many calls are looked at in the time that a lane takes besides."""
+_SHARED: Final = 8
+"""As many global calls, which each instance sees beside its own, take as long as one of its own."""
 _NAMED: Final = 3
 
 
 def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
-    """The first lanes; those of instances see the global calls too."""
+    """The global lane, and those of the first instances, which see the global calls too."""
     found: list[Lane] = []
     left = _MOST_CALLS
     shared = len(lanes[None].calls) if None in lanes else 0
-    for lane in islice(lanes.values(), _MOST_LANES):
-        left -= len(lane.calls) + (shared if lane.instance is not None else 0)
+    for lane in sorted(lanes.values(), key=lambda lane: lane.instance is not None):
+        left -= _PER_LANE + len(lane.calls) + (shared // _SHARED if lane.instance is not None else 0)
         if left < 0 and found:
             break
         found.append(lane)
     return found
+
+
+def not_looked_at(lanes: Mapping[str | None, Lane], first: Sequence[Lane]) -> Iterator[Finding]:
+    """That only the first lanes were looked at, where there are others."""
+    if len(first) < len(lanes):
+        is_shared = None in lanes
+        yield Finding(
+            "info",
+            f"only the first {len(first) - is_shared} of {len(lanes) - is_shared} instances were looked at: what is "
+            "wrong in others alone is not told",
+        )
 
 
 class Tally:

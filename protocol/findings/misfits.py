@@ -30,8 +30,6 @@ _TAKEN: Final = {
     Method.CONCAT: frozenset({"array", "string"}),
 }
 """The types of results that a method takes; the others take any."""
-MOST_HELD: Final = 20_000
-"""So many calls are held against values of the context, over all instances."""
 
 
 def unfit_values(sight: Sight) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ misfits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from protocol.calls import Call
@@ -94,8 +95,8 @@ class _Promises:
     def _found(self, whose: str | None, effect: Effect, producer: Call, parameter: Parameter | None) -> str | None:
         memory = self._sight.memory
         wanted = memory.demands(parameter) if parameter is not None else ()
-        left = memory.once(("left", whose, effect), self._left, effect, producer)
-        faults = [_fault_of(shape, wanted) for shape in left]
+        left = memory.once(("left", whose, replace(effect, inside=())), self._left, effect, producer)
+        faults = [_fault_of(shape.at(effect.inside), wanted) for shape in left]
         return faults[0] if None not in faults else None
 
     def _left(self, effect: Effect, producer: Call) -> tuple[Shape, ...]:

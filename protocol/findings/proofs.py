@@ -16,18 +16,18 @@ from protocol.paths import MISSING
 from protocol.readers import Readers
 from protocol.references import Reference
 from protocol.resolution import Fold
-from protocol.schemas.steps import bounded
 from protocol.views import Views
 
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
 from .clashes import clash_findings
+from .effort import counted, is_spent
 from .elements import element_findings
 from .fallbacks import misspelt_alternatives, unreached_results
 from .finding import Finding
 from .foresight import foresight_findings
-from .instances import MOST_TOLD, Tally, looked_at
-from .misfits import MOST_HELD, unfit_results, unfit_values
+from .instances import MOST_TOLD, Tally, looked_at, not_looked_at
+from .misfits import unfit_results, unfit_values
 from .obstacles import obstacle_findings
 from .payloads import left_out_properties, unfit_messages, unnameable_kinds
 from .presence import Presence
@@ -47,12 +47,10 @@ from .texts import blank_references, concluding_references, embedded_references,
 from .timing import read_findings, scope_findings
 from .trials import trial_findings
 
-_UNLIMITED = 10**18
-
 
 def findings_of(layout: Layout) -> tuple[Finding, ...]:
     """Every finding about a valid submission."""
-    with bounded(_UNLIMITED):  # only to be counted: see `Shape.problems`
+    with counted():
         return tuple(_Proofs(layout).findings())
 
 
@@ -77,17 +75,22 @@ class _Proofs:
         self._layout = layout
         self._readers = Readers(layout.calls)
         self._sights = Sights(layout)
-        self._first_sights = [self._sights.of(lane) for lane in looked_at(layout.lanes)]
+        self._lanes = looked_at(layout.lanes)
+        self._first_sights = [self._sights.of(lane) for lane in self._lanes]
 
     def findings(self) -> Iterator[Finding]:
         """Slips, then those of each other kind, then the calls that are certain to fail, and those that were not seen
-        to succeed; of these only such of which no warning has told - a slip does not say what becomes of a call.
+        to succeed; of these only such of which no warning has told - a slip does not say what becomes of a call. At
+        last what was not looked at.
         """
         yield from (finding for kind in self._slips() for finding in _first(kind))
         found = [finding for kind in self._kinds() for finding in _first(kind)]
         found += _first(self._foreseen(_told(found)))
         yield from found
-        yield from _first(trial_findings(self._layout, _told(found)))
+        yield from _first(trial_findings(self._layout, self._sights, _told(found)))
+        yield from not_looked_at(self._layout.lanes, self._lanes)
+        if is_spent():
+            yield Finding("info", "not all was looked at: schemas, or the values they are for, take too long to read")
 
     def _slips(self) -> Iterator[Iterable[Finding]]:
         layout, calls, context = self._layout, self._layout.calls, self._layout.context
@@ -118,7 +121,7 @@ class _Proofs:
         yield signature_findings(calls, [at for at, _ in layout.submission.calls], signatures_of(layout))
         yield answer_findings(calls, layout.tools, layout.submission.delegates)
         yield from self._lane_findings(frozenset(unread_results(calls, readers)))
-        yield self._unfit_values()
+        yield (finding for sight in self._first_sights for finding in unfit_values(sight))
         yield unread_branches(calls, readers)
 
     def _tally(self) -> Tally:
@@ -153,14 +156,6 @@ class _Proofs:
             found = foresight_findings(sight)
             tally.add(sight.lane.instance, (finding for index, finding in found if index not in told))
         return tally.findings()
-
-    def _unfit_values(self) -> Iterator[Finding]:
-        """Looked for in each of the first instances, for each has values of its own."""
-        left = MOST_HELD
-        for number, lane in enumerate(self._layout.lanes.values()):
-            if (left := left - len(lane.calls)) < 0 and number:
-                return
-            yield from unfit_values(self._sights.of(lane))
 
 
 def _beyond_schemas(lane: Lane, fold: Fold, unread: Collection[int]) -> Iterator[Finding]:

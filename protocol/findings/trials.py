@@ -26,6 +26,7 @@ from protocol.tools import Executor
 from protocol.variety import Variety
 
 from .effects import delegate_schema
+from .effort import is_spent
 from .finding import FAILURES, Finding
 from .instances import Tally
 from .order import indexes
@@ -51,11 +52,11 @@ Run = tuple[str | None, int]
 """An instance, and the index of a call."""
 
 
-def trial_findings(layout: Layout, told: Collection[int]) -> Iterator[Finding]:
+def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Iterator[Finding]:
     """The calls that never succeed, but for those told of and what follows from them."""
     yield from _unmade(layout, told)
     trials, lost = _tried(layout, told)
-    sights, tally = Sights(layout), Tally(layout.calls, len(first_lanes(layout, _MOST_CALLS)))
+    tally = Tally(layout.calls, len(first_lanes(layout, _MOST_CALLS)))
     never = {*told, *(index for _, index in lost)}
     for (instance, index), end in lost.items():
         sight = sights.of(layout.lanes[instance])
@@ -176,4 +177,9 @@ def _can_be_made(sight: Sight, call: Call, at: str) -> bool:
 
 
 def _has_sample(schema: Schema) -> bool:
-    return any(fitting_sample(schema, Variety(trial)) is not MISSING for trial in range(_SAMPLED))
+    """Whether a value can be made up, or to know it would take too long."""
+    began = spent()
+    for variety in [Variety(trial) for trial in range(_SAMPLED)] * MOST_TRIED:
+        if is_spent() or spent() - began > _MOST_STEPS or fitting_sample(schema, variety, 1) is not MISSING:
+            return True
+    return False

@@ -105,10 +105,29 @@ def test_of_many_instances_a_few_are_named(number: int, where: str) -> None:
     assert found.startswith(where)
 
 
-def test_instances_that_were_not_looked_at_are_not_spoken_of() -> None:
-    data = dict.fromkeys(map(str, range(1_001)), holding("state", a=5))
-    (found,) = told(call(to="a.b"), data=data)
-    assert found.startswith("in instances '0', '1', '2' and 997 more, call 0")
+def test_of_instances_that_were_not_looked_at_it_is_only_told_that_they_were_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 50)
+    data = dict.fromkeys(map(str, range(11)), holding("state", a=5))
+    found, rest = told(call(to="a.b"), data=data)
+    assert found.startswith("in instances '0', '1', '2' and 7 more, call 0")
+    assert rest == "only the first 10 of 11 instances were looked at: what is wrong in others alone is not told"
+
+
+def test_the_values_of_all_instances_that_are_looked_at_are_held_against_their_readers() -> None:
+    data = {str(number): holding("state", n=number) for number in range(2_000)} | {"last": holding("state", n="x")}
+    (found,) = told(call(value="†state.n"), data=data, tools={"give": {"properties": {"value": {"type": "integer"}}}})
+    assert "the context holds in instance 'last' what does not fit" in found
+
+
+def test_global_calls_are_looked_at_before_those_of_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 10)
+    context = [{"type": "state", "a": 5}, *({"type": "text", "_instance": name} for name in "①②③")]
+    calls = [call(_instance=name) for name in "①②③"] + [call(to="†state.a.b")]
+    found, rest = (finding.message for finding in checked(*calls, context=context).findings)
+    assert found.startswith("call 3 (give) can never write its result")
+    assert rest.startswith("only the first 1 of 3 instances")
 
 
 def test_each_reason_is_told_of_the_instances_that_it_holds_in() -> None:
