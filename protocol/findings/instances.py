@@ -15,6 +15,7 @@ from protocol.calls import Call
 from protocol.lanes import Lane
 
 from .finding import Finding
+from .order import MOST_CALLS
 
 MOST_TOLD: Final = 100
 """Findings of one kind."""
@@ -31,7 +32,7 @@ def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
     """The global lane, and those of the first instances, which see the global calls too."""
     found: list[Lane] = []
     left = _MOST_CALLS
-    shared = len(lanes[None].calls) if None in lanes else 0
+    shared = _shared(lanes)
     for lane in sorted(lanes.values(), key=lambda lane: lane.instance is not None):
         left -= _PER_LANE + len(lane.calls) + (shared // _SHARED if lane.instance is not None else 0)
         if left < 0 and found:
@@ -41,7 +42,13 @@ def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
 
 
 def not_looked_at(lanes: Mapping[str | None, Lane], first: Sequence[Lane]) -> Iterator[Finding]:
-    """That only the first lanes were looked at, where there are others."""
+    """That only the first lanes were looked at, where there are others, and some not for the order of their calls."""
+    shared = _shared(lanes)
+    if any(len(lane.calls) + (shared if lane.instance is not None else 0) > MOST_CALLS for lane in first):
+        yield Finding(
+            "info",
+            f"more than {MOST_CALLS} calls in one lane: what happens to them in no certain order was not looked at",
+        )
     if len(first) < len(lanes):
         is_shared = None in lanes
         yield Finding(
@@ -49,6 +56,11 @@ def not_looked_at(lanes: Mapping[str | None, Lane], first: Sequence[Lane]) -> It
             f"only the first {len(first) - is_shared} of {len(lanes) - is_shared} instances were looked at: what is "
             "wrong in others alone is not told",
         )
+
+
+def _shared(lanes: Mapping[str | None, Lane]) -> int:
+    """How many calls all instances see beside their own."""
+    return len(lanes[None].calls) if None in lanes else 0
 
 
 class Tally:

@@ -115,6 +115,16 @@ def test_of_instances_that_were_not_looked_at_it_is_only_told_that_they_were_not
     assert rest == "only the first 10 of 11 instances were looked at: what is wrong in others alone is not told"
 
 
+def test_of_more_calls_than_are_put_in_order_it_is_told_that_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("instances", "order", "races", "clashes"):
+        monkeypatch.setattr(f"protocol.findings.{module}.MOST_CALLS", 4)
+    few, many = ([call(to="†state.x")] * number for number in (4, 5))
+    assert "in no certain order with" in checked(*few).findings[0].message
+    assert [finding.message for finding in checked(*many).findings] == [
+        "more than 4 calls in one lane: what happens to them in no certain order was not looked at"
+    ]
+
+
 def test_the_values_of_all_instances_that_are_looked_at_are_held_against_their_readers() -> None:
     data = {str(number): holding("state", n=number) for number in range(2_000)} | {"last": holding("state", n="x")}
     (found,) = told(call(value="†state.n"), data=data, tools={"give": {"properties": {"value": {"type": "integer"}}}})

@@ -245,6 +245,66 @@ def test_a_simulation_takes_steps_in_proportion_to_the_calls(shape: Callable[[in
     assert steps(simulating(400)) < 5 * steps(simulating(100))
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_findings_take_steps_in_proportion_to_the_calls(shape: Callable[[int], dict[str, Any]]) -> None:
+    assert steps(finding(shape(400))) < 5 * steps(finding(shape(100)))
+
+
+def finding(value: dict[str, Any]) -> Callable[[], object]:
+    """Ask for the findings of a submission, twice at most."""
+    plans = [check_submission(value) for _ in range(2)]
+    return lambda: plans.pop().findings
+
+
+WAYS: dict[str, Any] = {
+    "anyOf": [{"type": "object", "title": str(way), "properties": {"b": {"type": "integer"}}} for way in range(15)]
+}
+"""A schema that takes some steps to be read."""
+
+
+def written_under_a_schema(schema: dict[str, Any], instances: int) -> dict[str, Any]:
+    """Calls that write below what the state has a schema for."""
+    state = {"type": "state", "data": {}, "schema": {"properties": {f"k{i}": schema for i in range(10)}}}
+    context = [state, *({"type": "text", "_instance": str(number)} for number in range(instances))]
+    return plan_submission(*[call(to=f"†state.k{i}.b") for i in range(10)], context=context)
+
+
+def promised_by_a_schema(schema: dict[str, Any], instances: int) -> dict[str, Any]:
+    """Calls that read what others promise."""
+    context = [{"type": "text", "_instance": str(number)} for number in range(instances)]
+    takes = [call("take", value=f"†state.k{i}", to=f"†state.k{i + 1}") for i in range(9)]
+    tools = {"make": {"_output": schema}, "take": {"properties": {"value": schema}, "_output": schema}}
+    return plan_submission(call("make", to="†state.k0"), *takes, context=context, tools=tools)
+
+
+@pytest.mark.parametrize("plan", [written_under_a_schema, promised_by_a_schema], ids=lambda plan: plan.__name__)
+def test_schemas_are_read_once_for_all_instances(plan: Callable[[dict[str, Any], int], dict[str, Any]]) -> None:
+    """A schema that is more to read costs as much more for many instances as for one, beside the trial runs."""
+    light, heavy = (
+        [steps(finding(plan(schema, instances))) for instances in (40, 400)] for schema in ({"type": "object"}, WAYS)
+    )
+    assert heavy[1] - heavy[0] < 1.5 * (light[1] - light[0])
+
+
+def test_findings_end_however_much_there_is_to_read_in_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the budget is spent, a call whose schemas are more to read costs hardly more than any."""
+    monkeypatch.setattr("protocol.findings.effort._MOST_STEPS", 20_000)
+
+    def chain_of_tools(schema: dict[str, Any], number: int) -> dict[str, Any]:
+        tools = {f"tool{i}": {"properties": {"value": schema}, "_output": schema} for i in range(number)}
+        calls = [call(f"tool{i}", value=f"†state.k{i - 1}" if i else {}, to=f"†state.k{i}") for i in range(number)]
+        return submission(*calls, tools=tools)
+
+    assert [found.message for found in check_submission(chain_of_tools(WAYS, 400)).findings] == [
+        "not all was looked at: schemas, or the values they are for, take too long to read"
+    ]
+    light, heavy = (
+        [steps(finding(chain_of_tools(schema, number))) for number in (400, 800)]
+        for schema in ({"type": "object"}, WAYS)
+    )
+    assert heavy[1] - heavy[0] < 2 * (light[1] - light[0])
+
+
 def test_a_simulation_takes_steps_in_proportion_to_the_references_of_an_expression() -> None:
     def simulating(number: int) -> Callable[[], object]:
         reader = call(value=" && ".join(f"†state.k{i}" for i in range(number)))
