@@ -45,6 +45,17 @@ class Order:
         """Every call that is sure to have ended when a call starts."""
         return self._at_start[index] if index in self._at_start else self._before_in_shared(index)
 
+    def behind(self, index: int) -> set[int]:
+        """Every call that a call may wait for, directly or through others, whether it is sure to or not."""
+        graphs = [order.graph for order in (self, self.shared) if order is not None]
+        stack, seen = [index], set[int]()
+        while stack:
+            call = stack.pop()
+            new = {writer for graph in graphs for writer in graph.before(call)} - seen
+            seen |= new
+            stack.extend(new)
+        return seen
+
     @cached_property
     def _at_start(self) -> Mapping[int, Calls]:
         found: dict[int, Calls] = {}

@@ -29,7 +29,6 @@ from .effects import delegate_schema
 from .effort import is_spent
 from .finding import FAILURES, Finding
 from .instances import Tally
-from .order import indexes
 from .sight import Sight, Sights
 
 MOST_TRIALS: Final = 48
@@ -60,7 +59,7 @@ def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Ite
     never = {*told, *(index for _, index in lost)}
     for (instance, index), end in lost.items():
         sight = sights.of(layout.lanes[instance])
-        if not never.intersection(indexes(sight.order.before(index))) and _is_shown(sight, end):
+        if never.isdisjoint(sight.order.behind(index)) and _is_shown(sight, end):
             tally.add(instance, [_finding(sight.calls[index], end, trials)])
     yield from tally.findings()
 
@@ -151,8 +150,8 @@ def _is_shown(sight: Sight, end: SimulatedCall) -> bool:
     if any(place.kind == FAILURES for expression in call.expressions for place in expression.references):
         return False
     if end.error is None:
-        before = (sight.calls[index] for index in indexes(sight.order.before(call.index)) if index in sight.calls)
-        return prod(map(_ways, before)) <= _MOST_WAYS
+        behind = (sight.calls[index] for index in sight.order.behind(call.index))
+        return prod(map(_ways, behind)) <= _MOST_WAYS
     match end.error["type"]:
         case "InvalidParameters":
             return all(_can_be_made(sight, call, at) for at, _ in call.reads)
