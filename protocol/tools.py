@@ -130,7 +130,7 @@ class Tool:
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
         """
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
-        counted = [key for key in properties if strict_meta and key != "_tool" and not self.mentions(key)]
+        counted = {key for key in properties if strict_meta and key != "_tool" and not self.mentions(key)}
         call = WholeCall({**properties, **older}, counted=counted)
         return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
 
