@@ -219,8 +219,8 @@ def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     calls = [{"_tool": "write", "_outputPath": "a"}, {"_tool": "read", "p": "†state.a", "_outputPath": "b"}]
     tools = {"write": {"_output": endless(fan_out=12)}, "read": reader}
     began = time.monotonic()
-    (finding,) = check_submission({"solution": {"calls": calls}, "tools": tools}).findings
-    assert "nothing was made up" in finding.message, "and nothing can be: it has no end"
+    findings = check_submission({"solution": {"calls": calls}, "tools": tools}).findings
+    assert not any(finding.severity == "warning" for finding in findings)
     assert time.monotonic() - began < SECONDS
 
 
