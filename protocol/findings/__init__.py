@@ -17,8 +17,8 @@
     branches (R6.5)   `branches` nobody takes, and readers that can never run; `fallbacks` that are never read
 
 What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds;
-what hangs on tools and schemas alone is found once for all of them, and kept in the `memory`. None of it takes more than
-so much `effort`.
+what hangs on tools and schemas alone is found once for all of them, and kept in the `memory`. None of it takes more
+than so much `effort`.
 """
 
 from .finding import Finding

@@ -30,7 +30,8 @@ _LIKENESS: Final = 0.75
 def misspelt_alternatives(sights: Iterable[Sight], places: Sequence[Place], views: Views) -> Iterator[Finding]:
     """Places of alternatives that nothing brings to any of those who run the call, and that are nearly another place.
 
-    `sights` are those of all lanes. What a call itself writes may be there when another run begins where this one ends.
+    `sights` hold all lanes of whichever call is in them. What a call itself writes may be there when another run begins
+    where this one ends.
     """
     patience = Patience(likeness=_LIKENESS)
     for call, at, place, instance in _never_there(sights):

@@ -105,7 +105,7 @@ class _Proofs:
         yield unfit_output(submission.output, submission.schema)
         yield undaggered_paths(calls, places, readers, presence)
         yield unknown_scopes(calls, places, presence)
-        if len(sights) == len(layout.lanes):
+        if not submission.is_template or len(sights) == len(layout.lanes):  # each call's lanes are looked at, or none
             views = Views(layout.lanes, context)
             yield empty_scopes(sights, places, presence, views)
             yield misspelt_alternatives(sights, places, views)

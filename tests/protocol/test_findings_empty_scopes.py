@@ -109,6 +109,13 @@ def test_a_scope_of_a_template_is_told_where_it_shows_nothing_to_any_instance() 
     assert check_submission(value).findings == ()
 
 
+def test_a_call_of_one_lane_is_looked_at_beside_however_many_others() -> None:
+    many = [{"type": "state", "_instance": str(number), "text": "x"} for number in range(3_000)]
+    calls = [call(_scopes=["state"]), *(call(_instance=str(number), value="†state.text") for number in range(3_000))]
+    found = checked(*calls, context=many).findings
+    assert [finding.calls for finding in found if finding.severity == "warning"] == [(0,)]
+
+
 def test_what_failures_write_is_looked_for_by_nobody() -> None:
     assert (
         checked(call(_scopes=["error", "†error.x"]), context=[{"type": "error", "_instance": "①", "x": 1}]).findings
