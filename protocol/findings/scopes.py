@@ -53,8 +53,8 @@ def empty_scopes(
 ) -> Iterator[Finding]:
     """Scopes that show nothing to any of those who run the call, and that were meant for what is elsewhere.
 
-    `sights` hold all lanes of whichever call is in them. A scope that the tool gives is one for all of its calls, so less
-    is sure of it.
+    `sights` hold all lanes of whichever call is in them. A scope that the tool gives is one for all of its calls, so
+    less is sure of it.
     """
     patience = Patience(likeness=_LIKENESS_OF_KEYS)
     for call, index, instance in _empty(sights):
