@@ -302,7 +302,7 @@ def test_findings_end_however_much_there_is_to_read_in_schemas(monkeypatch: pyte
         [steps(finding(chain_of_tools(schema, number))) for number in (400, 800)]
         for schema in ({"type": "object"}, WAYS)
     )
-    assert heavy[1] - heavy[0] < 2 * (light[1] - light[0])
+    assert heavy[1] - heavy[0] < 3 * (light[1] - light[0]), "without a budget it is more than seven times"
 
 
 def test_a_simulation_takes_steps_in_proportion_to_the_references_of_an_expression() -> None:
