@@ -21,9 +21,8 @@ from protocol.schemas.patterns import matches
 
 from .effort import count, is_spent
 from .ranges import ANY, Range, ranges
+from .types import ALL_TYPES, types_of
 
-ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "fraction", "string", "array", "object"})
-"""The types a value can have; a number is an `integer` or a `fraction`, so that sets of types can be compared."""
 _MOST_VALUES: Final = 100
 _MOST_CASES: Final = 16
 _MOST_OPENED: Final = 32
@@ -76,7 +75,7 @@ class Case:
     def types(self) -> frozenset[str]:
         """The types the value can have."""
         count(_STEPS_PER_CASE + _STEPS_PER_PART * sum(map(_size, self.parts)))
-        return reduce(frozenset.intersection, map(_types, self.parts), ALL_TYPES)
+        return reduce(frozenset.intersection, map(types_of, self.parts), ALL_TYPES)
 
     @property
     def values(self) -> tuple[Any, ...] | None:
@@ -190,11 +189,6 @@ def shape_at(schema: Schema, path: Path = (), *, in_lists: bool = False) -> Shap
     return Shape(document, (), tuple(_cases([schema], document))).at(path, in_lists=in_lists)
 
 
-def json_types(types: Iterable[str]) -> list[str]:
-    """The types as a schema names them."""
-    return sorted({"number" if name == "fraction" else name for name in types})
-
-
 def _cases(schemas: Iterable[Any], document: Document) -> list[Case]:
     """The ways through the `anyOf` and `oneOf` of schemas that a value satisfies together."""
     left: list[tuple[tuple[Schema, ...], frozenset[int]]] = [(document.joined(schemas), frozenset())]
@@ -267,41 +261,6 @@ def _below_keywords(schema: dict[str, Any], segment: str | int) -> list[Any]:
 def _size(schema: Schema) -> int:
     """How much there is to be read in one part of a case, beside what is below it."""
     return 1 + (len(_listed(schema, "enum")) + len(_listed(schema, "required"))) // 8 if isinstance(schema, dict) else 1
-
-
-_JSON_TYPES: Final = {"number": frozenset({"integer", "fraction"})}
-
-
-def _types(schema: Schema) -> frozenset[str]:
-    if not isinstance(schema, dict):
-        return ALL_TYPES if schema else frozenset()
-    types = ALL_TYPES
-    if "const" in schema:
-        types &= {_type(schema["const"])}
-    if isinstance(schema.get("enum"), list):
-        types &= frozenset(map(_type, schema["enum"]))
-    declared = schema.get("type")
-    names = [declared] if isinstance(declared, str) else declared
-    if isinstance(names, list):
-        types &= frozenset[str]().union(*(_JSON_TYPES.get(str(name), frozenset({str(name)})) for name in names))
-    return types
-
-
-def _type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "fraction"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
 
 
 def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:

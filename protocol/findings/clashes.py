@@ -18,11 +18,11 @@ from protocol.calls import Call
 from protocol.operations import Method
 from protocol.references import Reference
 
-from .cases import ALL_TYPES, json_types
 from .finding import FAILURES, Finding
 from .memory import Memory
 from .order import MOST_CALLS, Calls, indexes
 from .sight import Sight
+from .types import ALL_TYPES, json_types
 
 Key = tuple[str, ...]
 

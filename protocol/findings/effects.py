@@ -19,7 +19,8 @@ from protocol.resolution import Fold
 from protocol.schemas import Schema
 from protocol.tools import Executor, Runner, Tool
 
-from .cases import Shape, json_types, shape_at
+from .cases import Shape, shape_at
+from .types import json_types
 
 RAISED: Final[Schema] = {
     "type": "object",

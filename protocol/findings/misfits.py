@@ -17,13 +17,14 @@ from protocol.paths import MISSING
 from protocol.references import Expression, Reference
 from protocol.schemas import Schema
 
-from .cases import ALL_TYPES, Shape, json_types
+from .cases import Shape
 from .demands import parameter_at
 from .effects import source_of
 from .finding import FAILURES, Finding
 from .fitting import misfit
 from .memory import Memory
 from .sight import Sight
+from .types import ALL_TYPES, json_types
 
 _TAKEN: Final = {
     Method.ASSIGN: frozenset({"object"}),
