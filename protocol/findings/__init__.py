@@ -6,8 +6,8 @@
                       `presence` of what they name; `scopes` that show nothing; `payloads` that nobody can read;
                       `signatures` what the code behind a tool does not take, with all `conversions` on the way into it
     values (R4.1)     `promises` results that their readers can never take; `misfits` values that their place cannot -
-                      by the `demands` of tools and activities, told by `fitting` one schema to another: `cases`, `types`
-                      and `ranges` what a schema admits, `effects` what a method makes of a result
+                      by the `demands` of tools and activities, told by `fitting` one schema to another: `cases`,
+                      `types` and `ranges` are what a schema admits, `effects` what a method makes of a result
     results (R4.6)    `answers` calls that none can be right for
     trials (R6.5)     `foresight` calls of which all that decides about them is known, tried out; `trials` of the
                       others, on results that are made up
