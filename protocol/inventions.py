@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from .calls import Call
-from .context import Context
 from .errors import Conflict
 from .execution import Failure, Success
 from .layout import Layout
@@ -21,12 +20,16 @@ from .moulds import Mould, Need, cast, moulds_of, of_elements, recast, suits
 from .operations import Method
 from .outputs import Output
 from .paths import MISSING, copied
+from .references import Reference
+from .resolution import Fold
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
 from .tools import Executor, Tool
 from .variety import Variety
 
 T = TypeVar("T")
+Group = tuple[Reference, ...]
+"""One alternative of an output path."""
 
 MOST_TRIED: Final = 8
 """So many samples are made of a schema that may ask for more than its words lead to."""
@@ -49,12 +52,12 @@ class Inventions:
         self.tools = {name: self._applicable(tool) for name, tool in layout.tools.items()}
         """The tools, as they are applied."""
 
-    def result(self, call: Call, context: Context) -> Success | Failure:
-        """What a call is taken to end with; `context` is what is there by now."""
+    def result(self, call: Call, here: Fold) -> Success | Failure:
+        """What a call is taken to end with; `here` is what is there by now, as it sees it."""
         if call.output is None:
             return Success(None)
         if call.index not in self._results:
-            self._results[call.index] = self._ended(call, context)
+            self._results[call.index] = self._ended(call, here)
         return self._results[call.index]
 
     def ending(self, at_work: list[T]) -> list[T]:
@@ -64,19 +67,20 @@ class Inventions:
         ending, at_work[:] = at_work[:], []
         return ending
 
-    def _ended(self, call: Call, context: Context) -> Success | Failure:
-        ways = list(self._ways(call))
-        path = path_of(call, self._choices[call.index]) if call.index in self._choices else self._variety.pick(ways)
-        if path is None:
+    def _ended(self, call: Call, here: Fold) -> Success | Failure:
+        way = self._choices[call.index] if call.index in self._choices else self._variety.pick(list(self._ways(call)))
+        if way is None:
             return _EXCEPTION
-        return Success(Output(path, self._trial_value(call, context) if self._trial else self._value(call, context)))
+        assert call.output is not None
+        chosen = call.output.alternatives[way]
+        value = self._trial_value(call, here, chosen) if self._trial else self._value(call, here, chosen)
+        return Success(Output(path_of(call, way), value))
 
-    def _ways(self, call: Call) -> Iterator[str | None]:
+    def _ways(self, call: Call) -> Iterator[int | None]:
         """The alternatives that a call can choose (SPEC R4.4); None is an exception."""
         assert call.output is not None
         several = len(call.output.alternatives)
-        for number in range(several if call.runner.executor is Executor.ACTIVITY else 1):
-            yield path_of(call, number)
+        yield from range(several if call.runner.executor is Executor.ACTIVITY else 1)
         if several > 1 or self._some_read_errors:
             yield None
 
@@ -89,11 +93,11 @@ class Inventions:
             for place in read.references
         )
 
-    def _value(self, call: Call, context: Context) -> Any:
+    def _value(self, call: Call, here: Fold, chosen: Group) -> Any:
         """The simplest value; where nothing is said of it, one such as its readers need."""
-        schema = self._schema(call, context)
+        schema = self._schema(call, chosen[0], here)
         value = sample(schema) if schema is not None else None
-        moulds, adds_to_list = self._wanted(call, context)
+        moulds, adds_to_list = self._wanted(call, here)
         if schema is not None and (isinstance(value, (dict, list)) or all(suits(value, mould) for mould in moulds)):
             return value
         moulded: Any = {} if call.method in (Method.MERGE, Method.ASSIGN) else PLACEHOLDER
@@ -103,13 +107,17 @@ class Inventions:
             moulded = [moulded]
         return value if schema is not None and compiled(schema).problems(moulded) else moulded
 
-    def _trial_value(self, call: Call, context: Context) -> Any:
+    def _trial_value(self, call: Call, here: Fold, chosen: Group) -> Any:
         """Any value, mostly with what its readers need wherever its schema has nothing against that."""
-        schema = self._schema(call, context)
+        schema = self._schema(call, chosen[0], here)
         found = self._sample(schema) if schema is not None else MISSING
         value = sample(True if schema is None else schema, self._variety) if found is MISSING else found
-        moulds, adds_to_list = self._wanted(call, context)
-        needs = [need for mould in (*moulds, self._admitted(call, context)) for need in mould]
+        moulds, adds_to_list = self._wanted(call, here)
+        assert call.output is not None
+        asked = [mould for place, mould in zip(call.output.references, moulds, strict=False) if place in chosen]
+        admitted = [part for place in chosen if (part := _schema_there(call, place, here)) is not None]
+        needs = [need for mould in asked for need in mould]
+        needs += [Need((), part, sample(part, self._variety)) for part in admitted]
         for need in needs if self._variety.pick([True, True, False]) else ():
             element = value[0] if adds_to_list and isinstance(value, list) and value else value
             wanted = recast(copied(element), need)
@@ -118,20 +126,15 @@ class Inventions:
                 value = wanted
         return value
 
-    def _wanted(self, call: Call, context: Context) -> tuple[list[Mould], bool]:
+    def _wanted(self, call: Call, here: Fold) -> tuple[list[Mould], bool]:
         """What others need of a result, and whether they need it of each element of a list that it adds."""
         moulds = self._moulds.get(call.index, [])
-        adds_to_list = call.method is Method.CONCAT and _is_list(call, context)
+        adds_to_list = call.method is Method.CONCAT and _is_list(call, here)
         if adds_to_list or call.method is Method.PUSH:
             moulds = [of_elements(mould, self._variety) for mould in moulds]
         return moulds, adds_to_list
 
-    def _admitted(self, call: Call, context: Context) -> Mould:
-        """What the schema of the kind needs of a result."""
-        part = _schema_there(call, context)
-        return [Need((), part, sample(part, self._variety))] if part is not None else []
-
-    def _schema(self, call: Call, context: Context) -> Any:
+    def _schema(self, call: Call, place: Reference, here: Fold) -> Any:
         """What is known of the result: the tool's `_output`, the schema of a delegate, that of the place written."""
         tool = self._layout.tools.get(call.tool)
         if tool is not None and tool.output_schema is not None:
@@ -139,7 +142,7 @@ class Inventions:
         definition = self._layout.submission.delegates.get(call.runner.name)
         if call.runner.executor is Executor.DELEGATE and isinstance(definition, Mapping) and definition.get("schema"):
             return definition["schema"]
-        return _schema_there(call, context)
+        return _schema_there(call, place, here) if call.method is Method.SET and place.path else None
 
     def _applicable(self, tool: Tool) -> Tool:
         """The tool; not held to its `_output` where what is made up does not fit that."""
@@ -165,24 +168,19 @@ def path_of(call: Call, number: int) -> str:
     return " && ".join(map(str, call.output.alternatives[number]))
 
 
-def _is_list(call: Call, context: Context) -> bool:
+def _is_list(call: Call, here: Fold) -> bool:
     assert call.output is not None
-    fold = context.fold(call.instance)
     try:
-        return any(isinstance(fold.value(place), list) for place in call.output.references)
+        return any(isinstance(here.value(place), list) for place in call.output.references)
     except Conflict:
         return False
 
 
-def _schema_there(call: Call, context: Context) -> Any:
-    """What the schema of the kind says by itself of the place that a call sets, or None."""
-    assert call.output is not None
-    place = call.output.references[0]
-    if call.method is not Method.SET or not place.path:
+def _schema_there(call: Call, place: Reference, here: Fold) -> Any:
+    """What the schema of the kind says of what a call writes, or None; of a list that is added to, of its elements."""
+    schema = here.schema(place.kind)
+    path = (*place.path, 0) if call.method is Method.PUSH else place.path
+    parts = [part for part in compiled(schema).parts(path) if part is not True] if schema is not MISSING else []
+    if not parts or False in parts or "$ref" in str(parts):
         return None
-    schema = context.fold(call.instance).schema(place.kind)
-    for segment in place.path:
-        if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
-            return None
-        schema = schema["properties"].get(str(segment))
-    return schema if isinstance(schema, Mapping) and "$ref" not in str(schema) else None
+    return parts[0] if len(parts) == 1 else {"allOf": parts}

@@ -58,7 +58,8 @@ def moulds_of(plan: Layout, variety: Variety) -> dict[int, list[Mould]]:
         readers = frozenset(plan.readers.get(call.index, ()))
         for target in call.output.references if call.output is not None else ():
             if (target, readers) not in alike:
-                mould = _mould(target, variety.order(sorted(readers)), read.get(target.key, {}))
+                turn = variety.order(sorted(readers))
+                mould = _mould(target, turn, read.get(target.key, {})) or _from_above(plan, target, turn)
                 whole = _resting_on(mould, bases.get(target.key, {}))
                 alike[target, readers] = [_need(path, schema, variety) for path, schema in whole.items()]
             found.setdefault(call.index, []).append(alike[target, readers])
@@ -126,14 +127,29 @@ def _mould(
     return found
 
 
+def _from_above(plan: Layout, target: Reference, readers: Sequence[int]) -> dict[Path, Any]:
+    """What those need of a place who read one above it: the first who says something of it."""
+    for reader in readers:
+        call = plan.calls[reader]
+        for at, expression in call.reads:
+            for place in expression.references:
+                if place.overlaps(target) and len(place.path) < len(target.path):
+                    wanted = _parameter_schema(plan, call, at, target.path[len(place.path) :])
+                    if wanted is not None:
+                        return {(): wanted}
+    return {}
+
+
 def _resting_on(mould: dict[Path, Any], bases: Mapping[Path, str]) -> dict[Path, Any]:
     return mould | {path: {"type": type_, **(mould.get(path) or {})} for path, type_ in bases.items()}
 
 
-def _parameter_schema(plan: Layout, call: Call, at: str) -> Any:
-    """What the call's tool says of the place of an expression; None where it says nothing that stands by itself."""
+def _parameter_schema(plan: Layout, call: Call, at: str, below: Path = ()) -> Any:
+    """What the call's tool says of the place of an expression, or of one below it; None where it says nothing that
+    stands by itself.
+    """
     tool = plan.tools.get(call.tool)
-    path: Path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
+    path: Path = (*(int(key) if key.isdecimal() else key for key in segments(at)), *below)
     parts = tool.compiled.parts(path) if tool is not None else ()
     return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
 

@@ -18,6 +18,7 @@ PLACEHOLDER: Final = "…"
 """Stands for a text that nobody described."""
 _DEPTH: Final = 12
 _MOST_ITEMS: Final = 8
+_MOST_REQUIRED: Final = 256
 _NAMES: Final = ("a", "b", "c", "d", "e", "f", "g", "h")
 """Of properties that only have to be there."""
 _MOST_PARTS: Final = 2_000
@@ -99,7 +100,8 @@ class _Maker:
         least, most = int(schema.get("minItems", 0)), int(schema.get("maxItems", _MOST_ITEMS))
         lengths = dict.fromkeys((max(least, 1), least, least + 1, most))
         if schema.get("items") is not False:
-            length = min(self._pick([length for length in lengths if length <= most] or [0]), _MOST_ITEMS)
+            length = min(self._pick([length for length in lengths if length <= most] or [0]), max(_MOST_ITEMS, least))
+            length = min(length, _MOST_REQUIRED)
             while len(items) < length:
                 items.append(self.value(schema.get("items"), depth + 1))
         if "contains" in schema:
@@ -146,12 +148,15 @@ def _types(schema: Mapping[str, Any]) -> list[str]:
 
 def _numbers(schema: Mapping[str, Any], name: str) -> list[float]:
     """Numbers in the range, the least first, or where only the largest is limited that; else one."""
-    step = schema.get("multipleOf", 1)
+    step: float = schema.get("multipleOf", 1)
+    if name == "number" and "multipleOf" not in schema and {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
+        step = (schema["exclusiveMaximum"] - schema["exclusiveMinimum"]) / 4
     low = schema.get("minimum", schema["exclusiveMinimum"] + step if "exclusiveMinimum" in schema else None)
     high = schema.get("maximum", schema["exclusiveMaximum"] - step if "exclusiveMaximum" in schema else None)
     first = low if low is not None else 1 if high is None else min(1, high)
     found = [first] if low is None else [first, low + step, low + 2 * step]
     found += [] if high is None else [high, high - step]
+    found += [] if low is None or high is None or name == "integer" else [(low + high) / 2]
     found += [0, -1, 2, 10] + ([0.5] if name == "number" else [])
     if "multipleOf" in schema:
         found = [value if value % step == 0 or step < _LEAST_STEP else (value // step + 1) * step for value in found]

@@ -183,7 +183,7 @@ class _Run:
         if not self._started:
             return False
         for instance, call in self._inventions.ending(self._started):
-            result = self._inventions.result(call, self._context)
+            result = self._inventions.result(call, self._context.fold(instance))
             self._commit(instance, self._executions[instance].finish(call.index, result, DATE))
         return True
 

@@ -75,7 +75,14 @@ class Case:
     def types(self) -> frozenset[str]:
         """The types the value can have."""
         count(_STEPS_PER_CASE + _STEPS_PER_PART * sum(map(_size, self.parts)))
-        return reduce(frozenset.intersection, map(types_of, self.parts), ALL_TYPES)
+        types = reduce(frozenset.intersection, map(types_of, self.parts), ALL_TYPES)
+        return frozenset(type_ for type_ in types if not self._excludes(type_))
+
+    def _excludes(self, type_: str) -> bool:
+        """Whether bounds contradict each other, or an object must have a property that nothing can be."""
+        if self.range(type_).is_empty:
+            return True
+        return type_ == "object" and any(part is False for key in self.required for part in self.below(key))
 
     @property
     def values(self) -> tuple[Any, ...] | None:

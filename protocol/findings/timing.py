@@ -15,6 +15,7 @@ from protocol.references import Reference
 
 from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, indexes
+from .replacements import Replacements, Write
 from .sight import Sight
 
 _TOLD: Final = 10
@@ -47,6 +48,7 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
     """Places that a call reads while a call listed after it, for which it does not wait, may write there."""
     if len(sight.calls) > MOST_CALLS:
         return
+    replacements = Replacements(sight.memory)
     for call in sight.lane.calls:
         told = set[int]()
         for place in _first_read(call) if not call.is_thought else ():
@@ -55,7 +57,13 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
                 for line in sight.writers.lines(place)
                 for writer in line.calls[bisect_right(line.calls, call.index) :][:_LOOKED_AT]
             )
-            rivals = [writer for writer in later if writer not in told and _is_open(sight, call.index, writer)]
+            rivals = [
+                writer
+                for writer in later
+                if writer not in told
+                and _changes(sight, replacements, writer, place)
+                and _is_open(sight, call.index, writer)
+            ]
             if rivals and place.kind != FAILURES and sight.fold.exists(place):
                 told.update(rivals)
                 yield _read_finding(call, place, sorted(rivals))
@@ -65,6 +73,22 @@ def _first_read(call: Call) -> Iterator[Reference]:
     """What is read in any case: of several alternatives the first; and narrow scopes."""
     first = (place for expression in call.expressions for place in expression.alternatives[0])
     yield from dict.fromkeys((*first, *call.slices))
+
+
+def _changes(sight: Sight, replacements: Replacements, writer: int, place: Reference) -> bool:
+    """Whether what is at a place may be another thing once a call has written, as far as can be told."""
+    if writer not in sight.own and sight.fold.has_own(place):
+        return False  # what the instance has of its own lies on top
+    writes = replacements.of(sight.calls[writer])
+    return any(
+        written.overlaps(place)
+        and not (
+            write is Write.ADD
+            and len(written.path) < len(place.path)
+            and isinstance(place.path[len(written.path)], int)  # an element that is there already
+        )
+        for written, write in writes.items()
+    )
 
 
 def _is_open(sight: Sight, reader: int, writer: int) -> bool:

@@ -2,31 +2,27 @@
 
 What no proof tells may still be seen: a plan is run again and again (see `simulation`), each time on other results that
 the schemas admit, with other branches, exceptions and orders. A call that never succeeds is told, with what happened
-first. That proves nothing, and it is told as what it is; nothing is told where nothing could be made up that a schema
-admits, nor of what only follows from another finding.
+first. That proves nothing, and it is told as what it is: only where all that the call hangs on has a schema of which
+anything can be made up, and not of what only follows from another finding.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from math import prod
 from typing import Any, Final
 
 from protocol.calls import Call
-from protocol.errors import segments
-from protocol.inventions import MOST_TRIED, fitting_sample
 from protocol.layout import Layout
 from protocol.paths import MISSING
-from protocol.schemas import Schema
-from protocol.schemas.steps import bounded, spent
+from protocol.references import Reference
+from protocol.schemas import compiled
+from protocol.schemas.steps import TooCostly, bounded, spent
 from protocol.simulation import SimulatedCall, first_lanes, tried
 from protocol.statuses import Status
 from protocol.tools import Executor
-from protocol.variety import Variety
 
-from .effects import delegate_schema
-from .effort import is_spent
+from .effects import result_schema
 from .finding import FAILURES, Finding
 from .instances import Tally
 from .sight import Sight, Sights
@@ -39,13 +35,20 @@ _MOST_CALLS: Final = 40
 _MOST_EFFORT: Final = 5_000
 """Calls run over all trials; what else takes time is counted as calls."""
 _MOST_STEPS: Final = 300_000
-_SAMPLED: Final = 8
-"""Of so many varieties samples are made of a schema."""
-_MOST_MADE: Final = 1_000
-"""Of so many calls it is looked whether a result can be made up at all."""
+_MOST_READERS: Final = 8
+"""Where more read one result, each of them may need another one."""
+_MOST_ELEMENTS: Final = 2
+"""Longer lists are made up too seldom."""
 _MOST_WAYS: Final = 8
 """A call that is skipped is told where those before it choose in so many ways at most: all of them were tried."""
 _SUCCESSES: Final = frozenset({Status.DONE, Status.SENT, Status.LATENT})
+
+_INTRICATE: Final = frozenset({
+    "$dynamicRef", "$ref", "allOf", "anyOf", "contains", "dependentRequired", "dependentSchemas", "else", "format",
+    "if", "maxContains", "minContains", "multipleOf", "not", "oneOf", "pattern", "patternProperties", "prefixItems",
+    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
+})  # fmt: skip
+"""Keywords of schemas of which a sample is a matter of luck."""
 
 Run = tuple[str | None, int]
 """An instance, and the index of a call."""
@@ -53,13 +56,12 @@ Run = tuple[str | None, int]
 
 def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Iterator[Finding]:
     """The calls that never succeed, but for those told of and what follows from them."""
-    yield from _unmade(layout, told)
     trials, lost = _tried(layout, told)
     tally = Tally(layout.calls, len(first_lanes(layout, _MOST_CALLS)))
     never = {*told, *(index for _, index in lost)}
     for (instance, index), end in lost.items():
         sight = sights.of(layout.lanes[instance])
-        if never.isdisjoint(sight.order.behind(index)) and _is_shown(sight, end):
+        if never.isdisjoint(sight.order.behind(index)) and _is_shown(layout, sight, end):
             tally.add(instance, [_finding(sight.calls[index], end, trials)])
     yield from tally.findings()
 
@@ -74,41 +76,17 @@ def _finding(call: Call, end: SimulatedCall, trials: int) -> Finding:
     )
 
 
-def _unmade(layout: Layout, told: Collection[int]) -> Iterator[Finding]:
-    """The calls for which no result could be made up, by the schemas that hold for it."""
-    known: dict[str, bool] = {}
-    for call in layout.calls[:_MOST_MADE]:
-        is_open = call.output is not None and call.given is MISSING and call.index not in told
-        for whose, schema in _promised(call, layout) if is_open else ():
-            text = json.dumps(schema, sort_keys=True)
-            if text not in known:
-                known[text] = "pattern" in text or _has_sample(schema)
-            if not known[text]:
-                yield Finding(
-                    "info",
-                    f"call {call.index} ({call.tool}) may never succeed: in {_SAMPLED * MOST_TRIED} tries nothing was "
-                    f"made up that {whose} admits; if nothing can be so, change it",
-                    (call.index,),
-                )
-
-
-def _promised(call: Call, layout: Layout) -> Iterator[tuple[str, Schema]]:
-    tool = layout.tools.get(call.tool)
-    if tool is not None and tool.output_schema is not None:
-        yield "its tool's _output", tool.output_schema
-    answered = delegate_schema(call, layout.submission.delegates)
-    if answered is not None:
-        yield f"the schema of delegate {call.runner.name!r}", answered
-
-
 def _tried(layout: Layout, told: Collection[int]) -> tuple[int, dict[Run, SimulatedCall]]:
     """How many trials there were, and the calls that succeeded in none, with how they ended in the first."""
     number = min(MOST_TRIALS, _MOST_EFFORT // _effort(layout))
     lost: dict[Run, SimulatedCall] | None = None
     began = spent()
     for trial in range(number if number >= _LEAST_TRIALS else 0):
-        with bounded(_MOST_STEPS):
-            simulation = tried(layout, trial, _MOST_CALLS)
+        try:
+            with bounded(_MOST_STEPS):
+                simulation = tried(layout, trial, _MOST_CALLS)
+        except TooCostly:
+            return trial, {}
         if spent() - began > _MOST_STEPS:
             return trial, {}
         failed = {
@@ -144,20 +122,68 @@ def _values(messages: Any) -> int:
     return found
 
 
-def _is_shown(sight: Sight, end: SimulatedCall) -> bool:
+def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
     """Whether a failure says something of the plan, and not only of what was made up."""
     call = sight.calls[end.index]
-    if any(place.kind == FAILURES for expression in call.expressions for place in expression.references):
+    read = [place for expression in call.expressions for place in expression.references]
+    written = _written(call)
+    elements = [segment for place in (*read, *written) for segment in place.path if isinstance(segment, int)]
+    if any(place.kind == FAILURES for place in read) or max(elements, default=0) >= _MOST_ELEMENTS:
+        return False
+    if any(len(layout.readers.get(index, ())) > _MOST_READERS for index in sight.order.behind(call.index)):
         return False
     if end.error is None:
-        behind = (sight.calls[index] for index in sight.order.behind(call.index))
-        return prod(map(_ways, behind)) <= _MOST_WAYS
+        behind = [sight.calls[index] for index in sight.order.behind(call.index)]
+        return not elements and prod(map(_ways, behind)) <= _MOST_WAYS and all(_is_simple(sight, c) for c in behind)
+    tool = sight.tools.get(call.tool)
     match end.error["type"]:
         case "InvalidParameters":
-            return all(_can_be_made(sight, call, at) for at, _ in call.reads)
+            return _is_plain(tool.declaration if tool is not None else True) and all(
+                _is_known(sight, sight.calls[index], place)
+                for place in read
+                for line in sight.writers.lines(place)
+                for index in line.calls
+                if index != call.index
+            )
         case "OutputError":
-            kinds = {place.kind for place in call.output.references} if call.output is not None else set()
-            return not any("pattern" in json.dumps(sight.fold.schema(kind), default=str) for kind in kinds)
+            return len(written) == 1 and _is_simple(sight, call)
+    return True
+
+
+def _is_simple(sight: Sight, call: Call) -> bool:
+    """Whether all schemas that hold for a result are plain."""
+    kinds = [schema for place in _written(call) if (schema := sight.fold.schema(place.kind)) is not MISSING]
+    return all(map(_is_plain, (*kinds, result_schema(call, sight.tools, sight.delegates))))
+
+
+def _is_known(sight: Sight, writer: Call, read: Reference) -> bool:
+    """Whether anything can be made up that a call may leave where another one reads.
+
+    What it writes inside of that place is made up as the reader takes it.
+    """
+    schema = result_schema(writer, sight.tools, sight.delegates)
+    if writer.given is MISSING and schema in (True, {}):
+        places = [place for place in _written(writer) if place.overlaps(read) and len(place.path) <= len(read.path)]
+        kinds = [(sight.fold.schema(place.kind), place.path) for place in places]
+        return all(kind is not MISSING and _is_plain(kind) and compiled(kind).parts(path) for kind, path in kinds)
+    return writer.given is not MISSING or _is_plain(schema)
+
+
+def _written(call: Call) -> tuple[Reference, ...]:
+    return call.output.references if call.output is not None else ()
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether a schema says nothing but what samples are made by."""
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            if not _INTRICATE.isdisjoint(part):
+                return False
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
     return True
 
 
@@ -165,20 +191,3 @@ def _ways(call: Call) -> int:
     """In how many ways a call can end well."""
     several = len(call.output.alternatives) if call.output is not None else 1
     return several if several == 1 else several + 1 if call.runner.executor is Executor.ACTIVITY else 2
-
-
-def _can_be_made(sight: Sight, call: Call, at: str) -> bool:
-    """Whether something could be made up that the tool takes at a place of the call."""
-    tool = sight.tools.get(call.tool)
-    path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
-    parts = list(tool.compiled.parts(path)) if tool is not None else []
-    return not parts or _has_sample({"allOf": parts})
-
-
-def _has_sample(schema: Schema) -> bool:
-    """Whether a value can be made up, or to know it would take too long."""
-    began = spent()
-    for variety in [Variety(trial) for trial in range(_SAMPLED)] * MOST_TRIED:
-        if is_spent() or spent() - began > _MOST_STEPS or fitting_sample(schema, variety, 1) is not MISSING:
-            return True
-    return False

@@ -66,6 +66,17 @@ def test_a_value_of_the_context_is_read_before_or_after_a_writer_that_is_listed_
     )
 
 
+def test_a_writer_that_leaves_what_is_read_alone_changes_nothing() -> None:
+    context = [
+        {"type": "data", "l": [1], "u": {"name": "Alex"}},
+        {"type": "data", "_instance": "①", "u": {"name": "Bo"}},
+    ]
+    assert told(call(value="†data.l.0", to="a"), call(to="†data.l", _outputMethod="push"), context=context) == []
+    other = call("think", "†data.u", _output={"age": 5}, _outputMethod="merge")
+    assert told(call(value="†data.u.name", to="a"), other, context=context, activities={"give": {}}) == []
+    assert told(call(value="†data.u.name", to="a", _instance="①"), call(to="†data.u.name"), context=context) == []
+
+
 @pytest.mark.parametrize(
     "calls",
     [
