@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from protocol.calls import Call
 from protocol.lanes import Lane
@@ -68,6 +69,10 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
+_ABOUT_ORDER: Final = 3
+"""Of the kinds of findings about lanes the first are about order."""
+
+
 class _Proofs:
     """What is looked at."""
 
@@ -80,11 +85,13 @@ class _Proofs:
 
     def findings(self) -> Iterator[Finding]:
         """Slips, then those of each other kind, then the calls that are certain to fail, and those that were not seen
-        to succeed; of these only such of which no warning has told - a slip does not say what becomes of a call. At
-        last what was not looked at.
+        to succeed; of these only such of which no warning has told what becomes of them: a slip does not, nor does what
+        depends on order. At last what was not looked at.
         """
+        lane_findings = list(self._lane_findings(frozenset(unread_results(self._layout.calls, self._readers))))
         yield from (finding for kind in self._slips() for finding in _first(kind))
-        found = [finding for kind in self._kinds() for finding in _first(kind)]
+        yield from (finding for kind in lane_findings[:_ABOUT_ORDER] for finding in _first(kind))
+        found = [f for kind in (*lane_findings[_ABOUT_ORDER:], *self._kinds()) for f in _first(kind)]
         found += _first(self._foreseen(_told(found)))
         yield from found
         yield from _first(trial_findings(self._layout, self._sights, _told(found)))
@@ -120,7 +127,6 @@ class _Proofs:
         layout, calls, readers = self._layout, self._layout.calls, self._readers
         yield signature_findings(calls, [at for at, _ in layout.submission.calls], signatures_of(layout))
         yield answer_findings(calls, layout.tools, layout.submission.delegates)
-        yield from self._lane_findings(frozenset(unread_results(calls, readers)))
         yield (finding for sight in self._first_sights for finding in unfit_values(sight))
         yield unread_branches(calls, readers)
 
@@ -136,8 +142,8 @@ class _Proofs:
             kinds = (
                 scope_findings(others),
                 read_findings(others),
-                promise_findings(others),
                 race_findings(others),
+                promise_findings(others),
                 clash_findings(others),
                 element_findings(sight),
                 branch_findings(sight.lane, sight.branches, sight.calls),

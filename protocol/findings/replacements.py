@@ -75,8 +75,8 @@ class Replacements:
 
     def _never_has(self, call: Call, place: Reference) -> bool:
         """Whether a call joins objects that are sure not to have the key that leads to a place."""
-        if call.method not in (Method.MERGE, Method.ASSIGN) or call.given is not MISSING:
-            return False
+        if call.method is not Method.MERGE or call.given is not MISSING:
+            return False  # what is assigned replaces what is below its keys
         result = self._memory.result(call)
         return any(path and reduce(Shape.below, path, result).is_impossible for path in _below(call, place))
 
@@ -122,9 +122,11 @@ def _promised(method: Method, result: Shape) -> Iterator[tuple[Path, _Found]]:
     stack, left = [result], _MOST_PLACES
     while stack and (left := left - 1) >= 0:
         shape = stack.pop()
-        is_joined = method is Method.MERGE or not shape.path
-        if is_joined and shape.types == {"object"}:
+        values, is_joined = shape.values, method is Method.MERGE or not shape.path
+        value = values[0] if values is not None and len(values) == 1 else MISSING
+        if is_joined and value is not MISSING:
+            yield from (((*shape.path, *path), found) for path, found in _joined(method, value))
+        elif is_joined and shape.types == {"object"}:
             stack.extend(shape.below(key) for key in sorted(shape.required))
         elif not is_joined or "object" not in shape.types:
-            values = shape.values
-            yield shape.path, (Write.KEY, values[0] if values is not None and len(values) == 1 else MISSING)
+            yield shape.path, (Write.KEY, value)

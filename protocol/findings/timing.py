@@ -1,6 +1,7 @@
 """Timing: what a call reads or sees where nothing orders it after, or before, those who write there (SPEC R6.1, R8.3a).
 
-A reader of what the context holds waits for nobody that is listed after it; a whole kind in a scope waits for nobody.
+A reader of what the context holds, or of what calls listed before it write, waits for nobody that is listed after it; a
+whole kind in a scope waits for nobody.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .sight import Sight
 _TOLD: Final = 10
 _LOOKED_AT: Final = 200
 """Of so many unordered writers before a call it is found out whether they can run before it."""
+_LATER_LOOKED_AT: Final = 20
+"""The same of those listed after it; mostly they wait for it, one for the other."""
 
 
 def scope_findings(sight: Sight) -> Iterator[Finding]:
@@ -52,19 +55,16 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
     for call in sight.lane.calls:
         told = set[int]()
         for place in _first_read(call) if not call.is_thought else ():
-            later = (
+            later = {
                 writer
                 for line in sight.writers.lines(place)
-                for writer in line.calls[bisect_right(line.calls, call.index) :][:_LOOKED_AT]
-            )
-            rivals = [
-                writer
-                for writer in later
-                if writer not in told
-                and _changes(sight, replacements, writer, place)
-                and _is_open(sight, call.index, writer)
-            ]
-            if rivals and place.kind != FAILURES and sight.fold.exists(place):
+                for start in [bisect_right(line.calls, call.index)]
+                for writer in line.calls[start : start + _LATER_LOOKED_AT]
+            }
+            rivals = {writer for writer in later - told if _is_open(sight, call.index, writer)}
+            rivals -= set(sight.lane.graph.writers(call.index, place)) if rivals else set()
+            rivals = {writer for writer in rivals if _changes(sight, replacements, writer, place)}
+            if rivals and place.kind != FAILURES:
                 told.update(rivals)
                 yield _read_finding(call, place, sorted(rivals))
 
@@ -103,7 +103,7 @@ def _read_finding(call: Call, place: Reference, writers: Sequence[int]) -> Findi
     names = f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}"
     return Finding(
         "warning",
-        f"what call {call.index} ({call.tool}) reads at {place} depends on timing: the context holds a value, and "
+        f"what call {call.index} ({call.tool}) reads at {place} depends on timing: "
         f"{names}{f' and {rest} more' if rest else ''}, listed after it, may or may not have written there; list the "
         f"reader after the writer to wait for it, or let the writer read what call {call.index} writes",
         tuple(sorted((*told, call.index))),

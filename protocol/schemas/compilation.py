@@ -221,6 +221,10 @@ def _problems(
     except Exception as error:  # a $ref can make a schema of anything, and then anything can be raised
         told = type(error).__name__ if is_secret else f"{type(error).__name__}: {error}"
         return [Problem(pointer(*at), f"the schema cannot be applied: {told}")]
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # so a library in Rust passes on a RecursionError
+            raise
+        return [Problem(pointer(*at), "the schema refers to itself without end")]
     if is_secret:
         return sorted({told_of_a_secret(error, value, *at, known=known) for error in errors})
     return sorted(Problem(pointer(*at, *error.absolute_path), shortened(worded(error))) for error in errors)

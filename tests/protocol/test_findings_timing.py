@@ -60,7 +60,7 @@ def test_a_value_of_the_context_is_read_before_or_after_a_writer_that_is_listed_
 ) -> None:
     (message,) = told(call("see", "†state.a", **reading), call(to=place), context=HELD)
     assert message == (
-        "what call 0 (see) reads at †data.x depends on timing: the context holds a value, and call 1, listed after it, "
+        "what call 0 (see) reads at †data.x depends on timing: call 1, listed after it, "
         "may or may not have written there; list the reader after the writer to wait for it, or let the writer read "
         "what call 0 writes"
     )
@@ -85,8 +85,15 @@ def test_a_writer_that_leaves_what_is_read_alone_changes_nothing() -> None:
         [call(value="†data.x", to="†data.x"), call(value="†data.x", to="†data.x")],
         [call(value="†data.y || †data.x", to="a"), call(to="†data.x"), call(to="†data.y")],
         [call(value="†data.z", to="a"), call(to="†data.z")],
+        [call(value="†data.z || †data.x", to="a"), call(to="†data.z")],
         [BRANCHING, call(value=["†data.good", "†data.x"]), call(value="†data.bad", to="†data.x")],
     ],
 )
 def test_a_reader_in_order_with_the_writers_reads_one_thing(calls: list[Any]) -> None:
     assert told(*calls, context=HELD) == []
+
+
+def test_what_an_earlier_call_writes_is_read_before_or_after_a_writer_that_is_listed_later() -> None:
+    assert len(told(call(to="†data.y"), call(value="†data.y", to="a"), call(to="†data.y.z", after="†data.y"))) == 1
+    revised = call(to="†data.y", value="†state.a")
+    assert told(call(to="†data.y"), call(value="†data.y", to="a"), revised) == []
