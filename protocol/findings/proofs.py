@@ -27,6 +27,7 @@ from .elements import element_findings
 from .fallbacks import misspelt_alternatives, unreached_results
 from .finding import Finding
 from .foresight import foresight_findings
+from .habits import foreign_properties, foreign_references
 from .instances import MOST_TOLD, Tally, looked_at, not_looked_at
 from .misfits import unfit_results, unfit_values
 from .obstacles import obstacle_findings
@@ -107,6 +108,8 @@ class _Proofs:
         yield unnameable_kinds(context)
         yield left_out_properties(context, calls)
         yield misspelt_properties(calls, places, layout.tools)
+        yield foreign_properties(calls, places, layout.tools)
+        yield foreign_references(calls, places, presence)
         yield idle_methods(calls, places)
         yield idle_results(calls, places, submission.tools, layout.signatures)
         yield unfit_output(submission.output, submission.schema)
