@@ -130,10 +130,10 @@ def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
     elements = [segment for place in (*read, *written) for segment in place.path if isinstance(segment, int)]
     if any(place.kind == FAILURES for place in read) or max(elements, default=0) >= _MOST_ELEMENTS:
         return False
-    if any(len(layout.readers.get(index, ())) > _MOST_READERS for index in sight.order.behind(call.index)):
+    behind = [sight.calls[index] for index in sight.order.behind(call.index) if index in sight.calls]
+    if any(len(layout.readers.get(before.index, ())) > _MOST_READERS for before in behind):
         return False
     if end.error is None:
-        behind = [sight.calls[index] for index in sight.order.behind(call.index)]
         return not elements and prod(map(_ways, behind)) <= _MOST_WAYS and all(_is_simple(sight, c) for c in behind)
     tool = sight.tools.get(call.tool)
     match end.error["type"]:
