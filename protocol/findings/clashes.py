@@ -72,7 +72,7 @@ def _unordered(sight: Sight, parts: _Parts) -> Iterator[Finding]:
         for place, part in parts.of(call):
             against = sum(calls for other, calls in seen[place.key].items() if not part.goes_with(other))
             unordered = islice(indexes(against & ~sight.order.before(index)), _LOOKED_AT)
-            rivals = [sight.calls[rival] for rival in unordered if not sight.branches.exclude(rival, index)]
+            rivals = [sight.calls[rival] for rival in unordered if sight.may_meet(rival, index)]
             if rivals:
                 yield _clash(call, place, part, rivals[:_TOLD])
                 break
@@ -99,9 +99,7 @@ def _unlike_siblings(sight: Sight) -> Iterator[Finding]:
         for container, segment in steps:
             other = int if isinstance(segment, str) else str
             against = seen[container.key, other] & ~sight.order.before(index)
-            rivals = [
-                rival for rival in islice(indexes(against), _LOOKED_AT) if not sight.branches.exclude(rival, index)
-            ]
+            rivals = [rival for rival in islice(indexes(against), _LOOKED_AT) if sight.may_meet(rival, index)]
             if rivals and not sight.fold.exists(container):
                 yield _sibling(sight.calls[index], container, [sight.calls[rival] for rival in rivals[:_TOLD]], segment)
                 break

@@ -51,7 +51,7 @@ def _rivals(call: Call, place: Reference, against: Calls, replacements: Replacem
     """Those that write there in no certain order with a call, in one and the same run, and not the same value."""
     for index in islice(indexes(against & ~sight.order.before(call.index)), _LOOKED_AT):
         rival = sight.calls[index]
-        if not sight.branches.exclude(index, call.index) and not replacements.agree(place, rival, call):
+        if sight.may_meet(index, call.index) and not replacements.agree(place, rival, call):
             yield rival
 
 

@@ -68,12 +68,12 @@ class Replacements:
         """Whether two calls are sure to leave one and the same value at a place, or one of them never writes there."""
         values = self._value(place, one), self._value(place, other)
         are_same = MISSING not in values and values[0] == values[1] and type(values[0]) is type(values[1])
-        return are_same or self._never_has(one, place) or self._never_has(other, place)
+        return are_same or self.never_has(one, place) or self.never_has(other, place)
 
     def _value(self, place: Reference, call: Call) -> Any:
         return next((self._writes(call).get(path, _UNKNOWN)[1] for path in _below(call, place)), MISSING)
 
-    def _never_has(self, call: Call, place: Reference) -> bool:
+    def never_has(self, call: Call, place: Reference) -> bool:
         """Whether a call joins objects that are sure not to have the key that leads to a place."""
         if call.method is not Method.MERGE or call.given is not MISSING:
             return False  # what is assigned replaces what is below its keys

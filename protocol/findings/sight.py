@@ -12,6 +12,7 @@ from protocol.graph import Graph
 from protocol.lanes import Lane
 from protocol.layout import Layout
 from protocol.messages import Message, read_data
+from protocol.paths import MISSING
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.tools import Tool
@@ -51,6 +52,18 @@ class Sight:
         kept = {index: call for index, call in self.calls.items() if index not in doomed}
         lane = replace(self.lane, calls=tuple(call for call in self.lane.calls if call.index not in doomed))
         return replace(self, lane=lane, calls=kept, writers=Writers(kept.values()))
+
+    def may_meet(self, one: int, other: int) -> bool:
+        """Whether two calls without a certain order between them can really come in either, in one and the same run.
+
+        A result that a model has written, in a call that waits for nothing, is there before any other call of its lane
+        ends.
+        """
+        return self._is_first(one) == self._is_first(other) and not self.branches.exclude(one, other)
+
+    def _is_first(self, index: int) -> bool:
+        call = self.calls[index]
+        return index in self.own and call.given is not MISSING and not call.expressions and not call.slices
 
     @cached_property
     def branches(self) -> Branches:

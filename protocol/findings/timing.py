@@ -41,7 +41,7 @@ def scope_findings(sight: Sight) -> Iterator[Finding]:
             found = tuple(
                 writer
                 for writer in islice(indexes(unordered), _LOOKED_AT)
-                if not order.before(writer) & bit and not sight.branches.exclude(writer, call.index)
+                if not order.before(writer) & bit and sight.may_meet(writer, call.index)
             )
             if found:
                 yield _finding(call, kind, found)
@@ -79,6 +79,8 @@ def _changes(sight: Sight, replacements: Replacements, writer: int, place: Refer
     """Whether what is at a place may be another thing once a call has written, as far as can be told."""
     if writer not in sight.own and sight.fold.has_own(place):
         return False  # what the instance has of its own lies on top
+    if replacements.never_has(sight.calls[writer], place):
+        return False
     writes = replacements.of(sight.calls[writer])
     return any(
         written.overlaps(place)
@@ -95,7 +97,7 @@ def _is_open(sight: Sight, reader: int, writer: int) -> bool:
     """Whether two calls may run in any order, in one and the same run."""
     before = sight.order.before
     is_ordered = before(writer) >> reader & 1 or before(reader) >> writer & 1
-    return not is_ordered and not sight.branches.exclude(reader, writer)
+    return not is_ordered and sight.may_meet(reader, writer)
 
 
 def _read_finding(call: Call, place: Reference, writers: Sequence[int]) -> Finding:

@@ -300,3 +300,13 @@ def test_objects_inside_a_constant_result_race_by_their_keys() -> None:
     tools = {"make": {"properties": {"_output": {"const": {"u": {"plan": 1}}}}}}
     calls = call("make", "†data", _outputMethod="merge"), call(to="†data.u.plan")
     assert said(checked(*calls, tools=tools).findings) == [("warning", (0, 1))]
+
+
+def test_what_a_model_has_written_already_is_there_before_any_other_call_of_the_lane_ends() -> None:
+    started, finished = known("†data.status", "started", "set"), call(to="†data.status")
+    parts: dict[str, Any] = {"activities": {"give": {}}}
+    assert checked(started, finished, **parts).findings == ()
+    assert checked(finished, started, **parts).findings == ()
+    assert said(checked(started, started, finished, **parts).findings) == [("warning", (0, 1))]
+    waiting = call("think", "†data.status", _output="started", after="†data.x")
+    assert said(checked(call(to="†data.x"), waiting, finished, **parts).findings) == [("warning", (1, 2))]

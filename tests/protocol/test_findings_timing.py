@@ -74,6 +74,10 @@ def test_a_writer_that_leaves_what_is_read_alone_changes_nothing() -> None:
     assert told(call(value="†data.l.0", to="a"), call(to="†data.l", _outputMethod="push"), context=context) == []
     other = call("think", "†data.u", _output={"age": 5}, _outputMethod="merge")
     assert told(call(value="†data.u.name", to="a"), other, context=context, activities={"give": {}}) == []
+    closed = {"type": "object", "properties": {"age": {}}, "additionalProperties": False}
+    enriching = call("enrich", "†data.u", _outputMethod="merge")
+    tools = {"enrich": {"properties": {"_output": closed}}}
+    assert told(call(value="†data.u.name", to="a"), enriching, context=context, tools=tools) == []
     assert told(call(value="†data.u.name", to="a", _instance="①"), call(to="†data.u.name"), context=context) == []
 
 
