@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -49,6 +49,8 @@ class Submission:
     """Whether every call handed in, and every message that may carry data, could be taken up."""
     first: int = 0
     """The index of the first call: those of an amendment come behind the calls that are there."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """What a solution holds besides its calls and its output: it means nothing."""
 
     @property
     def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
@@ -123,16 +125,20 @@ def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     if len(calls) > limits.solution_calls:
         (*list_of_calls, _), _ = calls[limits.solution_calls]
         raise Rejected([*problems, Problem(pointer(*list_of_calls), f"more than {limits.solution_calls} calls")])
+    is_object = isinstance(solution, dict)
     submission = Submission(
         context=messages,
         calls=calls,
         is_template=solution is None,
         tools=tools,
         delegates=delegates if isinstance(delegates, dict) else {},
-        output=solution.get("output") if isinstance(solution, dict) else None,
+        output=solution.get("output") if is_object else None,
         schema=value.get("schema"),
         config=value.get("config") or {},
         is_whole=len(messages) == len(context) and not call_problems,
+        beside={k: v for k, v in solution.items() if k not in ("calls", "output")}
+        if isinstance(solution, dict)
+        else {},
     )
     return submission, problems
 

@@ -39,8 +39,10 @@ from .scopes import empty_scopes, unknown_scopes
 from .sight import Sights
 from .signatures import signature_findings, signatures_of
 from .slips import (
+    idle_activities,
     idle_methods,
     idle_results,
+    misspelt_parameters,
     misspelt_properties,
     undaggered_paths,
     unfit_output,
@@ -48,6 +50,7 @@ from .slips import (
 from .texts import blank_references, concluding_references, embedded_references, written_references
 from .timing import read_findings, scope_findings
 from .trials import trial_findings
+from .unrun import unrun_calls
 
 
 def findings_of(layout: Layout) -> tuple[Finding, ...]:
@@ -108,9 +111,12 @@ class _Proofs:
         yield unnameable_kinds(context)
         yield left_out_properties(context, calls)
         yield misspelt_properties(calls, places, layout.tools)
+        yield misspelt_parameters(calls, places, layout.tools)
+        yield unrun_calls(submission)
         yield foreign_properties(calls, places, layout.tools)
         yield foreign_references(calls, places, presence)
         yield idle_methods(calls, places)
+        yield idle_activities(calls, places)
         yield idle_results(calls, places, submission.tools, layout.signatures)
         yield unfit_output(submission.output, submission.schema)
         yield undaggered_paths(calls, places, readers, presence)

@@ -46,6 +46,25 @@ def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: M
                 )
 
 
+def misspelt_parameters(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
+    """Parameters that a tool's schema does not name, and that are nearly one which it names and the call leaves out."""
+    for call in calls:
+        tool = tools.get(call.tool)
+        named = tool.declaration.get("properties") if tool is not None else None
+        if tool is None or not isinstance(named, Mapping):
+            continue
+        unknown = [key for key in call.raw if not key.startswith("_") and not tool.mentions(key)]
+        spelling = Speller([name for name in named if name not in call.raw] if unknown else (), likeness=_LIKENESS)
+        for key in unknown:
+            if hint := spelling.hint(key):
+                yield Finding(
+                    "info",
+                    f"call {call.index} ({call.tool}) has the parameter {key}, which its tool does not name{hint}",
+                    (call.index,),
+                    pointer(*places[call.index], key),
+                )
+
+
 def idle_methods(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Finding]:
     """Output methods of calls that write nothing."""
     for call in calls:
@@ -56,6 +75,18 @@ def idle_methods(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Fin
                 "nowhere: say where it goes, or leave _outputMethod out",
                 (call.index,),
                 pointer(*places[call.index], "_outputMethod"),
+            )
+
+
+def idle_activities(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Finding]:
+    """Activities of calls that a delegate runs (SPEC R4.2)."""
+    for call in calls:
+        if call.runner.executor is Executor.DELEGATE and call.raw.get("_activity"):
+            yield Finding(
+                "info",
+                f"call {call.index} ({call.tool}) is run by its delegate, and its _activity by nobody: leave one out",
+                (call.index,),
+                pointer(*places[call.index], "_activity"),
             )
 
 
