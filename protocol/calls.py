@@ -55,6 +55,11 @@ class Call:
         return str(self.raw["_tool"])
 
     @property
+    def written(self) -> tuple[Reference, ...]:
+        """The places that it may write, of all alternatives."""
+        return self.output.references if self.output is not None else ()
+
+    @property
     def given(self) -> Any:
         """The result a model wrote into a latent call, or `MISSING` (SPEC R4.7)."""
         return self.raw.get("_output", MISSING) if self.runner.executor is Executor.LATENT else MISSING

@@ -30,7 +30,7 @@ class Undaggered(NamedTuple):
 def undaggered(call: Call, kinds: Container[str] = DATA_TYPES) -> Iterator[Undaggered]:
     """The output paths of a call that begin with the name of one of some kinds, and have no dagger."""
     written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
-    references = call.output.references if call.output is not None else ()
+    references = call.written
     if len(written) != len(references):
         return  # an operator inside a quoted key: nobody makes this slip there
     for text, place in zip(written, references, strict=True):

@@ -112,7 +112,7 @@ def _carried(writer: Call, reads: Reads) -> list[str]:
 
 
 def _places_carried(writer: Call, reads: Reads) -> list[Reference]:
-    written = dict.fromkeys(writer.output.references if writer.output else ())
+    written = dict.fromkeys(writer.written)
     return [place for place in written if reads.overlap(place)]
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 Group = tuple[Reference, ...]
 """One alternative of an output path."""
 
-MOST_TRIED: Final = 8
+_MOST_TRIED: Final = 8
 """So many samples are made of a schema that may ask for more than its words lead to."""
 
 _EXCEPTION: Final = Failure("Exception", "made up")
@@ -153,13 +153,8 @@ class Inventions:
 
     def _sample(self, schema: Any) -> Any:
         """A sample that fits the schema, or `MISSING`."""
-        return fitting_sample(schema, self._variety, MOST_TRIED if self._trial else 1)
-
-
-def fitting_sample(schema: Any, variety: Variety, most_tried: int = MOST_TRIED) -> Any:
-    """A sample of a schema that satisfies it, or `MISSING` where none is found."""
-    samples = (sample(schema, variety) for _ in range(most_tried))
-    return next((value for value in samples if not compiled(schema).problems(value)), MISSING)
+        samples = (sample(schema, self._variety) for _ in range(_MOST_TRIED if self._trial else 1))
+        return next((value for value in samples if not compiled(schema).problems(value)), MISSING)
 
 
 def path_of(call: Call, number: int) -> str:

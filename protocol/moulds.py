@@ -56,7 +56,7 @@ def moulds_of(plan: Layout, variety: Variety) -> dict[int, list[Mould]]:
     alike: dict[tuple[Reference, frozenset[int]], Mould] = {}
     for call in plan.calls:
         readers = frozenset(plan.readers.get(call.index, ()))
-        for target in call.output.references if call.output is not None else ():
+        for target in call.written:
             if (target, readers) not in alike:
                 turn = variety.order(sorted(readers))
                 mould = _mould(target, turn, read.get(target.key, {})) or _from_above(plan, target, turn)
@@ -104,7 +104,7 @@ def _bases(plan: Layout) -> dict[Key, dict[Path, str]]:
     """Place -> where at and below it others add to what is there, and the type that has to be there."""
     found: dict[Key, dict[Path, str]] = {}
     for call in plan.calls:
-        for place in call.output.references if call.output is not None else ():
+        for place in call.written:
             for length in range(len(place.key)):
                 below, bases = place.path[length:], found.setdefault(place.key[: length + 1], {})
                 if below:

@@ -76,7 +76,7 @@ def written_messages(call: Call, writes: list[Write], *, date: str, instance: st
             method=call.properties.get("_outputMethod"),
             instance=instance,
         )
-        declared = call.output.references if call.output else ()
+        declared = call.written
         if len(declared) > 1 or call.raw.get("_outputPath") != call.properties.get("_outputPath"):
             message["_path"] = str(write.place)
         messages.append({**message, **write.riders})

@@ -70,6 +70,18 @@ def strings(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
             yield from strings(item, (*at, index))
 
 
+def parts_of(value: Any) -> Iterator[Any]:
+    """A JSON value and all that it holds at any depth, in no certain order."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        yield part
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
+
+
 def type_name(value: Any) -> str:
     """What JSON calls the type of a value, for messages to people."""
     match value:

@@ -99,6 +99,14 @@ def parse(text: str) -> Expression:
     return _Parser(text, bare_paths=False).expression()
 
 
+def expression_in(text: str) -> Expression | None:
+    """What a parameter with this text reads; None where it is literal data, or does not parse."""
+    try:
+        return parse(text) if is_expression(text) else None
+    except ExpressionError:
+        return None
+
+
 @lru_cache(maxsize=16_384)
 def parse_output_path(text: str) -> Expression:
     """Parse what a call writes: the same grammar, where a path without `†` is inside `state` (SPEC R2.5)."""

@@ -101,7 +101,7 @@ class _Written:
     def _below(self) -> dict[tuple[str, ...], dict[str, tuple[str | int, set[int]]]]:
         writers: dict[Reference, set[int]] = {}
         for call in self._calls:
-            for place in call.output.references if call.output is not None else ():
+            for place in call.written:
                 if place in writers or len(writers) < _MOST_PLACES:
                     writers.setdefault(place, set()).add(call.index)
         found: dict[tuple[str, ...], dict[str, tuple[str | int, set[int]]]] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from .calls import Call
@@ -108,7 +109,7 @@ class _Derivation:
         }
         is_template = plan.submission.is_template
         self._readers = Audience(calls.values(), is_template=is_template)
-        self._writers = Audience(calls.values(), is_template=is_template, places=_places_written)
+        self._writers = Audience(calls.values(), is_template=is_template, places=attrgetter("written"))
 
     def readers(self, place: Reference) -> dict[int, tuple[str, ...]]:
         """The calls that read what is made of a value, and so on; each with the first result it comes by."""
@@ -138,12 +139,12 @@ class _Derivation:
             yield from self._steps(index)
         near = self._judged_with(place)
         for index, call in self._calls.items():
-            if any(map(near.overlaps, _places_written(call))):
+            if any(map(near.overlaps, call.written)):
                 yield index, _ERRORS
 
     def _steps(self, index: int) -> Iterator[tuple[int, Reference]]:
         """What comes of a call that reads a value."""
-        return ((index, place) for place in (*_places_written(self._calls[index]), _ERRORS))
+        return ((index, place) for place in (*self._calls[index].written, _ERRORS))
 
     def _judged_with(self, place: Reference) -> Reference:
         """Where a result is written that may be refused for what is at a place: in all of its kind, if that has a
@@ -154,10 +155,6 @@ class _Derivation:
     def _how(self, writer: Call, place: Reference) -> str:
         is_value = place.kind == _ERRORS.kind or _is_handed(writer)
         return f"{place} of call {writer.index}" + ("" if is_value else " (only whether it is there)")
-
-
-def _places_written(call: Call) -> tuple[Reference, ...]:
-    return call.output.references if call.output is not None else ()
 
 
 def _sights(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Sight, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
-from operator import and_, itemgetter, or_
+from operator import and_, itemgetter
 from typing import Final
 
 from protocol.calls import Call
@@ -53,14 +53,9 @@ class Branches:
 
     def contradiction(self, index: int) -> tuple[Choice, ...]:
         """The alternatives of one call that a call needs at the same time, or nothing."""
-        found = [self.choices[bit] for bit in indexes(self._contradicting(index))]
+        found = [self.choices[bit] for bit in indexes(self.needed.get(index, 0) & self.ruled_out.get(index, 0))]
         of_one = (tuple(choices) for _, choices in groupby(found, key=itemgetter(0)))
         return next((choices for choices in of_one if len(choices) > 1), ())
-
-    def _contradicting(self, *calls: int) -> int:
-        """The choices that calls need between them, and rule out."""
-        needed = reduce(or_, (self.needed.get(call, 0) for call in calls))
-        return needed & reduce(or_, (self.ruled_out.get(call, 0) for call in calls))
 
 
 def read_branches(lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int, Call]) -> Branches:

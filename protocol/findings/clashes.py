@@ -109,7 +109,7 @@ def _unlike_siblings(sight: Sight) -> Iterator[Finding]:
 
 def _steps(call: Call) -> Iterator[tuple[Reference, str | int]]:
     """The containers on the way to what a call writes, each with the key or index inside it."""
-    for place in _written(call):
+    for place in call.written:
         for depth, segment in enumerate(place.path):
             yield Reference(place.kind, place.path[:depth]), segment
 
@@ -128,7 +128,7 @@ def _overlaid(sight: Sight, parts: _Parts) -> Iterator[Finding]:
     """What an instance writes onto what global calls leave, where it has nothing of its own there to write onto."""
     beside = _by_place((call for index, call in sight.calls.items() if index not in sight.own), parts)
     own = _by_place(sight.lane.calls, parts) if beside else {}
-    above = {place.key for call in sight.lane.calls for place in _written(call)} if beside else set()
+    above = {place.key for call in sight.lane.calls for place in call.written} if beside else set()
     for call in sight.lane.calls if beside else ():
         for place, part in parts.of(call):
             left = beside.get(place.key, {})
@@ -172,7 +172,7 @@ class _Parts:
 
     def _found(self, call: Call) -> Iterator[tuple[Reference, _Part]]:
         is_certain = call.output is not None and len(call.output.alternatives) == 1
-        for place in _written(call):
+        for place in call.written:
             for depth, segment in enumerate(place.path if is_certain else ()):
                 types = _OBJECT if isinstance(segment, str) else _OBJECT | _LIST
                 yield Reference(place.kind, place.path[:depth]), _Part(types, types)
@@ -197,10 +197,6 @@ class _Parts:
     def _given(self, call: Call) -> frozenset[str]:
         """The types of its result."""
         return self._memory.result(call).types or ALL_TYPES
-
-
-def _written(call: Call) -> tuple[Reference, ...]:
-    return call.output.references if call.output is not None else ()
 
 
 def _names(calls: list[Call]) -> str:

@@ -119,5 +119,5 @@ def _is_read(writer: Call, reached: Reads, readers: Readers, *, but: int) -> boo
     """Whether anybody else reads what a call writes, or the one call does at the places that it comes to read."""
     return any(
         reached.overlap(written) or any(index != but for index in readers.at(written, but=writer.index))
-        for written in (writer.output.references if writer.output is not None else ())
+        for written in writer.written
     )

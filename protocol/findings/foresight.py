@@ -140,7 +140,7 @@ class _Trials:
         here = Fold(self._sight.fold)
         for index in self._in_turn(behind):
             call = self._sight.calls[index]
-            for place in call.output.references if call.output is not None else ():
+            for place in call.written:
                 here.apply(Operation(place, call.method, call.given, f"result of {call.tool}, call {index}"))
         return here
 
@@ -223,13 +223,13 @@ class _Trial:
 
 def _places(call: Call) -> tuple[Reference, ...]:
     """The places that a call reads by its parameters, and those it writes."""
-    output = call.output.references if call.output is not None else ()
+    output = call.written
     return tuple(dict.fromkeys((*(place for read in call.expressions for place in read.references), *output)))
 
 
 def _indexed(call: Call) -> Iterator[tuple[str, ...]]:
     """What a call writes into by an index."""
-    for place in call.output.references if call.output is not None else ():
+    for place in call.written:
         for depth, segment in enumerate(place.path):
             if isinstance(segment, int):
                 yield place.key[: depth + 1]

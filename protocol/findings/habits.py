@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call
-from protocol.errors import ExpressionError, pointer
+from protocol.errors import pointer
 from protocol.paths import strings
-from protocol.references import DAGGER, is_expression, parse
+from protocol.references import DAGGER, expression_in
 from protocol.tools import Tool
 
 from .finding import Finding
@@ -67,7 +67,7 @@ def _meaning(call: Call, key: str, value: Any) -> str | None:
     word = key.replace("_", "").lower()
     if word in _REMEDIES:
         return f"which means nothing: {_REMEDIES[word]}"
-    read = [text for _, text in strings({key: value}) if is_expression(text) and _parses(text)]
+    read = [text for _, text in strings({key: value}) if expression_in(text) is not None]
     return f"which means nothing, so that nobody reads {read[0]} there: make it a parameter" if read else None
 
 
@@ -77,7 +77,8 @@ def foreign_references(calls: Iterable[Call], places: Sequence[Place], presence:
         for at, text in strings(call.parameters):
             match = _TEMPLATE.fullmatch(text)
             meant = DAGGER + next(filter(None, match.groups())) if match else ""
-            if meant and _parses(meant) and presence.at_all(parse(meant).references):
+            expression = expression_in(meant)
+            if expression is not None and presence.at_all(expression.references):
                 yield Finding(
                     "info",
                     f"call {call.index} ({call.tool}) hands on {text.strip()!r} as it stands: where a value is meant, "
@@ -85,11 +86,3 @@ def foreign_references(calls: Iterable[Call], places: Sequence[Place], presence:
                     (call.index,),
                     pointer(*places[call.index], *at),
                 )
-
-
-def _parses(text: str) -> bool:
-    try:
-        parse(text)
-    except ExpressionError:
-        return False
-    return True

@@ -99,7 +99,7 @@ def _has_overlap(calls: Iterable[Call]) -> bool:
     at: dict[Key, int] = {}
     above: dict[Key, int] = {}
     for call in calls:
-        for place in call.output.references if call.output is not None else ():
+        for place in call.written:
             key = place.key
             prefixes = [key[:length] for length in range(1, len(key) + 1)]
             if above.setdefault(key, call.index) != call.index:

@@ -60,7 +60,7 @@ class Replacements:
         """What a call does to which place."""
         return {
             Reference(place.kind, (*place.path, *path)): write
-            for place in (call.output.references if call.output is not None else ())
+            for place in call.written
             for path, (write, _) in self._writes(call).items()
         }
 
@@ -98,7 +98,7 @@ class Replacements:
 
 def _below(call: Call, place: Reference) -> Iterator[Path]:
     """The path to a place from one that a call writes, if that is the place or above it."""
-    for written in call.output.references if call.output is not None else ():
+    for written in call.written:
         if place.key[: len(written.key)] == written.key:
             yield place.path[len(written.path) :]
 

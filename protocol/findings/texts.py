@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from protocol.calls import Call
-from protocol.errors import ExpressionError, pointer, shortened
+from protocol.errors import pointer, shortened
 from protocol.messages import DATA_TYPES
 from protocol.paths import MISSING, strings
-from protocol.references import DAGGER, Expression, Reference, is_expression, parse
+from protocol.references import DAGGER, Reference, expression_in, is_expression
 
 from .finding import Finding
 from .presence import Presence
@@ -30,7 +30,7 @@ def blank_references(calls: Iterable[Call], places: Sequence[Place], presence: P
     kinds = presence.kinds | DATA_TYPES
     for call in calls:
         for place, text in strings(call.parameters):
-            meant = _expression(text.lstrip()) if text[:1].isspace() else None
+            meant = expression_in(text.lstrip()) if text[:1].isspace() else None
             if meant is not None and all(reference.kind in kinds for reference in meant.references):
                 yield Finding(
                     "warning",
@@ -47,7 +47,7 @@ def embedded_references(calls: Iterable[Call], places: Sequence[Place], presence
         if call.is_thought or call.given is not MISSING:
             continue  # its parameters go to nobody
         for place, text in strings(call.parameters):
-            if is_expression(text) or _expression(text.lstrip()) is not None:
+            if is_expression(text) or expression_in(text.lstrip()) is not None:
                 continue
             for found in _embedded(text, presence):
                 if not any(scope.overlaps(found) for scope in call.scopes):
@@ -91,7 +91,7 @@ def concluding_references(output: Any, presence: Presence) -> Iterator[Finding]:
 
 def _unread(text: str, presence: Presence) -> Iterator[tuple[str, str]]:
     """What a text would read if it were a parameter, and how sure it is that this was meant."""
-    expression = _expression(text.lstrip())
+    expression = expression_in(text.lstrip())
     if expression is None:
         yield from (("info", str(found)) for found in _embedded(text, presence))
     elif presence.at_all(expression.references):
@@ -101,7 +101,7 @@ def _unread(text: str, presence: Presence) -> Iterator[tuple[str, str]]:
 def _embedded(text: str, presence: Presence) -> Iterator[Reference]:
     """The references inside a text that is none, each once, of whose places something is there."""
     found = dict.fromkeys(_REFERENCE.findall(text)) if DAGGER in text else {}
-    expressions = (_expression(reference) for reference in found)
+    expressions = (expression_in(reference) for reference in found)
     places = (expression.references[0] for expression in expressions if expression is not None)
     yield from (place for place in places if presence.at(place))
 
@@ -116,10 +116,3 @@ def _own_strings(value: Any, at: Place) -> Iterator[tuple[Place, str]]:
             yield from _own_strings(item, (*at, index))
     elif isinstance(value, str):
         yield at, value
-
-
-def _expression(text: str) -> Expression | None:
-    try:
-        return parse(text) if is_expression(text) else None
-    except ExpressionError:
-        return None

@@ -35,14 +35,10 @@ def scope_findings(sight: Sight) -> Iterator[Finding]:
         return
     writers = _writers(calls.values())
     for call in lane.calls:
-        bit = 1 << call.index
         for kind in dict.fromkeys(scope.kind for scope in call.scopes if not scope.path and not call.is_thought):
-            unordered = writers.get(kind, 0) & (bit - 1) & ~order.before(call.index)
-            found = tuple(
-                writer
-                for writer in islice(indexes(unordered), _LOOKED_AT)
-                if not order.before(writer) & bit and sight.may_meet(writer, call.index)
-            )
+            unordered = writers.get(kind, 0) & ((1 << call.index) - 1) & ~order.before(call.index)
+            looked_at = islice(indexes(unordered), _LOOKED_AT)
+            found = tuple(writer for writer in looked_at if _is_open(sight, call.index, writer))
             if found:
                 yield _finding(call, kind, found)
 
@@ -101,27 +97,28 @@ def _is_open(sight: Sight, reader: int, writer: int) -> bool:
 
 
 def _read_finding(call: Call, place: Reference, writers: Sequence[int]) -> Finding:
-    told, rest = writers[:_TOLD], len(writers[_TOLD:])
-    names = f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}"
     return Finding(
         "warning",
         f"what call {call.index} ({call.tool}) reads at {place} depends on timing: "
-        f"{names}{f' and {rest} more' if rest else ''}, listed after it, may or may not have written there; list the "
+        f"{_names(writers)}, listed after it, may or may not have written there; list the "
         f"reader after the writer to wait for it, or let the writer read what call {call.index} writes",
-        tuple(sorted((*told, call.index))),
+        tuple(sorted((*writers[:_TOLD], call.index))),
     )
 
 
 def _finding(call: Call, kind: str, writers: tuple[int, ...]) -> Finding:
-    told, rest = writers[:_TOLD], len(writers[_TOLD:])
-    names = f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}"
     return Finding(
         "warning",
         f"what call {call.index} ({call.tool}) sees of {kind} depends on timing: "
-        f"{names}{f' and {rest} more' if rest else ''} may or may not have written there; "
+        f"{_names(writers)} may or may not have written there; "
         f"name the place in _scopes (†{kind}.…) to wait for it",
-        (*told, call.index),
+        (*writers[:_TOLD], call.index),
     )
+
+
+def _names(writers: Sequence[int]) -> str:
+    told, rest = writers[:_TOLD], len(writers[_TOLD:])
+    return f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}{f' and {rest} more' if rest else ''}"
 
 
 def _writers(calls: Iterable[Call]) -> dict[str, Calls]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.layout import Layout
-from protocol.paths import MISSING
+from protocol.paths import MISSING, parts_of
 from protocol.references import Reference
 from protocol.schemas import compiled
 from protocol.schemas.steps import TooCostly, bounded, spent
@@ -106,27 +106,14 @@ def _effort(layout: Layout) -> int:
     calls = sum(len(lane.calls) for lane in lanes.values())
     messages = layout.submission.context
     seen = [message for message in messages if message.get("_instance") in (None, *lanes)]
-    return 1 + calls + len(seen) // 5 + len(messages) // 50 + calls * _values(seen) // 1_000
-
-
-def _values(messages: Any) -> int:
-    """How many values there are in some messages."""
-    stack, found = [messages], 0
-    while stack:
-        value = stack.pop()
-        found += 1
-        if isinstance(value, dict):
-            stack.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            stack.extend(value)
-    return found
+    return 1 + calls + len(seen) // 5 + len(messages) // 50 + calls * sum(1 for _ in parts_of(seen)) // 1_000
 
 
 def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
     """Whether a failure says something of the plan, and not only of what was made up."""
     call = sight.calls[end.index]
     read = [place for expression in call.expressions for place in expression.references]
-    written = _written(call)
+    written = call.written
     elements = [segment for place in (*read, *written) for segment in place.path if isinstance(segment, int)]
     if any(place.kind == FAILURES for place in read) or max(elements, default=0) >= _MOST_ELEMENTS:
         return False
@@ -152,7 +139,7 @@ def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
 
 def _is_simple(sight: Sight, call: Call) -> bool:
     """Whether all schemas that hold for a result are plain."""
-    kinds = [schema for place in _written(call) if (schema := sight.fold.schema(place.kind)) is not MISSING]
+    kinds = [schema for place in call.written if (schema := sight.fold.schema(place.kind)) is not MISSING]
     return all(map(_is_plain, (*kinds, result_schema(call, sight.tools, sight.delegates))))
 
 
@@ -163,28 +150,15 @@ def _is_known(sight: Sight, writer: Call, read: Reference) -> bool:
     """
     schema = result_schema(writer, sight.tools, sight.delegates)
     if writer.given is MISSING and schema in (True, {}):
-        places = [place for place in _written(writer) if place.overlaps(read) and len(place.path) <= len(read.path)]
+        places = [place for place in writer.written if place.overlaps(read) and len(place.path) <= len(read.path)]
         kinds = [(sight.fold.schema(place.kind), place.path) for place in places]
         return all(kind is not MISSING and _is_plain(kind) and compiled(kind).parts(path) for kind, path in kinds)
     return writer.given is not MISSING or _is_plain(schema)
 
 
-def _written(call: Call) -> tuple[Reference, ...]:
-    return call.output.references if call.output is not None else ()
-
-
 def _is_plain(schema: Any) -> bool:
     """Whether a schema says nothing but what samples are made by."""
-    stack = [schema]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict):
-            if not _INTRICATE.isdisjoint(part):
-                return False
-            stack.extend(part.values())
-        elif isinstance(part, list):
-            stack.extend(part)
-    return True
+    return all(_INTRICATE.isdisjoint(part) for part in parts_of(schema) if isinstance(part, dict))
 
 
 def _ways(call: Call) -> int:

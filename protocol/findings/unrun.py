@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from protocol.errors import pointer
+from protocol.paths import parts_of
 from protocol.submission import Submission
 
 from .finding import Finding
@@ -33,13 +34,4 @@ def _finding(text: str, *at: str | int) -> Finding:
 
 
 def _holds_calls(value: Any) -> bool:
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict):
-            if "_tool" in part:
-                return True
-            stack.extend(part.values())
-        elif isinstance(part, list):
-            stack.extend(part)
-    return False
+    return any(isinstance(part, dict) and "_tool" in part for part in parts_of(value))
