@@ -12,7 +12,7 @@ from typing import Final
 
 from .calls import Call
 from .errors import shortened
-from .readers import Reads, places_read
+from .readers import Reads, places_read, places_read_first
 from .references import Reference
 from .tools import Executor
 
@@ -26,7 +26,7 @@ def mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[in
     """A flowchart of the calls; `instances` says for how many instances each runs."""
     lines = ["flowchart TD"]
     lines += [f"    c{call.index}{_shape(call, instances.get(call.index, 1))}" for call in calls if not call.is_thought]
-    for writer, reader, reads in _arrows(calls, edges):
+    for writer, reader, (reads, _) in _arrows(calls, edges):
         places = _escaped(", ".join(_carried(writer, reads)))
         lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
     return "\n".join([*lines, *_left_out(edges)]) + "\n"
@@ -34,7 +34,7 @@ def mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[in
 
 LEGEND: Final = (
     "%% [box] activity   [[double sides]] delegate   ([round ends]) latent   [/leaning/] sent and not waited for",
-    "%% --> always carries the value   -. if .-> only where the call chooses this branch",
+    "%% --> what is read   -. if .-> only where the call chooses this branch   -. or .-> where nothing else is there",
     "%% × n instances: runs once in each   bold border: more than one call waits for it",
 )
 
@@ -45,12 +45,14 @@ def annotated_mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: 
     for call in calls:
         if not call.is_thought:
             lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{_class(call)}")
-    for writer, reader, reads in _arrows(calls, edges):
+    for writer, reader, (reads, first) in _arrows(calls, edges):
         places = _escaped(", ".join(map(str, _places_carried(writer, reads))))
-        if _is_certain(writer, reads):
-            lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
-        else:
+        if not _is_certain(writer, reads):
             lines.append(f'    c{writer.index} -.->|"if {places}"| c{reader.index}')
+        elif not any(map(first.overlap, writer.written)):
+            lines.append(f'    c{writer.index} -.->|"or {places}"| c{reader.index}')
+        else:
+            lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
     lines += _left_out(edges)
     fanning = [f"c{writer}" for writer, readers in Counter(writer for writer, _ in edges).items() if readers > 1]
     lines += ["    classDef delegate fill:#e8f0fe,stroke:#3367d6,color:#000"]
@@ -60,13 +62,14 @@ def annotated_mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: 
     return "\n".join(lines) + "\n"
 
 
-def _arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[tuple[Call, Call, Reads]]:
-    """The writer and the reader of each edge that is drawn, and what the reader reads."""
+def _arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[tuple[Call, Call, tuple[Reads, Reads]]]:
+    """The writer and the reader of each edge that is drawn, what the reader reads, and what of it comes first."""
     by_index = {call.index: call for call in calls}
-    reads: dict[int, Reads] = {}
+    reads: dict[int, tuple[Reads, Reads]] = {}
     for writer, reader in edges[:MOST_ARROWS]:
         if reader not in reads:
-            reads[reader] = Reads(places_read(by_index[reader]))
+            call = by_index[reader]
+            reads[reader] = Reads(places_read(call)), Reads(places_read_first(call))
         yield by_index[writer], by_index[reader], reads[reader]
 
 

@@ -22,6 +22,14 @@ def places_read(call: Call) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys((*references, *call.slices)))
 
 
+def places_read_first(call: Call) -> tuple[Reference, ...]:
+    """Of these what is read if it is there: of several alternatives the first (SPEC R2.3), and narrow scopes."""
+    if call.is_thought:
+        return ()
+    first = (place for _, expression in call.reads for place in expression.alternatives[0])
+    return tuple(dict.fromkeys((*first, *call.slices)))
+
+
 def places_seen(call: Call) -> Iterator[Reference]:
     """Every place a call comes by: the same, and whole kinds in its scopes, though those order nothing (SPEC R8.3a)."""
     if call.is_thought:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from protocol.calls import Call
+from protocol.readers import places_read_first
 from protocol.references import Reference
 
 from .finding import FAILURES, Finding
@@ -38,7 +39,11 @@ def scope_findings(sight: Sight) -> Iterator[Finding]:
         for kind in dict.fromkeys(scope.kind for scope in call.scopes if not scope.path and not call.is_thought):
             unordered = writers.get(kind, 0) & ((1 << call.index) - 1) & ~order.before(call.index)
             looked_at = islice(indexes(unordered), _LOOKED_AT)
-            found = tuple(writer for writer in looked_at if _is_open(sight, call.index, writer))
+            found = tuple(
+                writer
+                for writer in looked_at
+                if _is_open(sight, call.index, writer) and not _is_below(sight, writer, kind)
+            )
             if found:
                 yield _finding(call, kind, found)
 
@@ -50,7 +55,7 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
     replacements = Replacements(sight.memory)
     for call in sight.lane.calls:
         told = set[int]()
-        for place in _first_read(call) if not call.is_thought else ():
+        for place in places_read_first(call):
             later = {
                 writer
                 for line in sight.writers.lines(place)
@@ -65,16 +70,10 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
                 yield _read_finding(call, place, sorted(rivals))
 
 
-def _first_read(call: Call) -> Iterator[Reference]:
-    """What is read in any case: of several alternatives the first; and narrow scopes."""
-    first = (place for expression in call.expressions for place in expression.alternatives[0])
-    yield from dict.fromkeys((*first, *call.slices))
-
-
 def _changes(sight: Sight, replacements: Replacements, writer: int, place: Reference) -> bool:
     """Whether what is at a place may be another thing once a call has written, as far as can be told."""
     if writer not in sight.own and sight.fold.has_own(place):
-        return False  # what the instance has of its own lies on top
+        return False  # what the instance has of its own lies on top (SPEC R3.6)
     if replacements.never_has(sight.calls[writer], place):
         return False
     writes = replacements.of(sight.calls[writer])
@@ -87,6 +86,12 @@ def _changes(sight: Sight, replacements: Replacements, writer: int, place: Refer
         )
         for written, write in writes.items()
     )
+
+
+def _is_below(sight: Sight, writer: int, kind: str) -> bool:
+    """Whether what a global call writes of a kind lies below what the instance has there of its own (SPEC R3.6)."""
+    places = (place for place in sight.calls[writer].written if place.kind == kind)
+    return writer not in sight.own and all(map(sight.fold.has_own, places))
 
 
 def _is_open(sight: Sight, reader: int, writer: int) -> bool:

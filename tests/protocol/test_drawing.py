@@ -42,12 +42,18 @@ def test_branches_are_dashed_and_fan_out_is_bold() -> None:
         '    c0 -.->|"if †state.good"| c1',
         '    c0 -.->|"if †state.bad"| c2',
         '    c1 -->|"†state.said"| c3',
-        '    c2 -->|"†state.t"| c3',
+        '    c2 -.->|"or †state.t"| c3',
         "    classDef delegate fill:#e8f0fe,stroke:#3367d6,color:#000",
         "    classDef latent fill:#fef7e0,stroke:#b06000,color:#000",
         "    classDef background fill:#f1f3f4,stroke:#80868b,color:#000,stroke-dasharray:4 3",
         "    style c0 stroke-width:3px",
     ]
+
+
+def test_what_is_read_only_where_nothing_else_is_there_is_dashed() -> None:
+    held = [{"type": "state", "a": 1}]
+    plan = checked(call(to="†state.b"), call(value="†state.a || †state.b"), context=held)
+    assert '    c0 -.->|"or †state.b"| c1' in drawn(plan)
 
 
 def test_whoever_reads_either_branch_gets_a_value_for_certain() -> None:

@@ -50,6 +50,12 @@ def test_an_instance_may_see_what_global_calls_write_and_those_before_these_have
     assert "call 2 may or may not have written there" in message
 
 
+def test_what_lies_below_the_value_of_the_instance_itself_is_not_seen_and_so_not_named() -> None:
+    own = [{"type": "state", "n": 1, "_instance": "①"}]
+    assert told(call(to="n"), seeing(_instance="①"), context=own) == []
+    assert len(told(call(to="m"), seeing(_instance="①"), context=own)) == 1
+
+
 HELD = [{"type": "data", "x": {"y": 1}}]
 
 
