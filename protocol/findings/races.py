@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from protocol.calls import Call
+from protocol.operations import Method
+from protocol.paths import lookup
 from protocol.references import Reference
+from protocol.resolution import Fold
 
 from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, indexes
@@ -39,7 +42,8 @@ def race_findings(sight: Sight) -> Iterator[Finding]:
         writes = replacements.of(call)
         for place, write in writes.items():
             against = places.against(place, write) & ~(1 << index)
-            rivals = tuple(islice(_rivals(call, place, against, replacements, sight), _TOLD))
+            found = _rivals(call, place, against, replacements, sight)
+            rivals = tuple(islice((rival for rival in found if not _are_apart(call, rival, places, sight)), _TOLD))
             if rivals and place.kind != FAILURES and not told.issuperset(rival.index for rival in rivals):
                 told.update(rival.index for rival in rivals)
                 yield _finding(call, place, rivals)
@@ -53,6 +57,26 @@ def _rivals(call: Call, place: Reference, against: Calls, replacements: Replacem
         rival = sight.calls[index]
         if sight.may_meet(index, call.index) and not replacements.agree(place, rival, call):
             yield rival
+
+
+def _are_apart(one: Call, other: Call, places: _Places, sight: Sight) -> bool:
+    """Whether one of two calls appends to lists, and the other writes into elements of these that are there anyway."""
+    return any(
+        appending.method in (Method.PUSH, Method.CONCAT)
+        and all(
+            _is_held(into, len(list_.path), sight.fold) and not places.may_replace(list_)
+            for list_ in appending.written
+            for into in writing.written
+            if into.overlaps(list_)
+        )
+        for appending, writing in ((one, other), (other, one))
+    )
+
+
+def _is_held(place: Reference, depth: int, fold: Fold) -> bool:
+    """Whether a path leads through an element of a list of the context."""
+    held, element = lookup(fold.root(place.kind), place.path[:depth]), place.path[depth : depth + 1]
+    return isinstance(held, list) and bool(element) and isinstance(element[0], int) and element[0] < len(held)
 
 
 def _finding(call: Call, place: Reference, rivals: tuple[Call, ...]) -> Finding:
@@ -92,6 +116,11 @@ class _Places:
             for length in range(1, len(key) if replaces_all or other is Write.KEY else 0):
                 found |= self._at[other].get(key[:length], 0)
         return found
+
+    def may_replace(self, place: Reference) -> bool:
+        """Whether a call of those noted may replace what is at a place as a whole."""
+        key, others = place.key, (write for write in Write if write is not Write.ADD)
+        return any(key[:length] in self._at[write] for write in others for length in range(1, len(key) + 1))
 
 
 def _has_overlap(calls: Iterable[Call]) -> bool:

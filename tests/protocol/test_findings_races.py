@@ -54,6 +54,28 @@ def test_calls_that_collect_do_not_race_but_one_that_sets_races_with_them(method
     assert said(checked(collecting, call(to="†data.x")).findings) == [("warning", (0, 1))]
 
 
+@pytest.mark.parametrize("method", ["push", "concat"])
+@pytest.mark.parametrize(
+    ("place", "before", "is_race"),
+    [
+        ("†data.l.0", (), False),
+        ("†data.l.1.name", (), False),
+        ("†data.l.2", (), True),  # which is appended first
+        ("†data.l", (), True),
+        ("†data.l.0", (call(to="†data.l && †data.go"),), True),  # of which nobody knows how long it is
+    ],
+)
+def test_whoever_appends_does_not_race_with_a_writer_of_an_element_that_is_there(
+    method: str, place: str, before: Any, is_race: bool
+) -> None:
+    context = [{"type": "data", "l": [1, {}]}]
+    after = {"q": "†data.go"} if before else {}
+    appending, replacing = call(to="†data.l", _outputMethod=method, **after), call(to=place, **after)
+    for calls in ([appending, replacing], [replacing, appending]):
+        findings = checked(*before, *calls, context=context).findings
+        assert any("in no certain order" in finding.message for finding in findings) is is_race
+
+
 def test_calls_in_order_do_not_race() -> None:
     assert checked(call(to="†data.x"), call(to="†data.x", value="†data.x")).findings == ()
     between = call(to="†data.y", value="†data.x")
