@@ -40,6 +40,7 @@ def answer_findings(
                 f"call {call.index} ({call.tool}) can never succeed: no answer can be right, as {why}; change one of "
                 "the schemas",
                 (call.index,),
+                lost=call.index,
             )
 
 

@@ -89,6 +89,7 @@ def branch_findings(lane: Lane, branches: Branches, calls: Mapping[int, Call]) -
             f"call {call.index} ({call.tool}) can never run: it needs {places}, of which call {writer.index} "
             f"({writer.tool}) writes only one; read them as alternatives (||), or split the call",
             tuple(sorted({writer.index, call.index})),
+            lost=call.index,
         )
 
 

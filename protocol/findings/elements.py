@@ -79,6 +79,7 @@ def _never(write: _Beyond) -> Finding:
         f"call {write.call.index} ({write.call.tool}) can never write {write.place}: no call before it makes "
         f"{write.list} that long; write the next element, or collect with _outputMethod push",
         (write.call.index,),
+        lost=write.call.index,
     )
 
 

@@ -18,6 +18,8 @@ class Finding:
     calls: tuple[int, ...] = ()
     pointer: str | None = None
     """JSON pointer into the submission, where it is about one place in it."""
+    lost: int | None = None
+    """The call that never succeeds, where that is what is told."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -49,19 +49,17 @@ class _Fate:
 _OPEN: Final = _Fate()
 
 
-def foresight_findings(sight: Sight) -> Iterator[tuple[int, Finding]]:
+def foresight_findings(sight: Sight) -> Iterator[Finding]:
     """The calls of a lane that are certain to fail."""
     trials = _Trials(sight)
     for call, fate in trials.fates():
         if fate.why_not is not None:
-            yield (
-                call.index,
-                Finding(
-                    "warning",
-                    f"call {call.index} ({call.tool}) {fate.why_not}{trials.told(fate.behind)}; change what is there, "
-                    "the path, or the schema",
-                    tuple(sorted({call.index, *fate.behind})),
-                ),
+            yield Finding(
+                "warning",
+                f"call {call.index} ({call.tool}) {fate.why_not}{trials.told(fate.behind)}; change what is there, "
+                "the path, or the schema",
+                tuple(sorted({call.index, *fate.behind})),
+                lost=call.index,
             )
 
 

@@ -48,12 +48,12 @@ def unfit_values(sight: Sight) -> Iterator[Finding]:
             unmet = next(((demand, problem) for demand in demands for problem in demand.problems(value)), None)
             if unmet is not None:
                 demand, problem = unmet
-                where = f" in instance {sight.lane.instance!r}" if sight.lane.instance is not None else ""
                 yield Finding(
                     "warning",
-                    f"call {call.index} ({call.tool}) reads {place} at {at}, where the context holds{where} what does "
+                    f"call {call.index} ({call.tool}) reads {place} at {at}, where the context holds what does "
                     f"not fit{demand.whose}: {problem.message}; change the value, the path or the schema",
                     (call.index,),
+                    lost=call.index,
                 )
 
 
@@ -70,6 +70,7 @@ def unfit_results(sight: Sight) -> Iterator[Finding]:
                 f"{' or '.join(json_types(_TAKEN[call.method]))}: it gives {' or '.join(json_types(given.types))}; "
                 "change the method, or the schema",
                 (call.index,),
+                lost=call.index,
             )
             continue
         for place in call.output.references:
@@ -82,6 +83,7 @@ def unfit_results(sight: Sight) -> Iterator[Finding]:
                     f"call {call.index} ({call.tool}) writes to {place} what the schema of {place.kind} forbids: "
                     f"{why}; change the path, or one of the schemas",
                     (call.index,),
+                    lost=call.index,
                 )
 
 

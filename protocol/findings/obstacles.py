@@ -44,6 +44,7 @@ def obstacle_findings(sight: Sight) -> Iterator[Finding]:
                 f"call {call.index} ({call.tool}) can never write its result: {conflict}; change the path, the "
                 "method, or what is there",
                 (call.index,),
+                lost=call.index,
             )
 
 

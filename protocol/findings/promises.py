@@ -32,7 +32,9 @@ def promise_findings(sight: Sight) -> Iterator[Finding]:
             for group in _reached(expression, sight):
                 for place in group:
                     # Of several places joined by && the last gives the value; the others need only be there.
-                    yield from promises.findings(call, at, place, is_taken=place is group[-1])
+                    found = promises.findings(call, at, place, is_taken=place is group[-1])
+                    lost = call.index if len(expression.alternatives) == 1 else None
+                    yield from (replace(finding, lost=lost) for finding in found)
 
 
 def _reached(expression: Expression, sight: Sight) -> Iterator[tuple[Reference, ...]]:

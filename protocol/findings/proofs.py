@@ -36,7 +36,7 @@ from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
 from .scopes import empty_scopes, unknown_scopes
-from .sight import Sights
+from .sight import Sight, Sights
 from .signatures import signature_findings, signatures_of
 from .slips import (
     idle_activities,
@@ -74,7 +74,7 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
 
 
 _ABOUT_ORDER: Final = 3
-"""Of the kinds of findings about lanes the first are about order."""
+"""Of the kinds of findings about lanes so many."""
 
 
 class _Proofs:
@@ -92,11 +92,13 @@ class _Proofs:
         to succeed; of these only such of which no warning has told what becomes of them: a slip does not, nor does what
         depends on order. At last what was not looked at.
         """
-        lane_findings = list(self._lane_findings(frozenset(unread_results(self._layout.calls, self._readers))))
         yield from (finding for kind in self._slips() for finding in _first(kind))
-        yield from (finding for kind in lane_findings[:_ABOUT_ORDER] for finding in _first(kind))
-        found = [f for kind in (*lane_findings[_ABOUT_ORDER:], *self._kinds()) for f in _first(kind)]
-        found += _first(self._foreseen(_told(found)))
+        everywhere = [finding for kind in self._kinds() for finding in _first(kind)]
+        in_lanes = self._lane_findings(_lost(everywhere))
+        yield from (finding for kind in in_lanes[:_ABOUT_ORDER] for finding in _first(kind))
+        found = [finding for kind in in_lanes[_ABOUT_ORDER:-1] for finding in _first(kind)] + everywhere
+        told = _told(found)
+        found += _first(finding for kind in in_lanes[-1:] for finding in kind if finding.lost not in told)
         yield from found
         yield from _first(trial_findings(self._layout, self._sights, _told(found)))
         yield from not_looked_at(self._layout.lanes, self._lanes)
@@ -133,44 +135,54 @@ class _Proofs:
         yield concluding_references(submission.output, presence)
 
     def _kinds(self) -> Iterator[Iterable[Finding]]:
-        layout, calls, readers = self._layout, self._layout.calls, self._readers
+        layout, calls = self._layout, self._layout.calls
         yield signature_findings(calls, [at for at, _ in layout.submission.calls], signatures_of(layout))
         yield answer_findings(calls, layout.tools, layout.submission.delegates)
-        yield (finding for sight in self._first_sights for finding in unfit_values(sight))
-        yield unread_branches(calls, readers)
+        yield unread_branches(calls, self._readers)
 
-    def _tally(self) -> Tally:
-        return Tally(self._layout.calls, 1 if None in self._layout.lanes else len(self._layout.lanes))
+    def _lane_findings(self, lost: frozenset[int]) -> list[Iterator[Finding]]:
+        """The findings that hang on what an instance holds, each kind by itself: about order first, foresight last.
 
-    def _lane_findings(self, unread: Collection[int]) -> Iterator[Iterator[Finding]]:
-        """The findings that hang on what an instance holds, each kind by itself."""
-        tallies: defaultdict[int, Tally] = defaultdict(self._tally)
+        `lost` are calls that never succeed, whatever it holds. Nothing is told of what follows from those.
+        """
+        lanes = 1 if None in self._layout.lanes else len(self._layout.lanes)
+        tallies: defaultdict[int, Tally] = defaultdict(lambda: Tally(self._layout.calls, lanes))
+        unread = frozenset(unread_results(self._layout.calls, self._readers))
         for sight in self._first_sights:
-            unfit, blocked = [*unfit_results(sight)], [*obstacle_findings(sight)]
-            others = sight.without({index for finding in (*unfit, *blocked) for index in finding.calls})
+            certain = [list(kind) for kind in _certain(sight)]
+            promises = list(promise_findings(sight.without(lost.union(*map(_lost, certain)))))
+            foreseen = list(foresight_findings(sight))
+            gone = lost.union(*map(_lost, (*certain, promises, foreseen)))
+            if sight.lane.instance is None:
+                lost = gone  # the instances see the global calls too
+            others = sight.without(gone)
             kinds = (
                 scope_findings(others),
                 read_findings(others),
                 race_findings(others),
-                promise_findings(others),
+                promises,
                 clash_findings(others),
-                element_findings(sight),
-                branch_findings(sight.lane, sight.branches, sight.calls),
-                unfit,
-                blocked,
+                *certain,
                 _beyond_schemas(sight.lane, sight.fold, unread),
+                foreseen,
             )
             for kind, findings in enumerate(kinds):
                 tallies[kind].add(sight.lane.instance, findings)
-        return (tally.findings() for tally in tallies.values())
+        return [tally.findings() for tally in tallies.values()]
 
-    def _foreseen(self, told: Collection[int]) -> Iterator[Finding]:
-        """The calls that are certain to fail, but for those told of."""
-        tally = self._tally()
-        for sight in self._first_sights:
-            found = foresight_findings(sight)
-            tally.add(sight.lane.instance, (finding for index, finding in found if index not in told))
-        return tally.findings()
+
+def _certain(sight: Sight) -> Iterator[Iterable[Finding]]:
+    """What is told of calls by themselves that never succeed."""
+    yield element_findings(sight)
+    yield branch_findings(sight.lane, sight.branches, sight.calls)
+    yield unfit_results(sight)
+    yield unfit_values(sight)
+    yield obstacle_findings(sight)
+
+
+def _lost(findings: Iterable[Finding]) -> frozenset[int]:
+    """The calls that never succeed, as is told."""
+    return frozenset(finding.lost for finding in findings if finding.lost is not None)
 
 
 def _beyond_schemas(lane: Lane, fold: Fold, unread: Collection[int]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from protocol.tools import Tool
 from protocol.writers import Writers
 
 from .branches import Branches, read_branches
+from .finding import FAILURES
 from .memory import Memory
 from .order import Order
 from .signatures import signatures_of
@@ -45,13 +46,28 @@ class Sight:
         """The indexes of the lane's own calls."""
         return frozenset(call.index for call in self.lane.calls)
 
-    def without(self, doomed: Collection[int]) -> Sight:
-        """The same as if some calls were not there, which never write anything."""
-        if not doomed:
+    def without(self, lost: Collection[int]) -> Sight:
+        """The same as if calls that never succeed were not there, nor those that are skipped since these never do."""
+        if not lost:
             return self
-        kept = {index: call for index, call in self.calls.items() if index not in doomed}
-        lane = replace(self.lane, calls=tuple(call for call in self.lane.calls if call.index not in doomed))
+        gone = set(lost)
+        for index in self.lane.graph.in_order():
+            if index in self.own and self._lacks(self.calls[index], gone):
+                gone.add(index)
+        kept = {index: call for index, call in self.calls.items() if index not in gone}
+        lane = replace(self.lane, calls=tuple(call for call in self.lane.calls if call.index not in gone))
         return replace(self, lane=lane, calls=kept, writers=Writers(kept.values()))
+
+    def _lacks(self, call: Call, gone: Collection[int]) -> bool:
+        """Whether nobody but those who are gone brings what a call needs."""
+        return not call.is_thought and any(
+            all(any(self._is_missing(place, call, gone) for place in group) for group in expression.alternatives)
+            for expression in call.expressions
+        )
+
+    def _is_missing(self, place: Reference, reader: Call, gone: Collection[int]) -> bool:
+        writers = (index for line in self.writers.lines(place) for index in line.calls if index != reader.index)
+        return place.kind != FAILURES and not self.fold.exists(place) and all(index in gone for index in writers)
 
     def may_meet(self, one: int, other: int) -> bool:
         """Whether two calls without a certain order between them can really come in either, in one and the same run.

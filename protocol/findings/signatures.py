@@ -76,6 +76,7 @@ def signature_findings(
                 f"which {problem.message}; change the call, the tool or the function",
                 (call.index,),
                 problem.pointer,
+                lost=call.index if call.output is None or len(call.output.alternatives) == 1 else None,
             )
         for problem in _ungiven(call, signature, at):
             yield Finding(

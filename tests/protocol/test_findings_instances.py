@@ -128,7 +128,7 @@ def test_of_more_calls_than_are_put_in_order_it_is_told_that_they_were_not(monke
 def test_the_values_of_all_instances_that_are_looked_at_are_held_against_their_readers() -> None:
     data = {str(number): holding("state", n=number) for number in range(2_000)} | {"last": holding("state", n="x")}
     (found,) = told(call(value="†state.n"), data=data, tools={"give": {"properties": {"value": {"type": "integer"}}}})
-    assert "the context holds in instance 'last' what does not fit" in found
+    assert "in instance 'last', call 0 (give) reads †state.n at /value, where the context holds what does not" in found
 
 
 def test_global_calls_are_looked_at_before_those_of_instances(monkeypatch: pytest.MonkeyPatch) -> None:
