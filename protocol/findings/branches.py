@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import and_, itemgetter
-from typing import Final
 
 from protocol.calls import Call
 from protocol.graph import Holds
@@ -26,12 +25,6 @@ from .order import indexes
 
 Choice = tuple[int, int]
 """A call, and which of its alternatives."""
-Way = tuple[int, int]
-"""What is needed so that a call can run, and what that rules out, as sets of choices in the bits of a number."""
-_ANY_WAY: Final[tuple[Way, ...]] = ((0, 0),)
-_MOST_WRITERS: Final = 5
-_MOST_WAYS: Final = 16
-"""Of a call that can come to run in more ways, only what all of them need is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +34,11 @@ class Branches:
     choices: tuple[Choice, ...]
     needed: Mapping[int, int]
     ruled_out: Mapping[int, int]
-    ways: Mapping[int, tuple[Way, ...]]
 
     def exclude(self, one: int, other: int) -> bool:
         """Whether the two calls can never run in one run; so it is where one of them can never run at all."""
-        return all(
-            (needed | also_needed) & (ruled_out | also_ruled_out)
-            for needed, ruled_out in self.ways.get(one, _ANY_WAY)
-            for also_needed, also_ruled_out in self.ways.get(other, _ANY_WAY)
-        )
+        needed = self.needed.get(one, 0) | self.needed.get(other, 0)
+        return bool(needed & (self.ruled_out.get(one, 0) | self.ruled_out.get(other, 0)))
 
     def contradiction(self, index: int) -> tuple[Choice, ...]:
         """The alternatives of one call that a call needs at the same time, or nothing."""
@@ -67,12 +56,12 @@ def read_branches(lane: Lane, writers: Writers, holds: Holds, calls: Mapping[int
         for number in range(len(call.output.alternatives))
     )
     if not choices:
-        return Branches((), {}, {}, {})
+        return Branches((), {}, {})
     needs = _Needs(choices, writers, holds, calls)
     for index in lane.graph.in_order():
         if index in calls:
             needs.read(calls[index])
-    return Branches(choices, needs.needed, needs.ruled_out, needs.ways)
+    return Branches(choices, needs.needed, needs.ruled_out)
 
 
 def branch_findings(lane: Lane, branches: Branches, calls: Mapping[int, Call]) -> Iterator[Finding]:
@@ -116,7 +105,6 @@ class _Needs:
     def __init__(self, choices: Iterable[Choice], writers: Writers, holds: Holds, calls: Mapping[int, Call]) -> None:
         self.needed: dict[int, int] = {}
         self.ruled_out: dict[int, int] = {}
-        self.ways: dict[int, tuple[Way, ...]] = {}
         self._bits = {choice: 1 << number for number, choice in enumerate(choices)}
         self._writers = writers
         self._holds = holds
@@ -130,31 +118,6 @@ class _Needs:
             needed |= reduce(and_, (group[0] for group in groups))
             ruled_out |= reduce(and_, (group[1] for group in groups))
         self.needed[call.index], self.ruled_out[call.index] = needed, ruled_out
-        together = [self._of_expression(expression, but=call.index) for expression in call.expressions]
-        ways = _joined(together) if not call.is_thought else _ANY_WAY
-        self.ways[call.index] = ways if len(ways) <= _MOST_WAYS else ((needed, ruled_out),)
-
-    def _of_expression(self, expression: Expression, *, but: int) -> tuple[Way, ...]:
-        """The ways in which an expression comes to give a value."""
-        groups = (_joined([self._of_place(place, but=but) for place in group]) for group in expression.alternatives)
-        return tuple(dict.fromkeys(way for ways in groups for way in ways))
-
-    def _of_place(self, place: Reference, *, but: int) -> tuple[Way, ...]:
-        """The ways in which something comes to be at a place: one of those who write there has to."""
-        writers = {index for line in self._writers.lines(place) for index in line.calls[:_MOST_WRITERS]} - {but}
-        if place.kind == FAILURES or self._holds(place) or not 0 < len(writers) < _MOST_WRITERS:
-            return _ANY_WAY
-        return tuple(dict.fromkeys(way for writer in sorted(writers) for way in self._of_writer(writer, place)))
-
-    def _of_writer(self, writer: int, place: Reference) -> tuple[Way, ...]:
-        """The ways in which a call comes to write at a place."""
-        output, ways = self._calls[writer].output, self.ways.get(writer, _ANY_WAY)
-        carrying = _carrying(output, place) if output is not None else []
-        if output is None or len(output.alternatives) < 2 or len(carrying) != 1:
-            return ways
-        others = (number for number in range(len(output.alternatives)) if number != carrying[0])
-        ruled_out = sum(self._bits[writer, number] for number in others)
-        return _joined([ways, ((self._bits[writer, carrying[0]], ruled_out),)])
 
     def _of_group(self, group: Iterable[Reference], *, but: int) -> tuple[int, int]:
         """What is needed, and what is ruled out, where some places are all there."""
@@ -172,17 +135,6 @@ class _Needs:
                 others = (number for number in range(len(output.alternatives)) if number != carrying[0])
                 ruled_out |= sum(self._bits[writer, number] for number in others)
         return needed, ruled_out
-
-
-def _joined(several: Iterable[tuple[Way, ...]]) -> tuple[Way, ...]:
-    """The ways in which all of several things come about; any way where there are too many."""
-    joined = _ANY_WAY
-    for ways in several:
-        pairs = (((one[0] | other[0]), (one[1] | other[1])) for one in joined for other in ways)
-        joined = tuple(dict.fromkeys(pairs))
-        if len(joined) > _MOST_WAYS:
-            return _ANY_WAY
-    return joined
 
 
 def _only_writer(place: Reference, writers: Writers, *, but: int) -> int | None:

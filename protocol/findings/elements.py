@@ -41,7 +41,7 @@ class _Beyond:
 
 def element_findings(sight: Sight) -> Iterator[Finding]:
     """The calls of a lane that may find a list too short."""
-    calls, order, branches = sight.calls, sight.order, sight.branches
+    calls, order = sight.calls, sight.order
     beyond = list(_beyond(sight.lane.calls, sight.fold))
     if not beyond or len(calls) > MOST_CALLS:
         return
@@ -53,9 +53,7 @@ def element_findings(sight: Sight) -> Iterator[Finding]:
         if _longest(write, others & before | bit, calls) >= write.index:
             continue
         unordered = islice(indexes(others & ~before), _LOOKED_AT)
-        rivals = [
-            rival for rival in unordered if not order.before(rival) & bit and not branches.exclude(rival, call.index)
-        ]
+        rivals = [rival for rival in unordered if not order.before(rival) & bit and sight.may_meet(rival, call.index)]
         if rivals and _longest(write, others | bit, calls) >= write.index:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])
         elif others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle

@@ -12,7 +12,6 @@ from protocol.graph import Graph
 from protocol.lanes import Lane
 from protocol.layout import Layout
 from protocol.messages import Message, read_data
-from protocol.paths import MISSING
 from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.tools import Tool
@@ -22,6 +21,7 @@ from .branches import Branches, read_branches
 from .finding import FAILURES
 from .memory import Memory
 from .order import Order
+from .schedules import Schedules
 from .signatures import signatures_of
 
 _NO_LANE: Final = Lane(None, (), Graph({}))
@@ -40,6 +40,9 @@ class Sight:
     delegates: Mapping[str, Any]
     memory: Memory
     """What is read off tools and schemas, of which all lanes have the same."""
+    schedules: Schedules
+    shared: Fold
+    """What the global calls see."""
 
     @cached_property
     def own(self) -> frozenset[int]:
@@ -70,16 +73,12 @@ class Sight:
         return place.kind != FAILURES and not self.fold.exists(place) and all(index in gone for index in writers)
 
     def may_meet(self, one: int, other: int) -> bool:
-        """Whether two calls without a certain order between them can really come in either, in one and the same run.
+        """Whether two calls without a certain order between them can really come in either, in one and the same run."""
+        return not self.branches.exclude(one, other) and self.schedules.meet(one, other, self._holds)
 
-        A result that a model has written, in a call that waits for nothing, is there before any other call of its lane
-        ends.
-        """
-        return self._is_first(one) == self._is_first(other) and not self.branches.exclude(one, other)
-
-    def _is_first(self, index: int) -> bool:
-        call = self.calls[index]
-        return index in self.own and call.given is not MISSING and not call.expressions and not call.slices
+    def _holds(self, index: int, place: Reference) -> bool:
+        """Whether the context holds a value at a place, as one of the calls sees it."""
+        return (self.fold if index in self.own else self.shared).exists(place)
 
     @cached_property
     def branches(self) -> Branches:
@@ -104,22 +103,25 @@ class Sights:
         common = self._known[id(lane.graph)]
         layout = self._layout
         fold, delegates = layout.context.fold(lane.instance), layout.submission.delegates
-        return Sight(lane, fold, *common, layout.tools, delegates, self._memory)
+        calls, writers, order, schedules = common
+        return Sight(
+            lane, fold, calls, writers, order, layout.tools, delegates, self._memory, schedules, layout.context.fold()
+        )
 
     def _common(self, lane: Lane, shared: _Common | None = None) -> _Common:
-        calls = {call.index: call for call in lane.calls}
-        if shared is None:
-            writers = Writers(lane.calls)
-            return calls, writers, Order(lane.graph, calls, writers, self._may_hold)
-        writers = Writers(lane.calls, shared[1])
-        return {**shared[0], **calls}, writers, Order(lane.graph, calls, writers, self._may_hold, shared[2])
+        own = {call.index: call for call in lane.calls}
+        calls = {**shared[0], **own} if shared is not None else own
+        writers = Writers(lane.calls, shared[1] if shared is not None else None)
+        order = Order(lane.graph, own, writers, self._may_hold, shared[2] if shared is not None else None)
+        graphs = (lane.graph, shared[2].graph) if shared is not None else (lane.graph,)
+        return calls, writers, order, Schedules(graphs, own, calls, writers)
 
     def _may_hold(self, place: Reference) -> bool:
         """Whether the context may hold a value at a place, for whomever."""
         return not self._held.isdisjoint((place.key[:1], place.key[:2]))
 
 
-_Common = tuple[Mapping[int, Call], Writers, Order]
+_Common = tuple[Mapping[int, Call], Writers, Order, Schedules]
 
 
 def _held(messages: Iterable[Message]) -> Iterator[tuple[str, ...]]:
