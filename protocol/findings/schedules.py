@@ -11,7 +11,7 @@ meets another call only if that has started before.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +73,8 @@ class Schedules:
         is_plain = self._choosing.isdisjoint(self._behind(one) | self._behind(other))
         if is_plain and not is_related and instant is None:
             return True  # where all succeed that they hang on, both start
-        key = self._kind(one), self._kind(other), is_related
+        is_alone = is_related or instant is not None
+        key = (is_alone, one, other) if is_alone else (is_alone, self._kind(one), self._kind(other))
         if key not in self._excerpts:
             if is_spent():
                 return False
@@ -264,7 +265,7 @@ class _Run:
     def turns(self) -> dict[int, int]:
         """When the two calls start if neither ends, if they do: after how many others."""
         turns: dict[int, int] = {}
-        early, others = list[int](), list[int]()
+        early, others = deque[int](), deque[int]()
         startable = self._start(self._excerpt.calls)
         for turn in range(len(self._excerpt.calls)):
             for index in startable:
@@ -274,7 +275,7 @@ class _Run:
                     (early if index in self._excerpt.early else others).append(index)
             if not early and not others:
                 break
-            ending = early.pop() if early else others.pop()
+            ending = early.popleft() if early else others.popleft()
             if self._fates[ending] is not None:
                 self._succeeded.add(ending)
             startable = self._start(self._end(ending))

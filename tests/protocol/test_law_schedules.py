@@ -1,0 +1,106 @@
+"""Laws of schedules: two calls are said to meet where they are at work together in a run, and only there (SPEC R6.4)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from protocol import Output, Plan, Rejected
+from protocol.execution import Start
+from protocol.findings.sight import Sights
+from protocol.statuses import Status
+
+from .building import call, checked
+from .driver import Driver
+from .laws import law
+
+MOST_RUNS = 400
+CHOICES = ("ab", "bc", "cd")
+keys = st.sampled_from("abcde")
+groups = st.lists(keys, min_size=1, max_size=2).map(lambda group: " && ".join(f"†data.{key}" for key in group))
+expressions = st.lists(groups, min_size=1, max_size=2).map(" || ".join)
+outputs = st.sampled_from([*(f"†data.{key}" for key in "abcde"), "†data.c && †data.d"])
+INSTANCE = [{"type": "text", "_instance": "①"}]
+
+
+class Meeting(Driver):
+    """Notes which calls are at work at the same time; each call may fail, if it is to, and chooses any branch."""
+
+    def __init__(self, plan: Plan, random: Random, *, failing: float = 0.0) -> None:
+        self.met: set[frozenset[int]] = set()
+
+        def end(value: Any) -> Any:
+            if random.random() < failing:
+                raise LookupError("as it may be")
+            return value
+
+        choosing = {keys: lambda *_, keys=keys: end(Output(f"†data.{random.choice(keys)}", 0)) for keys in CHOICES}
+        super().__init__(plan, {"give": lambda *_: end(0), **choosing}, random=random)
+
+    def _start(self, instance: str | None, start: Start) -> None:
+        super()._start(instance, start)
+        at_work = {
+            index
+            for lane in {None, instance} & self._lanes.keys()
+            for index in self._lanes[lane].results
+            if self._lanes[lane].execution.status(index) is Status.RUNNING
+        }
+        self.met |= {frozenset((index, start.call.index)) for index in at_work - {start.call.index}}
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> dict[str, Any]:
+    reads = {name: draw(expressions) for name in draw(st.sampled_from(["", "v", "v", "vw"]))}
+    instance = draw(st.sampled_from([{}, {}, {"_instance": "①"}]))
+    chosen = draw(st.sampled_from(["", "", *CHOICES]))
+    to = " || ".join(f"†data.{key}" for key in chosen) if chosen else draw(outputs)
+    return call(chosen or "give", to, **reads, **instance)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    held = draw(st.sets(keys, max_size=1))
+    context = [*INSTANCE, {"type": "data", "data": dict.fromkeys(held, 0)}]
+    functions: dict[str, Any] = {"give": {}, **{keys: {} for keys in CHOICES}}
+    try:
+        return checked(*draw(st.lists(calls(), min_size=3, max_size=7)), context=context, activities=functions)
+    except Rejected:  # a cycle, or what nothing can bring
+        assume(False)
+        raise
+
+
+def pairs_of(plan: Plan) -> dict[frozenset[int], bool]:
+    """Every two calls of which a lane sees both and of which at least one is its own: whether they are said to meet."""
+    found = {}
+    for lane in plan.lanes.values():
+        sight = Sights(plan).of(lane)
+        for one, other in combinations(sorted(sight.calls), 2):
+            if {one, other} & sight.own:
+                found[frozenset((one, other))] = sight.may_meet(one, other)
+    return found
+
+
+@law
+@given(plans(), st.randoms(use_true_random=False))
+def test_calls_that_are_at_work_together_are_said_to_meet(plan: Plan, random: Random) -> None:
+    run = Meeting(plan, random)
+    run.run()
+    said = pairs_of(plan)
+    unsaid = [sorted(pair) for pair in run.met if not said.get(pair, True)]
+    assert not unsaid, unsaid
+
+
+@given(plans(), st.randoms(use_true_random=False))
+def test_calls_that_are_said_to_meet_are_at_work_together_in_some_run(plan: Plan, random: Random) -> None:
+    left = {pair for pair, meet in pairs_of(plan).items() if meet}
+    for number in range(MOST_RUNS):
+        if not left:
+            return
+        run = Meeting(plan, random, failing=0.3 * (number % 2))
+        run.run()
+        left -= run.met
+    raise AssertionError(f"never at work together in {MOST_RUNS} runs: {left}")
