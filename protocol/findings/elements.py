@@ -19,6 +19,7 @@ from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.writers import Line, Writers
 
+from .effort import is_spent
 from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, indexes
 from .sight import Sight
@@ -48,12 +49,15 @@ def element_findings(sight: Sight) -> Iterator[Finding]:
     near = _Near(sight.writers)
     for write in beyond:
         call, bit = write.call, 1 << write.call.index
-        before = order.before(call.index)
         others = near.writing(write.list) & ~bit
-        if _longest(write, others & before | bit, calls) >= write.index:
+        if _longest(write, others & order.before(call.index) | bit, calls) >= write.index:
             continue
-        unordered = islice(indexes(others & ~before), _LOOKED_AT)
+        unordered = list(islice(indexes(others & ~order.before(call.index)), _LOOKED_AT))
         rivals = [rival for rival in unordered if not order.before(rival) & bit and sight.may_meet(rival, call.index)]
+        behind = order.behind(call.index)
+        before = sum(1 << index for index in unordered if index in behind and index not in rivals)
+        if is_spent() or _longest(write, others & (order.before(call.index) | before) | bit, calls) >= write.index:
+            continue
         if rivals and _longest(write, others | bit, calls) >= write.index:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])
         elif others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle
