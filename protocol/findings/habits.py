@@ -37,8 +37,11 @@ _WRITING: Final = {
     "outputPath": "_outputPath", "output_path": "_outputPath",
     "outputMethod": "_outputMethod", "output_method": "_outputMethod",
 }  # fmt: skip
-_TEMPLATE: Final = re.compile(r"\s*(?:\{\{\s*([^{}]+?)\s*\}\}|\$\{\s*([^{}]+?)\s*\}|\$([^\s${}]+?)\$?)\s*")
-"""A place as templates of other systems name it: `{{state.x}}`, `${state.x}`, `$state.x`."""
+_TEMPLATE: Final = re.compile(r"\{\{([^{}]+)\}\}|\$\{([^{}]+)\}|\$([^\s${}]+)\$?")
+"""A place as templates of other systems name it: `{{state.x}}`, `${state.x}`, `$state.x`.
+
+White space is taken off beside it: a pattern that could share it out in several ways takes the cube of its length.
+"""
 
 
 def foreign_properties(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
@@ -75,8 +78,8 @@ def foreign_references(calls: Iterable[Call], places: Sequence[Place], presence:
     """Parameters that name a place as templates do, and stay text."""
     for call in calls:
         for at, text in strings(call.parameters):
-            match = _TEMPLATE.fullmatch(text)
-            meant = DAGGER + next(filter(None, match.groups())) if match else ""
+            match = _TEMPLATE.fullmatch(text.strip())
+            meant = DAGGER + next(filter(None, match.groups())).strip() if match else ""
             expression = expression_in(meant)
             if expression is not None and presence.at_all(expression.references):
                 yield Finding(

@@ -13,13 +13,14 @@ from typing import Final
 
 _PIECE: Final = re.compile(
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # two escapes of one character
-    r"|\\(?:[pPu]\{[^}]*\}|k<[^>]*>|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|[1-9][0-9]*|.)"  # an escape
-    r"|\[(?:\\.|[^\]\\])*\]"  # a class of characters
-    r"|\((?:\?(?:[:=!]|<[=!]|<[^>]+>))?"  # a group begins
+    r"|\\(?:[pPu]\{[^}]*+\}?|k<[^>]*+>?|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|[1-9][0-9]*|.)"  # an escape
+    r"|\[(?:\\.?|[^\]\\])*+\]?"  # a class of characters
+    r"|\((?:\?(?:[:=!]|<[=!]|<[^>]++>?))?"  # a group begins
     r"|\{\d+(?:,\d*)?\}\??"  # a repetition that is counted
     r"|.",
     re.DOTALL,
 )
+"""What has no end goes to the end of the pattern, which then is none: nobody looks for it there again and again."""
 _NAMED: Final = re.compile(r"\(\?<(?![=!])([^>]+)>")
 _PAIR: Final = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from .building import call, checked
 
+BLANKS = " " * 100_000
+SECONDS = 30
+"""More than any text takes here, and nothing beside what a pattern needs that goes back in it."""
 HELD = [{"type": "state", "draft": "…", "approved": False}]
 
 
@@ -49,7 +53,7 @@ def test_an_output_path_without_its_underscore_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{state.draft}}", "{{ state.draft }}", "${state.draft}", "$state.draft", "$state.draft$"]
+    "text", ["{{state.draft}}", " {{ state.draft }}\n", "${state.draft}", "$state.draft", "$state.draft$"]
 )
 def test_a_place_named_as_in_a_template_is_told(text: str) -> None:
     (finding,) = checked(call("send", body=[text]), context=HELD).findings
@@ -60,3 +64,10 @@ def test_a_place_named_as_in_a_template_is_told(text: str) -> None:
 @pytest.mark.parametrize("text", ["{{state.other}}", "$5.00", "{draft}", "state.draft", "{{ a b }}", "${HOME}"])
 def test_a_text_that_names_nothing_is_a_text(text: str) -> None:
     assert told(call("send", body=text)) == []
+
+
+@pytest.mark.parametrize("text", ["{{" + BLANKS, "${" + BLANKS, "{{" + BLANKS + "x" + BLANKS + "}", "$" * 100_000])
+def test_a_template_that_is_cut_off_is_a_text_however_long_it_is(text: str) -> None:
+    begun = time.monotonic()
+    assert told(call("send", body=text)) == []
+    assert time.monotonic() - begun < SECONDS

@@ -89,6 +89,13 @@ def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
         assert "is no regular expression (ECMA-262, with Unicode) that can be matched" in problem.message
 
 
+@pytest.mark.parametrize("begun", ["[", "[\\a", "\\p{", "\\u{", "\\k<", "(?<", "(?<a"])
+def test_a_pattern_in_which_nothing_has_an_end_is_refused_in_time(begun: str) -> None:
+    began = time.monotonic()
+    assert schema_problem({"pattern": begun * 50_000}) is not None
+    assert time.monotonic() - began < SECONDS
+
+
 def test_schemas_that_take_too_long_to_read_are_given_up_in_time() -> None:
     tool = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
     begun = time.monotonic()
