@@ -35,6 +35,11 @@ class Patience:
         close = get_close_matches(name, known, n=1, cutoff=self._likeness)
         return close[0] if close else None
 
+    def hint(self, name: str, names: Collection[str]) -> str:
+        """`, did you mean 'x'?` where a known name is close, else nothing."""
+        near = self.nearest(name, names)
+        return f", did you mean {near!r}?" if near is not None else ""
+
     def lasts(self, steps: int) -> bool:
         """Whether there is time for so many steps more, which are then taken."""
         self._left -= steps
@@ -42,13 +47,12 @@ class Patience:
 
 
 class Speller:
-    """Gives hints for unknown names; see `Patience`."""
+    """Gives hints for names that are not in one list of known ones; see `Patience`, which many lists may share."""
 
     def __init__(self, names: Iterable[str], *, likeness: float = 0.6) -> None:
         self._names = tuple(names)
         self._patience = Patience(likeness=likeness)
 
     def hint(self, name: str) -> str:
-        """`, did you mean 'x'?` where a known name is close, else nothing."""
-        near = self._patience.nearest(name, self._names)
-        return f", did you mean {near!r}?" if near is not None else ""
+        """See `Patience.hint`."""
+        return self._patience.hint(name, self._names)

@@ -16,7 +16,7 @@ from protocol.errors import Problem, pointer
 from protocol.layout import Layout
 from protocol.schemas import CompiledSchema, compiled
 from protocol.schemas.steps import MOST_STEPS, spent
-from protocol.spelling import Speller
+from protocol.spelling import Patience
 from protocol.tools import Executor
 
 from .conversions import convertible
@@ -54,22 +54,18 @@ class Signature:
         """The same, with all that conversions make fit."""
         return compiled(convertible(self.exact.schema))
 
-    @cached_property
-    def names(self) -> Speller:
-        """The names, for hints."""
-        return Speller(self.known)
-
 
 def signature_findings(
     calls: Iterable[Call], places: Sequence[Place], signatures: Mapping[str, Signature]
 ) -> Iterator[Finding]:
     """What calls say and their activities do not take. `places` are those of the calls, `signatures` are by name."""
+    patience = Patience()
     for call in calls:
         signature = _signature_of(call, signatures)
         if signature is None:
             continue
         at = places[call.index]
-        for problem in (*_misnamed(call, signature, at), *_unfit(call, signature, at)):
+        for problem in (*_misnamed(call, signature, at, patience), *_unfit(call, signature, at)):
             yield Finding(
                 "warning",
                 f"call {call.index} ({call.tool}) does not fit the signature of its activity {signature.name!r}, "
@@ -99,13 +95,13 @@ def _signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature 
     return signatures.get(call.runner.name) if call.runner.executor is Executor.ACTIVITY else None
 
 
-def _misnamed(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:
+def _misnamed(call: Call, signature: Signature, at: Place, patience: Patience) -> Iterator[Problem]:
     for name in signature.schema.get("required", ()):
         if name not in call.parameters:
             yield Problem(pointer(*at), f"needs {name!r}")
     for name in call.parameters if signature.is_closed else ():
         if name not in signature.known:
-            yield Problem(pointer(*at, name), f"takes no {name!r}{signature.names.hint(name)}")
+            yield Problem(pointer(*at, name), f"takes no {name!r}{patience.hint(name, signature.known)}")
 
 
 def _unfit(call: Call, signature: Signature, at: Place) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from protocol.messages import DATA_TYPES
 from protocol.readers import Readers, places_read
 from protocol.references import Reference
 from protocol.schemas import Schema, compiled
-from protocol.spelling import Speller
+from protocol.spelling import Patience, Speller
 from protocol.tools import Executor, Tool
 
 from .finding import Finding
@@ -48,15 +48,18 @@ def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: M
 
 def misspelt_parameters(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
     """Parameters that a tool's schema does not name, and that are nearly one which it names and the call leaves out."""
+    patience = Patience(likeness=_LIKENESS)
     for call in calls:
         tool = tools.get(call.tool)
         named = tool.declaration.get("properties") if tool is not None else None
         if tool is None or not isinstance(named, Mapping):
             continue
         unknown = [key for key in call.raw if not key.startswith("_") and not tool.mentions(key)]
-        spelling = Speller([name for name in named if name not in call.raw] if unknown else (), likeness=_LIKENESS)
+        if not patience.lasts(0):
+            return
+        left_out = [name for name in named if name not in call.raw] if unknown else ()
         for key in unknown:
-            if hint := spelling.hint(key):
+            if hint := patience.hint(key, left_out):
                 yield Finding(
                     "info",
                     f"call {call.index} ({call.tool}) has the parameter {key}, which its tool does not name{hint}",

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
+from protocol.findings.signatures import Signature, signature_findings
 
-from .building import ANY, call, submission
+from .building import ANY, call, checked, submission
 
 SIGNATURE: dict[str, Any] = {
     "type": "object",
@@ -262,3 +263,13 @@ def test_a_scope_that_the_tool_fills_in_is_nobodys_slip() -> None:
     tool = {"type": "object", "_scopes": {"const": ["state"]}}
     value = submission(call("charge", "†state.x", amount=1), tools={"charge": tool}, context=[GIVEN])
     assert check_submission(value, activities={"charge": SIGNATURE}).findings == ()
+
+
+def test_of_the_names_of_many_activities_no_more_is_compared_than_of_those_of_one() -> None:
+    properties = {f"{'text' * 20}{number}": ANY for number in range(30)}
+    names = [f"t{number}" for number in range(300)]
+    closed = {name: Signature(name, {"properties": properties, "additionalProperties": False}) for name in names}
+    calls = checked(*({"_tool": name, f"{'text' * 20}x": 1} for name in names)).calls
+    found = list(signature_findings(calls, [()] * len(calls), closed))
+    assert "did you mean" in found[0].message
+    assert "did you mean" not in found[-1].message

@@ -286,3 +286,12 @@ def test_a_parameter_that_is_nearly_one_that_the_tool_names_is_told() -> None:
     assert (finding.severity, finding.pointer) == ("info", "/solution/calls/0/targetlanguage")
     assert finding.message.endswith("which its tool does not name, did you mean 'targetLanguage'?")
     assert checked(call("say", text="a", targetLanguage="de", targetlanguage="x", note=1), tools=tools).findings == ()
+
+
+def test_of_many_calls_with_unknown_parameters_no_more_is_compared_than_of_one() -> None:
+    tools: dict[str, Any] = {"say": {"properties": {f"{'text' * 20}{number}": {} for number in range(30)}}}
+    alike = {"_tool": "say", f"{'text' * 20}x": 1}
+    unlike = [{"_tool": "say", f"{'zyxw' * 20}{number}": 1} for number in range(3_000)]
+    assert checked(*unlike, alike, tools=tools).findings == ()
+    (finding,) = checked(alike, *unlike, tools=tools).findings
+    assert finding.calls == (0,)
