@@ -7,7 +7,7 @@ values, alternatives and exceptions, so that all of them together show what can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -40,7 +40,7 @@ _EXCEPTION: Final = Failure("Exception", "made up")
 class Inventions:
     """The made-up results of one run; a call has the same one in all instances."""
 
-    def __init__(self, layout: Layout, trial: int = 0, choices: Mapping[int, int] | None = None) -> None:
+    def __init__(self, layout: Layout, trial: int = 0, choices: Mapping[int, int | None] | None = None) -> None:
         self._layout = layout
         self._trial = trial
         self._choices = choices or {}
@@ -68,7 +68,7 @@ class Inventions:
         return ending
 
     def _ended(self, call: Call, here: Fold) -> Success | Failure:
-        way = self._choices[call.index] if call.index in self._choices else self._variety.pick(list(self._ways(call)))
+        way = self._choices[call.index] if call.index in self._choices else self._variety.pick(self._ways(call))
         if way is None:
             return _EXCEPTION
         assert call.output is not None
@@ -76,13 +76,10 @@ class Inventions:
         value = self._trial_value(call, here, chosen) if self._trial else self._value(call, here, chosen)
         return Success(Output(path_of(call, way), value))
 
-    def _ways(self, call: Call) -> Iterator[int | None]:
-        """The alternatives that a call can choose (SPEC R4.4); None is an exception."""
-        assert call.output is not None
-        several = len(call.output.alternatives)
-        yield from range(several if call.runner.executor is Executor.ACTIVITY else 1)
-        if several > 1 or self._some_read_errors:
-            yield None
+    def _ways(self, call: Call) -> list[int | None]:
+        """How a call can end; where somebody reads errors, every call can end with one."""
+        ways = ways_of(call)
+        return [*ways, None] if self._some_read_errors and None not in ways else ways
 
     @cached_property
     def _some_read_errors(self) -> bool:
@@ -155,6 +152,13 @@ class Inventions:
         """A sample that fits the schema, or `MISSING`."""
         samples = (sample(schema, self._variety) for _ in range(_MOST_TRIED if self._trial else 1))
         return next((value for value in samples if not compiled(schema).problems(value)), MISSING)
+
+
+def ways_of(call: Call) -> list[int | None]:
+    """The alternatives that a call can choose (from 0; SPEC R4.4); None is an exception that goes to the last one."""
+    several = len(call.output.alternatives) if call.output is not None else 1
+    chosen: list[int | None] = list(range(several if call.runner.executor is Executor.ACTIVITY else 1))
+    return chosen if several == 1 else [*chosen, None]
 
 
 def path_of(call: Call, number: int) -> str:

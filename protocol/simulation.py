@@ -93,9 +93,12 @@ def simulate(layout: Layout, choices: Mapping[int, int] | None = None) -> Simula
     return _Run(layout, Inventions(layout, choices=choices)).to_end()
 
 
-def tried(layout: Layout, trial: int, most_calls: int) -> Simulation:
-    """Run a layout on other values, alternatives, exceptions and orders than another trial; see `inventions`."""
-    return _Run(layout, Inventions(layout, trial), most_calls).to_end()
+def tried(layout: Layout, trial: int, most_calls: int, choices: Mapping[int, int | None] | None = None) -> Simulation:
+    """Run a layout on other values, alternatives, exceptions and orders than another trial; see `inventions`.
+
+    `choices` says of some calls which of their alternatives (from 0) they take, None being an exception.
+    """
+    return _Run(layout, Inventions(layout, trial, choices), most_calls).to_end()
 
 
 def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:

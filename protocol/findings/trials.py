@@ -8,11 +8,13 @@ anything can be made up, and not of what only follows from another finding.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Any, Final
 
 from protocol.calls import Call
+from protocol.inventions import ways_of
 from protocol.layout import Layout
 from protocol.paths import MISSING, parts_of
 from protocol.references import Reference
@@ -20,7 +22,6 @@ from protocol.schemas import compiled
 from protocol.schemas.steps import TooCostly, bounded, spent
 from protocol.simulation import SimulatedCall, first_lanes, tried
 from protocol.statuses import Status
-from protocol.tools import Executor
 
 from .effects import result_schema
 from .finding import FAILURES, Finding
@@ -29,18 +30,16 @@ from .sight import Sight, Sights
 
 MOST_TRIALS: Final = 48
 _LEAST_TRIALS: Final = 16
-"""Fewer show nothing."""
+"""Fewer show nothing, nor do fewer of one way."""
 _MOST_CALLS: Final = 40
 """Of many instances so many calls are tried; of one lane as many as the effort allows."""
 _MOST_EFFORT: Final = 5_000
-"""Calls run over all trials; what else takes time is counted as calls."""
+"""Calls run over all trials, and again where ways are tried one by one; what else takes time is counted as calls."""
 _MOST_STEPS: Final = 300_000
 _MOST_READERS: Final = 8
 """Where more read one result, each of them may need another one."""
 _MOST_ELEMENTS: Final = 2
 """Longer lists are made up too seldom."""
-_MOST_WAYS: Final = 8
-"""A call that is skipped is told where those before it choose in so many ways at most: all of them were tried."""
 _SUCCESSES: Final = frozenset({Status.DONE, Status.SENT, Status.LATENT})
 
 _INTRICATE: Final = frozenset({
@@ -56,48 +55,87 @@ Run = tuple[str | None, int]
 
 def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Iterator[Finding]:
     """The calls that never succeed, but for those told of and what follows from them."""
-    trials, lost = _tried(layout, told)
+    trials = _Trials(layout, told)
+    trials.at_random()
     tally = Tally(layout.calls, len(first_lanes(layout, _MOST_CALLS)))
-    never = {*told, *(index for _, index in lost)}
-    for (instance, index), end in lost.items():
+    never = {*told, *(index for _, index in trials.lost)}
+    for run in list(trials.lost):
+        instance, index = run
         sight = sights.of(layout.lanes[instance])
-        if never.isdisjoint(sight.order.behind(index)) and _is_shown(layout, sight, end):
-            tally.add(instance, [_finding(sight.calls[index], end, trials)])
+        behind = sight.order.behind(index)
+        if not never.isdisjoint(behind):
+            continue
+        trials.by_all_ways(run, [sight.calls[before] for before in sorted(behind & sight.calls.keys())])
+        if run in trials.lost and _is_shown(layout, sight, trials.lost[run]):
+            tally.add(instance, [_finding(sight.calls[index], trials.lost[run], trials.number)])
     yield from tally.findings()
 
 
 def _finding(call: Call, end: SimulatedCall, trials: int) -> Finding:
-    why = f"failed: {end.error['message']}" if end.error is not None else f"was skipped: {end.reason}"
+    failed = f"in one it failed: {end.error['message']}" if end.error is not None else ""
+    what = failed or f"in the first it was skipped: {end.reason}"
     return Finding(
         "info",
-        f"call {call.index} ({call.tool}) succeeded in none of {trials} trial runs on made-up results; in the first it "
-        f"{why}; if that is always so, change the path, the method or a schema",
+        f"call {call.index} ({call.tool}) succeeded in none of {trials} trial runs on made-up results; {what}; if that "
+        "is always so, change the path, the method or a schema",
         (call.index,),
     )
 
 
-def _tried(layout: Layout, told: Collection[int]) -> tuple[int, dict[Run, SimulatedCall]]:
-    """How many trials there were, and the calls that succeeded in none, with how they ended in the first."""
-    number = min(MOST_TRIALS, _MOST_EFFORT // _effort(layout))
-    lost: dict[Run, SimulatedCall] | None = None
-    began = spent()
-    for trial in range(number if number >= _LEAST_TRIALS else 0):
+class _Trials:
+    """Runs of a submission: first at random, then such as a call needs of which that may have missed the way to it."""
+
+    def __init__(self, layout: Layout, told: Collection[int]) -> None:
+        self._layout = layout
+        self._told = told
+        self._most = _MOST_EFFORT // _effort(layout)
+        self._began = spent()
+        self.number = 0
+        """How many there were."""
+        self.lost: dict[Run, SimulatedCall] = {}
+        """The calls that succeeded in none, each with how it ended in the first - in which it was run, if any."""
+
+    def at_random(self) -> None:
+        """Run as often as the effort allows; if that is too seldom, not at all."""
+        most = min(MOST_TRIALS, self._most)
+        for trial in range(most if most >= _LEAST_TRIALS else 0):
+            self._run(trial, {})
+            if not self.lost:
+                break
+
+    def by_all_ways(self, lost: Run, behind: Sequence[Call]) -> None:
+        """Run in all ways in which the calls behind one that is lost can choose: one of many, that is needed, is missed
+        at random. Where there are too many of them, nobody can say that the call is lost.
+        """
+        ways = [ways_of(call) for call in behind]
+        number = prod(map(len, ways))
+        if number == 1:
+            return
+        self._most -= number * _LEAST_TRIALS
+        if self._most < 0:
+            del self.lost[lost]
+            return
+        for trial in range(_LEAST_TRIALS):
+            for chosen in product(*ways):
+                self._run(trial, {call.index: way for call, way in zip(behind, chosen, strict=True)})
+                if lost not in self.lost:
+                    return
+
+    def _run(self, trial: int, choices: Mapping[int, int | None]) -> None:
         try:
             with bounded(_MOST_STEPS):
-                simulation = tried(layout, trial, _MOST_CALLS)
+                calls = tried(self._layout, trial, _MOST_CALLS, choices).calls
         except TooCostly:
-            return trial, {}
-        if spent() - began > _MOST_STEPS:
-            return trial, {}
-        failed = {
-            (call.instance, call.index): call
-            for call in simulation.calls
-            if call.status not in _SUCCESSES and call.index not in told
-        }
-        lost = failed if lost is None else {run: end for run, end in lost.items() if run in failed}
-        if not lost:
-            break
-    return number, lost or {}
+            calls = ()
+        if spent() - self._began > _MOST_STEPS:
+            calls = ()
+        ended = {(call.instance, call.index): call for call in calls if call.status not in _SUCCESSES}
+        if not self.number:
+            self.lost = {run: end for run, end in ended.items() if end.index not in self._told}
+        else:
+            still = {run: (end, ended[run]) for run, end in self.lost.items() if run in ended}
+            self.lost = {run: now if end.error is None and now.error else end for run, (end, now) in still.items()}
+        self.number += 1
 
 
 def _effort(layout: Layout) -> int:
@@ -115,13 +153,13 @@ def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
     read = [place for expression in call.expressions for place in expression.references]
     written = call.written
     elements = [segment for place in (*read, *written) for segment in place.path if isinstance(segment, int)]
-    if any(place.kind == FAILURES for place in read) or max(elements, default=0) >= _MOST_ELEMENTS:
-        return False
     behind = [sight.calls[index] for index in sight.order.behind(call.index) if index in sight.calls]
+    if any(map(_reads_errors, (call, *behind))) or max(elements, default=0) >= _MOST_ELEMENTS:
+        return False
     if any(len(layout.readers.get(before.index, ())) > _MOST_READERS for before in behind):
         return False
     if end.error is None:
-        return not elements and prod(map(_ways, behind)) <= _MOST_WAYS and all(_is_simple(sight, c) for c in behind)
+        return not elements and all(_is_simple(sight, before) for before in behind)
     tool = sight.tools.get(call.tool)
     match end.error["type"]:
         case "InvalidParameters":
@@ -161,7 +199,5 @@ def _is_plain(schema: Any) -> bool:
     return all(_INTRICATE.isdisjoint(part) for part in parts_of(schema) if isinstance(part, dict))
 
 
-def _ways(call: Call) -> int:
-    """In how many ways a call can end well."""
-    several = len(call.output.alternatives) if call.output is not None else 1
-    return several if several == 1 else several + 1 if call.runner.executor is Executor.ACTIVITY else 2
+def _reads_errors(call: Call) -> bool:
+    return any(place.kind == FAILURES for expression in call.expressions for place in expression.references)

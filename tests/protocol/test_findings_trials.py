@@ -32,7 +32,7 @@ def test_the_text_says_what_was_tried_and_what_happened() -> None:
     calls = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
     (finding,) = checked(*calls, tools=giving(make=STRING)).findings
     assert finding.message == (
-        f"call 1 (give) succeeded in none of {MOST_TRIALS} trial runs on made-up results; in the first it failed: "
+        f"call 1 (give) succeeded in none of {MOST_TRIALS} trial runs on made-up results; in one it failed: "
         "cannot set string at †data.x.name: there is string, and 'name' is not inside it (result of give, call 1); if "
         "that is always so, change the path, the method or a schema"
     )
@@ -138,3 +138,50 @@ def test_of_many_instances_the_first_are_tried() -> None:
     calls = [call("make", "†state.x"), call("give", "†state.x.name", after="†state.x")]
     (finding,) = check_submission(plan_submission(*calls, context=context, tools=giving(make=STRING))).findings
     assert "call 1 (give) succeeded in none of" in finding.message
+
+
+def triage(categories: int, *others: Any) -> list[Any]:
+    """Somebody chooses who answers, or that nobody does; one polishes what that is."""
+    routes = [f"†state.route.r{number}" for number in range(categories)]
+    handlers = [call(f"answer{number}", "†state.draft", about=route) for number, route in enumerate(routes)]
+    classify = call("classify", " || ".join((*routes, "†state.route.other")), text="†input.ticket")
+    escalate = call("escalate", "†state.escalated", why="†state.route.other")
+    return [classify, *handlers, *others, call("polish", "†state.reply", text="†state.draft"), escalate]
+
+
+def told_of_trials(*calls: Any, **parts: Any) -> list[str]:
+    messages = [finding.message for finding in checked(*calls, **parts).findings]
+    return [message for message in messages if "trial runs" in message]
+
+
+@pytest.mark.parametrize("categories", range(2, 9))
+def test_of_many_ways_each_is_tried_before_a_call_is_told_to_be_skipped(categories: int) -> None:
+    ticket = [{"type": "input", "ticket": "…"}]
+    tools = {f"answer{number}": {"properties": {"about": {"type": "object"}}} for number in range(categories)}
+    several = {"classify": {"properties": {"_output": {"type": ["object", "string"]}}}}
+    assert told_of_trials(*triage(categories), context=ticket) == []
+    assert told_of_trials(*triage(categories), context=ticket, tools={**tools, **several}) == []
+    again = call("review", "†state.fine || †state.wrong || †state.sent", text="†state.draft")
+    readers = [call("note", f"†state.noted.{way}", way=f"†state.{way}") for way in ("fine", "wrong", "sent")]
+    assert told_of_trials(*triage(categories, again, *readers), context=ticket) == []
+
+
+def test_a_long_chain_behind_one_of_many_ways_is_tried_to_its_end() -> None:
+    chain = [call("step", f"†data.s{n + 1}", value=f"†data.s{n}") for n in range(12)]
+    branch = call("choose", " || ".join(f"†data.s{n}" for n in (20, 21, 22, 0)))
+    assert told_of_trials(branch, *chain, tools={"step": taking(INTEGER)["take"]}) == []
+
+
+def test_a_call_behind_one_of_many_ways_that_never_succeeds_is_told() -> None:
+    ticket = [{"type": "input", "ticket": "…"}]
+    below = call("give", "†data.made.name", after="†data.made")
+    make = call("make", "†data.made", about="†state.route.r4")
+    (message,) = told_of_trials(*triage(5, make, below), context=ticket, tools=giving(make=STRING))
+    assert message.startswith("call 7 (give) succeeded in none of")
+    assert "in one it failed: cannot set" in message
+
+
+def test_of_more_ways_than_can_be_tried_nothing_is_said() -> None:
+    chooses = [call("choose", f"†data.c{n}.a || †data.c{n}.b || †data.c{n}.c") for n in range(12)]
+    last = call("take", value=[f"†data.c{n}.c" for n in range(12)])
+    assert told_of_trials(*chooses, last) == []
