@@ -44,6 +44,7 @@ from .slips import (
     idle_results,
     misspelt_parameters,
     misspelt_properties,
+    misspelt_settings,
     undaggered_paths,
     unfit_output,
 )
@@ -114,6 +115,7 @@ class _Proofs:
         yield left_out_properties(context, calls)
         yield misspelt_properties(calls, places, layout.tools)
         yield misspelt_parameters(calls, places, layout.tools)
+        yield misspelt_settings(submission.config, submission.delegates)
         yield unrun_calls(submission)
         yield foreign_properties(calls, places, layout.tools)
         yield foreign_references(calls, places, presence)

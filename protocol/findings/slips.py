@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call, place_in
 from protocol.daggers import undaggered
-from protocol.errors import pointer
+from protocol.errors import pointer, shortened
 from protocol.messages import DATA_TYPES
 from protocol.readers import Readers, places_read
 from protocol.references import Reference
@@ -27,6 +27,10 @@ Place = Sequence[str | int]
 
 _LIKENESS: Final = 0.8
 """Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
+_LIKENESS_OF_SETTINGS: Final = 0.7
+"""Less is asked of a setting: the others in a config are a model's, and none of those is called anything like it."""
+_SETTINGS: Final = ("max_concurrency",)
+"""What the backend itself reads in a config; all of it is handed to the model."""
 
 
 def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
@@ -66,6 +70,19 @@ def misspelt_parameters(calls: Iterable[Call], places: Sequence[Place], tools: M
                     (call.index,),
                     pointer(*places[call.index], key),
                 )
+
+
+def misspelt_settings(config: Mapping[str, Any], delegates: Mapping[str, Any]) -> Iterator[Finding]:
+    """Properties of the submission's `config`, and of those of its delegates, that are nearly one that counts."""
+    patience = Patience(likeness=_LIKENESS_OF_SETTINGS)
+    own = [(f"the config of delegate {name!r}", ("delegates", name), each) for name, each in delegates.items()]
+    for whose, at, holder in (("the config", (), {"config": config}), *own):
+        settings = holder.get("config") or {}
+        left_out = [name for name in _SETTINGS if name not in settings]
+        for key in settings if left_out else ():
+            if hint := patience.hint(key.lower(), left_out):
+                told = f"{whose} has {shortened(key)}, which limits nothing{hint}"
+                yield Finding("warning", told, (), pointer(*at, "config", key))
 
 
 def idle_methods(calls: Iterable[Call], places: Sequence[Place]) -> Iterator[Finding]:
