@@ -48,7 +48,14 @@ from .slips import (
     undaggered_paths,
     unfit_output,
 )
-from .texts import blank_references, concluding_references, embedded_references, written_references
+from .texts import (
+    blank_references,
+    concluding_references,
+    delegated_references,
+    embedded_references,
+    held_references,
+    written_references,
+)
 from .timing import read_findings, scope_findings
 from .trials import trial_findings
 from .unrun import unrun_calls
@@ -135,6 +142,8 @@ class _Proofs:
         yield embedded_references(calls, places, presence)
         yield written_references(calls, places, presence)
         yield concluding_references(submission.output, presence)
+        yield held_references(context, presence)
+        yield delegated_references(submission.delegates, calls, presence)
 
     def _kinds(self) -> Iterator[Iterable[Finding]]:
         layout, calls = self._layout, self._layout.calls

@@ -121,3 +121,69 @@ def test_a_reference_counts_wherever_its_place_is() -> None:
     context = [{"type": "state", "_instance": name, name: 1} for name in ("a", "b")]
     found = check_submission(plan_submission(call(value="see †state.b"), context=context)).findings
     assert [finding.pointer for finding in found] == ["/context/2/calls/0/value"]
+
+
+def test_a_reference_among_the_values_of_a_message_is_told_once_for_all_of_them() -> None:
+    user = {"type": "input", "user": {"name": "Bo"}}
+    texts = {"owner": "†input.user.name", "others": ["†input.user", {"of": "†input.user || †input.user.name"}]}
+    for message, at in (
+        ({"type": "state", **texts}, "owner"),
+        ({"type": "state", "data": texts}, "data/owner"),
+        ({"type": "data", "kind": "notes", "_instance": "①", "data": texts}, "data/owner"),
+    ):
+        (finding,) = checked(call("give"), context=[user, message]).findings
+        assert finding.to_dict() == {
+            "severity": "info",
+            "message": "the message holds the text †input.user.name (and 2 more), since nothing is read in a message: "
+            "where its value is meant, make it a parameter of the call that needs it",
+            "calls": [],
+            "pointer": f"/context/1/{at}",
+        }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "state", "owner": "†input.other"},
+        {"type": "state", "owner": "† 1852"},
+        {"type": "state", "owner": "††state.x"},
+        {"type": "state", "owner": "see †state.x"},
+        {"type": "state", "schema": {"const": "†state.x"}},
+        {"type": "state", "then": {"_tool": "give", "value": "†state.x"}},
+        {"type": "text", "text": "†state.x"},
+        {"role": "system", "content": "†state.x"},
+        {"type": "error", "data": {"call": {"_tool": "give"}, "error": {"type": "†state.x"}}},
+        {"type": "data", "kind": "state", "data": {"y": "†state.x"}, "_call": {"_tool": "t", "_outputPath": "y"}},
+    ],
+)
+def test_what_else_messages_say_is_no_slip(message: Any) -> None:
+    delegates = {"who": {"context": [message]}}
+    assert checked(call("give"), context=[*THERE, message], delegates=delegates).findings == ()
+
+
+def test_a_reference_in_the_definition_of_a_delegate_is_told() -> None:
+    own = [{"type": "state", "style": {"tone": "dry"}}, {"type": "system", "message": "†input.topic"}]
+    calls = [call("ask", "†state.y", _delegate="who", topic="†state.x")]
+    for text in ("†input.topic.name", "†state.style.tone", "†state.user"):
+        message = {"type": "data", "kind": "notes", "data": {"about": text}}
+        definition = {"context": [*own, message]}
+        (finding,) = checked(*calls, context=THERE, delegates={"who": definition}).findings
+        assert finding.to_dict() == {
+            "severity": "info",
+            "message": f"delegate 'who' is given the text {text}, since nothing is read in the messages of a "
+            "definition: where its value is meant, hand it over in a parameter or the _scopes of the call",
+            "calls": [],
+            "pointer": "/delegates/who/context/2/data/about",
+        }
+    unknown = {"context": [{"type": "data", "data": ["†input.other", "†input", "†notes.x"]}]}
+    assert checked(*calls, context=THERE, delegates={"who": unknown}).findings == ()
+
+
+def test_of_messages_full_of_references_only_the_first_are_looked_at() -> None:
+    context = [{"type": "data", "kind": f"k{n}", "data": [f"†gone.x{n}.{m}" for m in range(5_000)]} for n in range(20)]
+    there = {"type": "state", "x": "†state.x"}
+    assert len(checked(call("give"), context=[there, *context]).findings) == 1
+    assert checked(call("give"), context=[*context, there]).findings == ()
+    many = {"type": "state", "x": ["†state.x"] * 1_000}
+    (finding,) = checked(call("give"), context=[many]).findings
+    assert "†state.x (and 100 more at least), since" in finding.message
