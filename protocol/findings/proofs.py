@@ -32,6 +32,7 @@ from .instances import MOST_TOLD, Tally, looked_at, not_looked_at
 from .misfits import unfit_results, unfit_values
 from .obstacles import obstacle_findings
 from .payloads import left_out_properties, unfit_messages, unnameable_kinds
+from .positions import position_findings
 from .presence import Presence
 from .promises import promise_findings
 from .races import race_findings
@@ -81,7 +82,7 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
-_ABOUT_ORDER: Final = 3
+_ABOUT_ORDER: Final = 4
 """Of the kinds of findings about lanes so many."""
 
 
@@ -171,6 +172,7 @@ class _Proofs:
                 scope_findings(others),
                 read_findings(others),
                 race_findings(others),
+                position_findings(others),
                 promises,
                 clash_findings(others),
                 *certain,
