@@ -7,7 +7,7 @@ values, alternatives and exceptions, so that all of them together show what can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -40,12 +40,18 @@ _EXCEPTION: Final = Failure("Exception", "made up")
 class Inventions:
     """The made-up results of one run; a call has the same one in all instances."""
 
-    def __init__(self, layout: Layout, trial: int = 0, choices: Mapping[int, int | None] | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        trial: int = 0,
+        choices: Mapping[int, int | None] | None = None,
+        favoured: Container[int] = (),
+    ) -> None:
         self._layout = layout
         self._trial = trial
         self._choices = choices or {}
         self._variety = Variety(trial)
-        self._moulds = moulds_of(layout, self._variety)
+        self._moulds = moulds_of(layout, self._variety, favoured)
         self._results: dict[int, Success | Failure] = {}
         self.unfit: list[str] = []
         """The tools of which nothing could be made up that fits their own `_output`: it is not applied."""
@@ -113,15 +119,26 @@ class Inventions:
         assert call.output is not None
         asked = [mould for place, mould in zip(call.output.references, moulds, strict=False) if place in chosen]
         admitted = [part for place in chosen if (part := _schema_there(call, place, here)) is not None]
-        needs = [need for mould in asked for need in mould]
-        needs += [Need((), part, sample(part, self._variety)) for part in admitted]
+        needs = [Need((), part, sample(part, self._variety)) for part in admitted]
+        needs += [need for mould in asked for need in mould]
+        rules = [part for part in (schema, *(admitted if not adds_to_list else ())) if part is not None]
         for need in needs if self._variety.pick([True, True, False]) else ():
-            element = value[0] if adds_to_list and isinstance(value, list) and value else value
-            wanted = recast(copied(element), need)
-            wanted = [wanted] if adds_to_list else wanted
-            if schema is None or not compiled(schema).problems(wanted):
-                value = wanted
+            for example in self._examples(need, schema):
+                element = value[0] if adds_to_list and isinstance(value, list) and value else value
+                wanted = recast(copied(element), example)
+                wanted = [wanted] if adds_to_list else wanted
+                if not any(compiled(rule).problems(wanted) for rule in rules):
+                    value = wanted
+                    break
         return value
+
+    def _examples(self, need: Need, schema: Any) -> Iterator[Need]:
+        """What is needed at a place, then what the result's schema admits there: of a map it names no key."""
+        yield need
+        parts = [part for part in compiled(schema).parts(need.path) if part is not True] if schema is not None else []
+        if need.path and parts and False not in parts:
+            part = parts[0] if len(parts) == 1 else {"allOf": parts}
+            yield Need(need.path, part, sample(part, self._variety))
 
     def _wanted(self, call: Call, here: Fold) -> tuple[list[Mould], bool]:
         """What others need of a result, and whether they need it of each element of a list that it adds."""

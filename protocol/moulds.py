@@ -6,7 +6,7 @@ that they take; where others add to it, it is something that can be added to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .calls import Call
@@ -38,8 +38,10 @@ _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH
 """What has to be at a place for a method to add to it."""
 
 
-def moulds_of(plan: Layout, variety: Variety) -> dict[int, list[Mould]]:
-    """What is read of each call's result, for each place it writes to; of several readers it may suit only one."""
+def moulds_of(plan: Layout, variety: Variety, favoured: Container[int] = ()) -> dict[int, list[Mould]]:
+    """What is read of each call's result, for each place it writes to; of several readers it may suit only one: those
+    that are favoured before others.
+    """
     read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
     for call in plan.calls:
         places = [
@@ -58,7 +60,7 @@ def moulds_of(plan: Layout, variety: Variety) -> dict[int, list[Mould]]:
         readers = frozenset(plan.readers.get(call.index, ()))
         for target in call.written:
             if (target, readers) not in alike:
-                turn = variety.order(sorted(readers))
+                turn = sorted(variety.order(sorted(readers)), key=lambda reader: reader not in favoured)
                 mould = _mould(target, turn, read.get(target.key, {})) or _from_above(plan, target, turn)
                 whole = _resting_on(mould, bases.get(target.key, {}))
                 alike[target, readers] = [_need(path, schema, variety) for path, schema in whole.items()]

@@ -9,7 +9,7 @@ Of very many instances only the first are run: they differ in their data alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -93,12 +93,20 @@ def simulate(layout: Layout, choices: Mapping[int, int] | None = None) -> Simula
     return _Run(layout, Inventions(layout, choices=choices)).to_end()
 
 
-def tried(layout: Layout, trial: int, most_calls: int, choices: Mapping[int, int | None] | None = None) -> Simulation:
+def tried(
+    layout: Layout,
+    trial: int,
+    most_calls: int,
+    *,
+    choices: Mapping[int, int | None] | None = None,
+    favoured: Container[int] = (),
+) -> Simulation:
     """Run a layout on other values, alternatives, exceptions and orders than another trial; see `inventions`.
 
-    `choices` says of some calls which of their alternatives (from 0) they take, None being an exception.
+    `choices` says of some calls which of their alternatives (from 0) they take, None being an exception; results are
+    made up such as those `favoured` need, before others that read them.
     """
-    return _Run(layout, Inventions(layout, trial, choices), most_calls).to_end()
+    return _Run(layout, Inventions(layout, trial, choices, favoured), most_calls).to_end()
 
 
 def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:

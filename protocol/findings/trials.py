@@ -8,7 +8,7 @@ anything can be made up, and not of what only follows from another finding.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final
@@ -34,7 +34,7 @@ _LEAST_TRIALS: Final = 16
 _MOST_CALLS: Final = 40
 """Of many instances so many calls are tried; of one lane as many as the effort allows."""
 _MOST_EFFORT: Final = 5_000
-"""Calls run over all trials, and again where ways are tried one by one; what else takes time is counted as calls."""
+"""Calls run over all trials, and twice as many for those that are lost; what else takes time is counted as calls."""
 _MOST_STEPS: Final = 300_000
 _MOST_READERS: Final = 8
 """Where more read one result, each of them may need another one."""
@@ -65,7 +65,7 @@ def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Ite
         behind = sight.order.behind(index)
         if not never.isdisjoint(behind):
             continue
-        trials.by_all_ways(run, [sight.calls[before] for before in sorted(behind & sight.calls.keys())])
+        trials.in_favour_of(run, [sight.calls[before] for before in sorted(behind & sight.calls.keys())])
         if run in trials.lost and _is_shown(layout, sight, trials.lost[run]):
             tally.add(instance, [_finding(sight.calls[index], trials.lost[run], trials.number)])
     yield from tally.findings()
@@ -89,6 +89,8 @@ class _Trials:
         self._layout = layout
         self._told = told
         self._most = _MOST_EFFORT // _effort(layout)
+        self._left = 2 * self._most
+        self._favoured: set[tuple[int, frozenset[int]]] = set()
         self._began = spent()
         self.number = 0
         """How many there were."""
@@ -99,32 +101,34 @@ class _Trials:
         """Run as often as the effort allows; if that is too seldom, not at all."""
         most = min(MOST_TRIALS, self._most)
         for trial in range(most if most >= _LEAST_TRIALS else 0):
-            self._run(trial, {})
+            self._run(trial, {}, ())
             if not self.lost:
                 break
 
-    def by_all_ways(self, lost: Run, behind: Sequence[Call]) -> None:
-        """Run in all ways in which the calls behind one that is lost can choose: one of many, that is needed, is missed
-        at random. Where there are too many of them, nobody can say that the call is lost.
+    def in_favour_of(self, lost: Run, behind: Sequence[Call]) -> None:
+        """Run in all ways in which the calls behind one that is lost can choose, on results such as it needs: one way
+        of many is missed at random, and so are values that suit but one of several readers. Where there are too many
+        ways, nobody can say that the call is lost.
         """
+        favoured = frozenset((lost[1], *(call.index for call in behind)))
+        if (lost[1], favoured) in self._favoured:
+            return  # in another instance, with the same results
+        self._favoured.add((lost[1], favoured))
         ways = [ways_of(call) for call in behind]
-        number = prod(map(len, ways))
-        if number == 1:
-            return
-        self._most -= number * _LEAST_TRIALS
-        if self._most < 0:
+        self._left -= prod(map(len, ways)) * _LEAST_TRIALS
+        if self._left < 0:
             del self.lost[lost]
             return
         for trial in range(_LEAST_TRIALS):
             for chosen in product(*ways):
-                self._run(trial, {call.index: way for call, way in zip(behind, chosen, strict=True)})
+                self._run(trial, {call.index: way for call, way in zip(behind, chosen, strict=True)}, favoured)
                 if lost not in self.lost:
                     return
 
-    def _run(self, trial: int, choices: Mapping[int, int | None]) -> None:
+    def _run(self, trial: int, choices: Mapping[int, int | None], favoured: Container[int]) -> None:
         try:
             with bounded(_MOST_STEPS):
-                calls = tried(self._layout, trial, _MOST_CALLS, choices).calls
+                calls = tried(self._layout, trial, _MOST_CALLS, choices=choices, favoured=favoured).calls
         except TooCostly:
             calls = ()
         if spent() - self._began > _MOST_STEPS:

@@ -32,7 +32,7 @@ def test_the_text_says_what_was_tried_and_what_happened() -> None:
     calls = call("make", "†data.x"), call("give", "†data.x.name", after="†data.x")
     (finding,) = checked(*calls, tools=giving(make=STRING)).findings
     assert finding.message == (
-        f"call 1 (give) succeeded in none of {MOST_TRIALS} trial runs on made-up results; in one it failed: "
+        f"call 1 (give) succeeded in none of {MOST_TRIALS + 16} trial runs on made-up results; in one it failed: "
         "cannot set string at †data.x.name: there is string, and 'name' is not inside it (result of give, call 1); if "
         "that is always so, change the path, the method or a schema"
     )
@@ -185,3 +185,38 @@ def test_of_more_ways_than_can_be_tried_nothing_is_said() -> None:
     chooses = [call("choose", f"†data.c{n}.a || †data.c{n}.b || †data.c{n}.c") for n in range(12)]
     last = call("take", value=[f"†data.c{n}.c" for n in range(12)])
     assert told_of_trials(*chooses, last) == []
+
+
+def test_readers_who_need_different_values_are_each_given_what_they_need() -> None:
+    def handler(*least: int) -> dict[str, Any]:
+        return {"properties": {key: {"type": "integer", "minimum": n} for key, n in zip("abc", least, strict=True)}}
+
+    makes = [call(f"make_{key}", f"†data.{key}") for key in "abc"]
+    tools = {"small": handler(10_000, 500, 18), "big": handler(50_000, 700, 25), "report": handler(0, 0, 0)}
+    read = {key: f"†data.{key}" for key in "abc"}
+    handlers = [call(name, f"†data.{name}", **read) for name in tools]
+    assert (
+        told_of_trials(*makes, *handlers, tools={**giving(make_a=INTEGER, make_b=INTEGER, make_c=INTEGER), **tools})
+        == []
+    )
+    labels = {f"on{number}": taking({"enum": [f"label {number}"]})["take"] for number in range(6)}
+    readers = [call(name, f"†data.{name}", value="†data.label") for name in labels]
+    label = call("classify", "†data.label")
+    assert told_of_trials(label, *readers, tools={**labels, **giving(classify=STRING)}) == []
+    declared = [{"type": "data", "data": {}, "schema": {"properties": {"label": STRING}}}]
+    assert told_of_trials(label, *readers, tools=labels, context=declared) == []
+
+
+@pytest.mark.parametrize("values", [{"type": "number"}, {"type": "string", "minLength": 3}, {"type": "array"}])
+def test_a_key_of_a_map_is_made_up_with_a_value_as_the_map_has_them(values: Any) -> None:
+    scores = {"type": "object", "additionalProperties": values}
+    calls = call("moderate", "†data.scores"), call("decide", "†data.verdict", by="†data.scores.toxicity")
+    assert told_of_trials(*calls, tools=giving(moderate=scores)) == []
+    declared = [{"type": "data", "data": {}, "schema": {"properties": {"scores": scores}}}]
+    assert told_of_trials(*calls, context=declared) == []
+
+
+def test_of_a_place_with_a_schema_the_readers_still_get_what_they_read_below_it() -> None:
+    declared = [{"type": "data", "data": {}, "schema": {"properties": {"user": {"type": "object"}}}}]
+    calls = call("load", "†data.user"), call("greet", "†data.hello", name="†data.user.name")
+    assert told_of_trials(*calls, context=declared) == []
