@@ -37,6 +37,9 @@ Key = tuple[str, ...]
 _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
 """What has to be at a place for a method to add to it."""
 
+_MOST_ABOVE: Final = 8
+"""As many readers of a place above one are asked what they need there: each one's reads are gone through."""
+
 
 def moulds_of(plan: Layout, variety: Variety, favoured: Container[int] = ()) -> dict[int, list[Mould]]:
     """What is read of each call's result, for each place it writes to; of several readers it may suit only one: those
@@ -130,8 +133,8 @@ def _mould(
 
 
 def _from_above(plan: Layout, target: Reference, readers: Sequence[int]) -> dict[Path, Any]:
-    """What those need of a place who read one above it: the first who says something of it."""
-    for reader in readers:
+    """What those need of a place who read one above it: the first who says something of it, of so many at most."""
+    for reader in readers[:_MOST_ABOVE]:
         call = plan.calls[reader]
         for at, expression in call.reads:
             for place in expression.references:
