@@ -231,9 +231,14 @@ class _Excerpt:
                 yield {index: random.choice(choices) for index, choices in options.items()}
         for _ in range(_MOST_FAILING_RUNS):
             yield {
-                index: None if random.random() < _FAILING else random.choice(choices)
+                index: self._failed(index) if random.random() < _FAILING else random.choice(choices)
                 for index, choices in options.items()
             }
+
+    def _failed(self, index: int) -> int | None:
+        """What becomes of a call that raises: its last alternative, where it has several (SPEC R4.4)."""
+        alternatives = _alternatives(self.calls[index])
+        return alternatives - 1 if alternatives > 1 else None
 
     def _useful(self, call: Call) -> Sequence[int]:
         """The alternatives of a call that bring anything here; the first, if none does."""
