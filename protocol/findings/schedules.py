@@ -2,8 +2,8 @@
 
 That nothing orders two calls does not say that they ever meet: one may run on another branch than the other, or be
 skipped whenever the other is not there yet. So the calls they hang on are gone through as a run would do it, whatever
-the values are: all succeed, with this or that choice of branches, and then some fail. The two are held once they have
-started. Where never both were, they are taken not to meet.
+the values are: all succeed, with this or that choice of branches (and of the values of `switches`), and then some fail.
+The two are held once they have started. Where never both were, they are taken not to meet.
 
 A result that a model has written is there as soon as its call could start, before any other call of the lane ends. It
 meets another call only if that has started before.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.graph import Graph
@@ -27,6 +27,8 @@ from protocol.writers import Writers
 
 from .effort import count, is_spent
 from .finding import FAILURES
+from .memory import Memory
+from .switches import Switches, read_switches
 
 _MOST_RUNS: Final = 64
 """With calls that succeed, by the branches they choose; so many of them where there are more ways to choose."""
@@ -42,24 +44,33 @@ _MOST_ASIDE: Final = 8
 
 Holds = Callable[[int, Reference], bool]
 """Whether the context holds a value at a place, for the call with an index."""
-Fates = Mapping[int, int | None]
-"""Call -> which of its alternatives it chooses, or None where it fails."""
 _Read = tuple[int, Reference]
 """A call, and a place that it reads."""
 _Waits = dict[int, dict[Reference, tuple[int, ...]]]
 _Barriers = dict[int, tuple[int, ...]]
 
 
+@dataclass(frozen=True)
+class _Fates:
+    """What becomes of calls: which alternative each chooses, or None where it fails; and who is refused, if it starts,
+    for what it reads.
+    """
+
+    chosen: Mapping[int, int | None]
+    refused: frozenset[int]
+
+
 class Schedules:
     """Who can meet among the calls that one lane sees; what is the same in other lanes is found out once."""
 
     def __init__(
-        self, graphs: Iterable[Graph], own: Iterable[int], calls: Mapping[int, Call], writers: Writers
+        self, graphs: Iterable[Graph], own: Iterable[int], calls: Mapping[int, Call], writers: Writers, memory: Memory
     ) -> None:
         self._graphs = tuple(graphs)
         self._own = frozenset(own)
         self._calls = calls
         self._writers = writers
+        self._memory = memory
         self._choosing = frozenset(call.index for call in calls.values() if _alternatives(call) > 1)
         self._alike: dict[Hashable, int] = {}
         self._before: dict[int, frozenset[int]] = {}
@@ -70,10 +81,11 @@ class Schedules:
         """Whether two calls were seen at work at the same time; not so where too much effort was spent."""
         is_related = one in self._behind(other) or other in self._behind(one)
         instant = self._instant((one, other))
-        is_plain = self._choosing.isdisjoint(self._behind(one) | self._behind(other))
-        if is_plain and not is_related and instant is None:
+        behind = self._behind(one) | self._behind(other)
+        is_switched = not self._switched.isdisjoint((one, other, *behind))
+        if self._choosing.isdisjoint(behind) and not is_related and instant is None and not is_switched:
             return True  # where all succeed that they hang on, both start
-        is_alone = is_related or instant is not None
+        is_alone = is_related or is_switched or instant is not None
         key = (is_alone, one, other) if is_alone else (is_alone, self._kind(one), self._kind(other))
         if key not in self._excerpts:
             if is_spent():
@@ -84,6 +96,15 @@ class Schedules:
         if (key, held) not in self._known:
             self._known[key, held] = not is_spent() and excerpt.meet(held)
         return self._known[key, held]
+
+    @cached_property
+    def _switches(self) -> Switches:
+        return read_switches(self._calls.values(), self._writers, self._memory)
+
+    @cached_property
+    def _switched(self) -> frozenset[int]:
+        """The calls of which switches decide whether they can run."""
+        return frozenset[int]().union(*(refused for several in self._switches.values() for refused in several))
 
     def _behind(self, index: int) -> frozenset[int]:
         """The calls that a call may wait for, directly or through others."""
@@ -104,7 +125,12 @@ class Schedules:
         calls = {index: self._calls[index] for index in sorted(waits)}
         slow = [index for index in pair if index != instant]
         early = frozenset(self._reached(slow, self._aside)[0]) if instant is not None else frozenset()
-        return _Excerpt(pair, instant, early, calls, waits, barriers, self._brings(waits))
+        switches = {
+            place: tuple(dict.fromkeys(refused.intersection(calls) for refused in several))
+            for place, several in self._switches.items()
+            if any(not refused.isdisjoint(calls) for refused in several)
+        }
+        return _Excerpt(pair, instant, early, calls, waits, barriers, self._brings(waits), switches)
 
     def _reached(
         self, indexes: Iterable[int], aside: Callable[[int], Iterable[int]] = lambda _: ()
@@ -189,6 +215,7 @@ class _Excerpt:
     waits: _Waits
     barriers: _Barriers
     bringers: Mapping[_Read, Mapping[int, frozenset[int]]]
+    switches: Switches
 
     @cached_property
     def unsettled(self) -> dict[int, dict[Reference, int]]:
@@ -215,25 +242,33 @@ class _Excerpt:
     def meet(self, held: frozenset[_Read]) -> bool:
         """Whether two calls were at work at the same time in any of the runs."""
         most = 1 + _MOST_STEPS // (_STEPS * len(self.calls))
-        return any(self._is_meeting(held, fates) for fates in islice(self._fates(), most) if not is_spent())
+        return any(self._is_meeting(held, fates) for fates in islice(self._fates(held), most) if not is_spent())
 
-    def _fates(self) -> Iterator[Fates]:
+    def _fates(self, held: frozenset[_Read]) -> Iterator[_Fates]:
         """What becomes of the calls in one run after the other."""
-        options = {index: self._useful(call) for index, call in self.calls.items()}
+        choices = {index: self._useful(call) for index, call in self.calls.items()}
+        switches = [
+            several
+            for place, several in self.switches.items()
+            if all(self.waits[index][place] or (index, place) not in held for refused in several for index in refused)
+        ]
+        options: list[Sequence[Any]] = [*choices.values(), *switches]
         ways = 1
-        for choices in options.values():
-            ways = min(ways * len(choices), _MOST_RUNS + 1)
+        for several in options:
+            ways = min(ways * len(several), _MOST_RUNS + 1)
         random = Random(0)
-        if ways <= _MOST_RUNS:
-            yield from (dict(zip(options, chosen, strict=True)) for chosen in product(*options.values()))
-        else:
-            for _ in range(_MOST_RUNS):
-                yield {index: random.choice(choices) for index, choices in options.items()}
+        runs: Iterable[Sequence[Any]] = product(*options)
+        if ways > _MOST_RUNS:
+            runs = ([random.choice(several) for several in options] for _ in range(_MOST_RUNS))
+        for run in runs:
+            yield _Fates(dict(zip(choices, run, strict=False)), frozenset[int]().union(*run[len(choices) :]))
         for _ in range(_MOST_FAILING_RUNS):
-            yield {
-                index: self._failed(index) if random.random() < _FAILING else random.choice(choices)
-                for index, choices in options.items()
+            run = [random.choice(several) for several in options]
+            chosen = {
+                index: self._failed(index) if random.random() < _FAILING else choice
+                for index, choice in zip(choices, run, strict=False)
             }
+            yield _Fates(chosen, frozenset[int]().union(*run[len(choices) :]))
 
     def _failed(self, index: int) -> int | None:
         """What becomes of a call that raises: its last alternative, where it has several (SPEC R4.4)."""
@@ -246,7 +281,7 @@ class _Excerpt:
             return (0,)
         return sorted({number for brought in self.bringers.values() for number in brought.get(call.index, ())}) or (0,)
 
-    def _is_meeting(self, held: frozenset[_Read], fates: Fates) -> bool:
+    def _is_meeting(self, held: frozenset[_Read], fates: _Fates) -> bool:
         """Whether the two come to be at work at the same time where neither of them ends before the other starts."""
         count(_STEPS * len(self.calls))
         turns = _Run(self, held, fates).turns()
@@ -258,7 +293,7 @@ class _Excerpt:
 class _Run:
     """One run, in which what becomes of every call is known beforehand."""
 
-    def __init__(self, excerpt: _Excerpt, held: frozenset[_Read], fates: Fates) -> None:
+    def __init__(self, excerpt: _Excerpt, held: frozenset[_Read], fates: _Fates) -> None:
         self._excerpt = excerpt
         self._held = held
         self._fates = fates
@@ -281,23 +316,24 @@ class _Run:
             if not early and not others:
                 break
             ending = early.popleft() if early else others.popleft()
-            if self._fates[ending] is not None:
+            if self._fates.chosen[ending] is not None:
                 self._succeeded.add(ending)
             startable = self._start(self._end(ending))
         return turns
 
     def _start(self, indexes: Iterable[int]) -> Iterator[int]:
-        """Those of some calls that can start; whoever can never run any more is skipped, and has ended by that."""
+        """Those of some calls that can start; whoever can never run any more or is refused has ended by that."""
         stack = sorted(indexes, reverse=True)
         while stack:
             index = stack.pop()
             if index in self._decided:
                 continue
             verdicts = [self._verdict(index, read) for read in self._excerpt.calls[index].expressions]
-            if None in verdicts:
+            is_ready = all(verdicts) and self._unsettled[index].keys().isdisjoint(self._excerpt.calls[index].slices)
+            if None in verdicts or (is_ready and index in self._fates.refused):
                 self._decided.add(index)
                 stack.extend(self._end(index))
-            elif all(verdicts) and self._unsettled[index].keys().isdisjoint(self._excerpt.calls[index].slices):
+            elif is_ready:
                 self._decided.add(index)
                 yield index
 
@@ -314,7 +350,7 @@ class _Run:
         return (
             place.kind == FAILURES
             or (index, place) in self._held
-            or any(self._fates[writer] in bringers[writer] for writer in bringers.keys() & self._succeeded)
+            or any(self._fates.chosen[writer] in bringers[writer] for writer in bringers.keys() & self._succeeded)
         )
 
     def _end(self, node: int) -> Iterator[int]:

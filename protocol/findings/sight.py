@@ -114,7 +114,7 @@ class Sights:
         writers = Writers(lane.calls, shared[1] if shared is not None else None)
         order = Order(lane.graph, own, writers, self._may_hold, shared[2] if shared is not None else None)
         graphs = (lane.graph, shared[2].graph) if shared is not None else (lane.graph,)
-        return calls, writers, order, Schedules(graphs, own, calls, writers)
+        return calls, writers, order, Schedules(graphs, own, calls, writers, self._memory)
 
     def _may_hold(self, place: Reference) -> bool:
         """Whether the context may hold a value at a place, for whomever."""

@@ -10,7 +10,7 @@ import pytest
 from protocol import Finding
 from protocol.findings.instances import MOST_TOLD
 
-from .building import call, checked
+from .building import ANY, call, checked
 
 BRANCHING = call(to="†data.good || †data.bad")
 
@@ -74,6 +74,40 @@ def test_whoever_appends_does_not_race_with_a_writer_of_an_element_that_is_there
     for calls in ([appending, replacing], [replacing, appending]):
         findings = checked(*before, *calls, context=context).findings
         assert any("in no certain order" in finding.message for finding in findings) is is_race
+
+
+SWITCH = {
+    "classify": {"_output": {"type": "string"}},
+    **{tool: {"properties": {"label": {"enum": labels}}} for tool, labels in (("bill", ["a", "b"]), ("help", ["c"]))},
+    "give": {},
+}
+
+
+def handling(label: str = "†state.label") -> list[dict[str, Any]]:
+    """Two calls of which each takes other labels, and what follows from each, to one place."""
+    handlers = [call(tool, f"r.{tool}", label=label) for tool in ("bill", "help")]
+    return [*handlers, *(call(value=f"†state.r.{tool}", to="reply") for tool in ("bill", "help"))]
+
+
+@pytest.mark.parametrize("held", [[], [{"type": "state", "label": "b"}]])
+def test_what_follows_from_different_values_of_one_place_does_not_race(held: Any) -> None:
+    activities = dict.fromkeys(SWITCH, ANY)
+    plan = checked(call("classify", "label"), *handling(), tools=SWITCH, activities=activities, context=held)
+    assert plan.findings == ()
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        [call("help", "other", label="†state.label"), call(value="†state.other", to="reply")],  # of the same label
+        [call(value="†state.label", to="reply")],  # takes any
+        [call("classify", "label")],  # who comes last, nobody knows
+    ],
+)
+def test_what_may_follow_from_one_value_races(also: list[Any]) -> None:
+    activities = dict.fromkeys(SWITCH, ANY)
+    plan = checked(call("classify", "label"), *also, *handling(), tools=SWITCH, activities=activities)
+    assert any("in no certain order" in finding.message for finding in plan.findings)
 
 
 def test_calls_in_order_do_not_race() -> None:
