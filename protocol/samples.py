@@ -151,8 +151,8 @@ def _numbers(schema: Mapping[str, Any], name: str) -> list[float]:
     step: float = schema.get("multipleOf", 1)
     if name == "number" and "multipleOf" not in schema and {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
         step = (schema["exclusiveMaximum"] - schema["exclusiveMinimum"]) / 4
-    low = schema.get("minimum", schema["exclusiveMinimum"] + step if "exclusiveMinimum" in schema else None)
-    high = schema.get("maximum", schema["exclusiveMaximum"] - step if "exclusiveMaximum" in schema else None)
+    low = max(_bounds(schema, "minimum", "exclusiveMinimum", step), default=None)
+    high = min(_bounds(schema, "maximum", "exclusiveMaximum", -step), default=None)
     first = low if low is not None else 1 if high is None else min(1, high)
     found = [first] if low is None else [first, low + step, low + 2 * step]
     found += [] if high is None else [high, high - step]
@@ -165,6 +165,12 @@ def _numbers(schema: Mapping[str, Any], name: str) -> list[float]:
         int(value) if name == "integer" or float(value).is_integer() else value
         for value in dict.fromkeys(inside or [first])
     ]
+
+
+def _bounds(schema: Mapping[str, Any], inclusive: str, exclusive: str, step: float) -> list[float]:
+    """What a number may be that is at a bound, or a step inside of one that it may not reach."""
+    bounds = [schema[inclusive]] if inclusive in schema else []
+    return bounds + ([schema[exclusive] + step] if exclusive in schema else [])
 
 
 def _texts(schema: Mapping[str, Any]) -> list[str]:

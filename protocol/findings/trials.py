@@ -9,15 +9,18 @@ anything can be made up, and not of what only follows from another finding.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from protocol.calls import Call
 from protocol.inventions import ways_of
 from protocol.layout import Layout
+from protocol.operations import Method
 from protocol.paths import MISSING, parts_of
 from protocol.references import Reference
+from protocol.samples import sample
 from protocol.schemas import compiled
 from protocol.schemas.steps import TooCostly, bounded, spent
 from protocol.simulation import SimulatedCall, first_lanes, tried
@@ -26,7 +29,9 @@ from protocol.statuses import Status
 from .effects import result_schema
 from .finding import FAILURES, Finding
 from .instances import Tally
+from .leniency import lenient
 from .sight import Sight, Sights
+from .types import json_types
 
 MOST_TRIALS: Final = 48
 _LEAST_TRIALS: Final = 16
@@ -36,18 +41,16 @@ _MOST_CALLS: Final = 40
 _MOST_EFFORT: Final = 5_000
 """Calls run over all trials, and twice as many for those that are lost; what else takes time is counted as calls."""
 _MOST_STEPS: Final = 300_000
-_MOST_READERS: Final = 8
-"""Where more read one result, each of them may need another one."""
 _MOST_ELEMENTS: Final = 2
 """Longer lists are made up too seldom."""
+_LEFT: Final = {
+    Method.PUSH: frozenset({"array"}),
+    Method.CONCAT: frozenset({"array", "string"}),
+    Method.MERGE: frozenset({"object"}),
+    Method.ASSIGN: frozenset({"object"}),
+}
+"""What is where a method has added something; where one has set it, that is the result."""
 _SUCCESSES: Final = frozenset({Status.DONE, Status.SENT, Status.LATENT})
-
-_INTRICATE: Final = frozenset({
-    "$dynamicRef", "$ref", "allOf", "anyOf", "contains", "dependentRequired", "dependentSchemas", "else", "format",
-    "if", "maxContains", "minContains", "multipleOf", "not", "oneOf", "pattern", "patternProperties", "prefixItems",
-    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
-})  # fmt: skip
-"""Keywords of schemas of which a sample is a matter of luck."""
 
 Run = tuple[str | None, int]
 """An instance, and the index of a call."""
@@ -66,7 +69,7 @@ def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Ite
         if not never.isdisjoint(behind):
             continue
         trials.in_favour_of(run, [sight.calls[before] for before in sorted(behind & sight.calls.keys())])
-        if run in trials.lost and _is_shown(layout, sight, trials.lost[run]):
+        if run in trials.lost and _is_shown(layout, sight, run, trials.ends[run]):
             tally.add(instance, [_finding(sight.calls[index], trials.lost[run], trials.number)])
     yield from tally.findings()
 
@@ -96,6 +99,8 @@ class _Trials:
         """How many there were."""
         self.lost: dict[Run, SimulatedCall] = {}
         """The calls that succeeded in none, each with how it ended in the first - in which it was run, if any."""
+        self.ends: dict[Run, set[str | None]] = {}
+        """How those that did not succeed ended where tools were lenient: the types of errors, None where skipped."""
 
     def at_random(self) -> None:
         """Run as often as the effort allows; if that is too seldom, not at all."""
@@ -125,15 +130,22 @@ class _Trials:
                 if lost not in self.lost:
                     return
 
+    @cached_property
+    def _lenient(self) -> Layout:
+        return lenient(self._layout)
+
     def _run(self, trial: int, choices: Mapping[int, int | None], favoured: Container[int]) -> None:
+        layout = self._layout if trial % 2 else self._lenient
         try:
             with bounded(_MOST_STEPS):
-                calls = tried(self._layout, trial, _MOST_CALLS, choices=choices, favoured=favoured).calls
+                calls = tried(layout, trial, _MOST_CALLS, choices=choices, favoured=favoured).calls
         except TooCostly:
             calls = ()
         if spent() - self._began > _MOST_STEPS:
             calls = ()
         ended = {(call.instance, call.index): call for call in calls if call.status not in _SUCCESSES}
+        for run, end in ended.items() if trial % 2 == 0 else ():
+            self.ends.setdefault(run, set()).add(str(end.error["type"]) if end.error is not None else None)
         if not self.number:
             self.lost = {run: end for run, end in ended.items() if end.index not in self._told}
         else:
@@ -151,56 +163,90 @@ def _effort(layout: Layout) -> int:
     return 1 + calls + len(seen) // 5 + len(messages) // 50 + calls * sum(1 for _ in parts_of(seen)) // 1_000
 
 
-def _is_shown(layout: Layout, sight: Sight, end: SimulatedCall) -> bool:
-    """Whether a failure says something of the plan, and not only of what was made up."""
-    call = sight.calls[end.index]
-    read = [place for expression in call.expressions for place in expression.references]
-    written = call.written
-    elements = [segment for place in (*read, *written) for segment in place.path if isinstance(segment, int)]
+def _is_shown(layout: Layout, sight: Sight, lost: Run, ends: Collection[str | None]) -> bool:
+    """Whether the ways in which a call ended say something of the plan, and not only of what was made up."""
+    call = sight.calls[lost[1]]
     behind = [sight.calls[index] for index in sight.order.behind(call.index) if index in sight.calls]
-    if any(map(_reads_errors, (call, *behind))) or max(elements, default=0) >= _MOST_ELEMENTS:
+    if any(map(_reads_errors, (call, *behind))) or _reaches_far_into_lists(call):
         return False
-    if any(len(layout.readers.get(before.index, ())) > _MOST_READERS for before in behind):
-        return False
-    if end.error is None:
-        return not elements and all(_is_simple(sight, before) for before in behind)
-    tool = sight.tools.get(call.tool)
-    match end.error["type"]:
-        case "InvalidParameters":
-            return _is_plain(tool.declaration if tool is not None else True) and all(
-                _is_known(sight, sight.calls[index], place)
-                for place in read
-                for line in sight.writers.lines(place)
-                for index in line.calls
-                if index != call.index
-            )
-        case "OutputError":
-            return len(written) == 1 and _is_simple(sight, call)
-    return True
+    return all(_is_sure(layout, sight, before) for before in behind) and all(
+        _is_plans_fault(sight, call, end) for end in ends
+    )
 
 
-def _is_simple(sight: Sight, call: Call) -> bool:
-    """Whether all schemas that hold for a result are plain."""
-    kinds = [schema for place in call.written if (schema := sight.fold.schema(place.kind)) is not MISSING]
-    return all(map(_is_plain, (*kinds, result_schema(call, sight.tools, sight.delegates))))
+def _is_plans_fault(sight: Sight, call: Call, end: str | None) -> bool:
+    """Whether what was made up had no part in the end of a call: the type of its error, or None where it was skipped.
 
-
-def _is_known(sight: Sight, writer: Call, read: Reference) -> bool:
-    """Whether anything can be made up that a call may leave where another one reads.
-
-    What it writes inside of that place is made up as the reader takes it.
+    Parameters that a lenient tool refuses are such that no result can mend them.
     """
-    schema = result_schema(writer, sight.tools, sight.delegates)
-    if writer.given is MISSING and schema in (True, {}):
-        places = [place for place in writer.written if place.overlaps(read) and len(place.path) <= len(read.path)]
-        kinds = [(sight.fold.schema(place.kind), place.path) for place in places]
-        return all(kind is not MISSING and _is_plain(kind) and compiled(kind).parts(path) for kind, path in kinds)
-    return writer.given is not MISSING or _is_plain(schema)
+    match end:
+        case None:
+            return not any(_is_inside(sight, call, place) for place in _read(call))
+        case "InvalidParameters":
+            return True
+        case "Conflict":
+            return all(_never_takes(sight, call, place) for place in call.written)
+    return False
 
 
-def _is_plain(schema: Any) -> bool:
-    """Whether a schema says nothing but what samples are made by."""
-    return all(_INTRICATE.isdisjoint(part) for part in parts_of(schema) if isinstance(part, dict))
+def _is_sure(layout: Layout, sight: Sight, call: Call) -> bool:
+    """Whether a call behind a lost one had, in some trial, what it needs, and gave what is admitted."""
+    if any(_is_inside(sight, call, place) for place in (*_read(call), *call.written)):
+        return False
+    return all(_is_admitted(layout, sight, call, place) for place in call.written)
+
+
+def _is_admitted(layout: Layout, sight: Sight, call: Call, place: Reference) -> bool:
+    """Whether no schema of a kind can have refused all that was made up, be it that it was made up by that alone."""
+    kind = sight.fold.schema(place.kind)
+    parts = compiled(kind).parts(place.path) if kind is not MISSING else []
+    if not parts or call.given is not MISSING:
+        return True
+    result = result_schema(call, layout.tools, layout.submission.delegates)
+    whole = {"allOf": parts}
+    return result is True and "$ref" not in str(parts) and not compiled(whole).problems(sample(whole))
+
+
+def _is_inside(sight: Sight, call: Call, place: Reference) -> bool:
+    """Whether a place lies inside of what some other call gives, and so may be there or not."""
+    return any(len(above.path) < len(place.path) for _, above in _bases(sight, call, place))
+
+
+def _never_takes(sight: Sight, call: Call, place: Reference) -> bool:
+    """Whether nothing that other calls give can be such that a call may write there as it does."""
+    bases = list(_bases(sight, call, place))
+    if not bases and call.method not in (Method.SET, Method.PUSH):
+        return len(json_types(sight.memory.result(call).types)) == 1
+    return all(
+        _LEFT.get(writer.method, sight.memory.result(writer).types).isdisjoint(_taking(call, place, above))
+        for writer, above in bases
+    )
+
+
+def _bases(sight: Sight, call: Call, place: Reference) -> Iterator[tuple[Call, Reference]]:
+    """The other calls whose results are at a place or around it, and where they write them."""
+    for index in {index for line in sight.writers.lines(place) for index in line.calls} - {call.index}:
+        writer = sight.calls[index]
+        if writer.given is MISSING:
+            yield from ((writer, above) for above in writer.written if place.key[: len(above.key)] == above.key)
+
+
+def _taking(call: Call, place: Reference, above: Reference) -> frozenset[str]:
+    """What has to be at a place or one above it, so that a call can write there as it does."""
+    below = place.path[len(above.path) :]
+    if below:
+        return frozenset({"object"} if isinstance(below[0], str) else {"object", "array"})
+    return _LEFT.get(call.method, frozenset())
+
+
+def _read(call: Call) -> list[Reference]:
+    return [place for expression in call.expressions for place in expression.references]
+
+
+def _reaches_far_into_lists(call: Call) -> bool:
+    """Whether a call reads or writes an element that the lists of trials are too short for."""
+    places = (*_read(call), *call.written)
+    return any(isinstance(segment, int) and segment >= _MOST_ELEMENTS for place in places for segment in place.path)
 
 
 def _reads_errors(call: Call) -> bool:
