@@ -130,25 +130,25 @@ class Tool:
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
         """
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
-        counted = {key for key in properties if strict_meta and key != "_tool" and not self.mentions(key)}
+        own = (key for key in properties if strict_meta and key.startswith("_") and key != "_tool")
+        counted = {key for key in own if not self.mentions(key)}
         call = WholeCall({**properties, **older}, counted=counted)
         return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
 
     def mentions(self, key: str) -> bool:
-        """Whether the schema speaks of a meta-property, wherever it is applied to a call as a whole."""
+        """Whether the schema speaks of a property, wherever it is applied to a call as a whole."""
         names, patterns = self._mentioned
-        return key in names or any(matches(pattern, key) for pattern in patterns)
+        return key in names or any(
+            matches(pattern, key) for pattern in patterns if speaks_of_meta_properties(pattern) == key.startswith("_")
+        )
 
     @cached_property
     def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The properties that the schema speaks of by name, and the patterns by which it speaks of meta-properties."""
+        """The properties that the schema speaks of by name, and the patterns by which it speaks of others."""
         parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
         names = {name for part in parts for name in _named(part)}
         patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
-        return (
-            frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}),
-            frozenset(filter(speaks_of_meta_properties, patterns)),
-        )
+        return frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}), frozenset(patterns)
 
 
 @dataclass(frozen=True)

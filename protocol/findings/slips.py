@@ -20,6 +20,7 @@ from protocol.schemas import Schema, compiled
 from protocol.spelling import Patience, Speller
 from protocol.tools import Executor, Tool
 
+from .effort import is_spent
 from .finding import Finding
 from .presence import Presence
 
@@ -58,12 +59,12 @@ def misspelt_parameters(calls: Iterable[Call], places: Sequence[Place], tools: M
         named = tool.declaration.get("properties") if tool is not None else None
         if tool is None or not isinstance(named, Mapping):
             continue
-        unknown = [key for key in call.raw if not key.startswith("_") and not tool.mentions(key)]
-        if not patience.lasts(0):
-            return
+        unknown = [key for key in call.raw if not key.startswith("_") and key not in named]
         left_out = [name for name in named if name not in call.raw] if unknown else ()
         for key in unknown:
-            if hint := patience.hint(key, left_out):
+            if is_spent() or not patience.lasts(0):
+                return
+            if (hint := patience.hint(key, left_out)) and not tool.mentions(key):
                 yield Finding(
                     "info",
                     f"call {call.index} ({call.tool}) has the parameter {key}, which its tool does not name{hint}",

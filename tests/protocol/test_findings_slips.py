@@ -288,6 +288,21 @@ def test_a_parameter_that_is_nearly_one_that_the_tool_names_is_told() -> None:
     assert checked(call("say", text="a", targetLanguage="de", targetlanguage="x", note=1), tools=tools).findings == ()
 
 
+def test_a_parameter_that_the_tool_names_by_a_pattern_is_named() -> None:
+    names: dict[str, Any] = {"properties": {"line1": {}, "line3": {}}}
+    numbered: dict[str, Any] = {"patternProperties": {r"^line\d$": {}}}
+    for tool in ({**names, **numbered}, {**names, "anyOf": [numbered]}):
+        assert checked(call("say", line1="a", line2="b"), tools={"say": tool}).findings == ()
+    (finding,) = checked(call("say", line1="a", lineX="b"), tools={"say": {**names, **numbered}}).findings
+    assert finding.pointer == "/solution/calls/0/lineX"
+
+
+def test_a_pattern_for_parameters_names_no_meta_property() -> None:
+    (finding,) = checked(call(_scope="x"), tools={"give": {"patternProperties": {".": {}}}}).findings
+    assert finding.pointer == "/solution/calls/0/_scope"
+    assert checked(call(_scope="x"), tools={"give": {"patternProperties": {"^_s": {}}}}).findings == ()
+
+
 def test_of_many_calls_with_unknown_parameters_no_more_is_compared_than_of_one() -> None:
     tools: dict[str, Any] = {"say": {"properties": {f"{'text' * 20}{number}": {} for number in range(30)}}}
     alike = {"_tool": "say", f"{'text' * 20}x": 1}
