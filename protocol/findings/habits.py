@@ -6,13 +6,14 @@ Whoever wrote them thinks that a call waits, is conditional or writes its result
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call
 from protocol.errors import pointer
-from protocol.paths import strings
-from protocol.references import DAGGER, expression_in
+from protocol.operations import Method
+from protocol.paths import parts_of, strings
+from protocol.references import DAGGER, expression_in, is_expression
 from protocol.tools import Tool
 
 from .finding import Finding
@@ -27,16 +28,21 @@ _INSTEAD: Final = {
     "a call is conditional by reading one of the alternatives (||) that another one chooses": (
         "condition", "if", "unless", "when",
     ),
+    "calls that are to run stand among the others, and wait for what they read": ("else", "next", "otherwise", "then"),
     "parameters stand beside _tool": ("args", "arguments", "inputs", "parameters", "params"),
     "a plan message runs once for each instance": ("each", "foreach", "loop", "map"),
     "an exception goes to the last alternative of _outputPath": ("catch", "onerror", "onfailure"),
+    "whoever reads a place that may be missing names another after ||": ("fallback",),
+    "how often and how long a call is tried is said where its activity or delegate is registered": (
+        "maxretries", "retries", "retry", "timeout", "timeoutseconds",
+    ),
+    "every call that is listed runs: leave out what is not to": ("disabled", "enabled", "skip"),
 }  # fmt: skip
 """What to do instead of what is asked for by a word."""
 _REMEDIES: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
-_WRITING: Final = {
-    "outputPath": "_outputPath", "output_path": "_outputPath",
-    "outputMethod": "_outputMethod", "output_method": "_outputMethod",
-}  # fmt: skip
+_BRANCHES: Final = ("then", "else")
+_PATHS: Final = {"outputPath": "_outputPath", "output_path": "_outputPath"}
+_METHODS: Final = {"outputMethod": "_outputMethod", "output_method": "_outputMethod"}
 _TEMPLATE: Final = re.compile(r"\{\{([^{}]+)\}\}|\$\{([^{}]+)\}|\$([^\s${}]+)\$?")
 """A place as templates of other systems name it: `{{state.x}}`, `${state.x}`, `$state.x`.
 
@@ -44,34 +50,66 @@ White space is taken off beside it: a pattern that could share it out in several
 """
 
 
-def foreign_properties(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
-    """Properties that are to order, condition or direct a call, and mean nothing."""
+def foreign_properties(
+    calls: Iterable[Call],
+    places: Sequence[Place],
+    tools: Mapping[str, Tool],
+    kinds: Container[str],
+    taken_whole: Container[int],
+) -> Iterator[Finding]:
+    """Properties that are to order, condition or direct a call, and are nothing of the protocol.
+
+    `kinds` are those that anything may be of, `taken_whole` the calls whose activity may know what it is given there.
+    """
     for call in calls:
         tool = tools.get(call.tool)
         for key, value in call.raw.items():
-            if key in META_PROPERTIES or (tool is not None and tool.mentions(key)):
+            if key in META_PROPERTIES:
                 continue
-            if (why := _meaning(call, key, value)) is not None:
-                yield Finding(
-                    "warning",
-                    f"call {call.index} ({call.tool}) has the property {key}, {why}",
-                    (call.index,),
-                    pointer(*places[call.index], key),
-                )
+            is_own = key.startswith("_")
+            remedy = _instead(key, value) if is_own else _meant(call, key, value, kinds)
+            if remedy is None or (tool is not None and tool.mentions(key)):
+                continue
+            why = f"{foreign(call, taken_whole)}: {remedy}" if is_own else f"a parameter like any other: {remedy}"
+            yield Finding(
+                "info" if call.index in taken_whole else "warning",
+                f"call {call.index} ({call.tool}) has the property {key}, {why}",
+                (call.index,),
+                pointer(*places[call.index], key),
+            )
 
 
-def _meaning(call: Call, key: str, value: Any) -> str | None:
-    """Why a property does not do what it is there for, if it looks so."""
-    if not key.startswith("_"):
-        meant = _WRITING.get(key)
-        if meant is None or meant in call.raw:
-            return None
-        return f"a parameter like any other: did you mean {meant}?"
+def foreign(call: Call, taken_whole: Container[int]) -> str:
+    """What is to be said of a meta-property that nobody knows, unless the activity does."""
+    if call.index in taken_whole:
+        return "which only an activity that takes the whole call sees, and which is nothing of the protocol"
+    return "which means nothing"
+
+
+def _instead(key: str, value: Any) -> str | None:
+    """What to do instead of giving a meta-property that nobody knows, if it looks as if it were to do something."""
     word = key.replace("_", "").lower()
     if word in _REMEDIES:
-        return f"which means nothing: {_REMEDIES[word]}"
-    read = [text for _, text in strings({key: value}) if expression_in(text) is not None]
-    return f"which means nothing, so that nobody reads {read[0]} there: make it a parameter" if read else None
+        return _REMEDIES[word]
+    read = next((text for _, text in strings({key: value}) if expression_in(text) is not None), None)
+    return f"{read} is not read there, make it a parameter" if read is not None else None
+
+
+def _meant(call: Call, key: str, value: Any, kinds: Container[str]) -> str | None:
+    """What a parameter may have been meant to be."""
+    if key in _BRANCHES and any(isinstance(part, dict) and "_tool" in part for part in parts_of(value)):
+        return f"the calls in it are not run here; {_REMEDIES[key]}"
+    is_path = key in _PATHS and isinstance(value, str) and _is_place(value, kinds)
+    is_method = key in _METHODS and value in list(Method)
+    meant = _PATHS.get(key) if is_path else _METHODS.get(key) if is_method else None
+    return f"did you mean {meant}?" if meant is not None and meant not in call.raw else None
+
+
+def _is_place(text: str, kinds: Container[str]) -> bool:
+    """Whether a text names a place by its kind, with a dagger or without one."""
+    expression = expression_in(DAGGER + text)
+    places = expression.references if expression is not None else ()
+    return is_expression(text) or any(place.path and place.kind in kinds for place in places)
 
 
 def foreign_references(calls: Iterable[Call], places: Sequence[Place], presence: Presence) -> Iterator[Finding]:

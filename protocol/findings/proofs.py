@@ -13,6 +13,7 @@ from typing import Final
 from protocol.calls import Call
 from protocol.lanes import Lane
 from protocol.layout import Layout
+from protocol.messages import DATA_TYPES
 from protocol.paths import MISSING
 from protocol.readers import Readers
 from protocol.references import Reference
@@ -38,7 +39,7 @@ from .promises import promise_findings
 from .races import race_findings
 from .scopes import empty_scopes, unknown_scopes
 from .sight import Sight, Sights
-from .signatures import signature_findings, signatures_of
+from .signatures import signature_findings, signatures_of, taken_whole
 from .slips import (
     idle_activities,
     idle_methods,
@@ -121,11 +122,12 @@ class _Proofs:
         yield unfit_messages(context)
         yield unnameable_kinds(context)
         yield left_out_properties(context, calls)
-        yield misspelt_properties(calls, places, layout.tools)
+        whole = taken_whole(layout)
+        yield misspelt_properties(calls, places, layout.tools, whole)
         yield misspelt_parameters(calls, places, layout.tools)
         yield misspelt_settings(submission.config, submission.delegates)
         yield unrun_calls(submission)
-        yield foreign_properties(calls, places, layout.tools)
+        yield foreign_properties(calls, places, layout.tools, presence.kinds | DATA_TYPES, whole)
         yield foreign_references(calls, places, presence)
         yield idle_methods(calls, places)
         yield idle_activities(calls, places)

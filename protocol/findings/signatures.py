@@ -90,6 +90,21 @@ def signatures_of(layout: Layout) -> dict[str, Signature]:
     return {name: Signature(name, schema) for name, schema in layout.signatures.items()}
 
 
+def taken_whole(layout: Layout) -> frozenset[int]:
+    """The calls of which somebody may be given all, with properties that nobody else knows (SPEC R4.1a): those of an
+    activity that takes whole calls, or whose signature is not known. Delegates and models are given parameters only.
+    """
+    known = signatures_of(layout)
+    derived = {name: Signature(name, tool.declaration) for name, tool in layout.tools.items()}
+    found = set[int]()
+    for call in layout.calls:
+        is_derived = call.tool not in layout.submission.tools and call.runner.name == call.tool
+        signature = derived.get(call.tool) if is_derived else known.get(call.runner.name)
+        if call.runner.executor is Executor.ACTIVITY and (signature is None or not signature.is_closed):
+            found.add(call.index)
+    return frozenset(found)
+
+
 def _signature_of(call: Call, signatures: Mapping[str, Signature]) -> Signature | None:
     """The signature of the activity that runs a call, where it is known."""
     return signatures.get(call.runner.name) if call.runner.executor is Executor.ACTIVITY else None

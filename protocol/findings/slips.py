@@ -22,6 +22,7 @@ from protocol.tools import Executor, Tool
 
 from .effort import is_spent
 from .finding import Finding
+from .habits import foreign
 from .presence import Presence
 
 Place = Sequence[str | int]
@@ -34,8 +35,12 @@ _SETTINGS: Final = ("max_concurrency",)
 """What the backend itself reads in a config; all of it is handed to the model."""
 
 
-def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool]) -> Iterator[Finding]:
-    """Meta-properties that are unknown and nearly a known one. `places` says where in the submission each call is."""
+def misspelt_properties(
+    calls: Iterable[Call], places: Sequence[Place], tools: Mapping[str, Tool], taken_whole: Container[int]
+) -> Iterator[Finding]:
+    """Meta-properties that are unknown and nearly a known one. `places` says where in the submission each call is,
+    `taken_whole` holds the calls whose activity may know what it is given there.
+    """
     spelling = Speller(META_PROPERTIES, likeness=_LIKENESS)
     for call in calls:
         tool = tools.get(call.tool)
@@ -44,8 +49,8 @@ def misspelt_properties(calls: Iterable[Call], places: Sequence[Place], tools: M
                 continue
             if hint := spelling.hint(key):
                 yield Finding(
-                    "warning",
-                    f"call {call.index} ({call.tool}) has the property {key}, which means nothing{hint}",
+                    "info" if call.index in taken_whole else "warning",
+                    f"call {call.index} ({call.tool}) has the property {key}, {foreign(call, taken_whole)}{hint}",
                     (call.index,),
                     pointer(*places[call.index], key),
                 )

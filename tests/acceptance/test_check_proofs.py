@@ -70,7 +70,7 @@ def test_people_get_lines() -> None:
 def test_people_are_told_where_a_slip_stands() -> None:
     calls = [{"_tool": "give", "_outputpath": "†data.x"}]
     result = check(submission={"tools": {"give": GIVE}, "solution": {"calls": calls}})
-    assert "warning: /solution/calls/0/_outputpath: call 0 (give) has the property _outputpath" in result.stdout
+    assert "info: /solution/calls/0/_outputpath: call 0 (give) has the property _outputpath" in result.stdout
 
 
 def test_a_path_that_does_not_parse_is_wrong_usage() -> None:

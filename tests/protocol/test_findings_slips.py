@@ -11,6 +11,8 @@ from protocol import check_submission
 from .building import ANY, call, checked, plan_submission, problems_of, submission
 
 A_SCOPE = 'must be a kind such as "state" or a reference such as "†state.user"'
+NAMED = {"give": {"type": "object", "properties": {}, "additionalProperties": False}}
+"""The signature of a function that takes no whole call."""
 TWO = [{"type": "text", "_instance": name} for name in "①②"]
 
 
@@ -27,7 +29,7 @@ TWO = [{"type": "text", "_instance": name} for name in "①②"]
     ],
 )
 def test_a_misspelt_meta_property_is_told_with_the_known_one(written: str, meant: str) -> None:
-    (finding,) = checked(call(), call(**{written: "x"})).findings
+    (finding,) = checked(call(), call(**{written: "x"}), activities=NAMED).findings
     assert finding.to_dict() == {
         "severity": "warning",
         "message": f"call 1 (give) has the property {written}, which means nothing, did you mean {meant!r}?",
