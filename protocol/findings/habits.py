@@ -10,10 +10,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from protocol.calls import META_PROPERTIES, Call
-from protocol.errors import pointer
+from protocol.errors import pointer, shortened
 from protocol.operations import Method
-from protocol.paths import parts_of, strings
-from protocol.references import DAGGER, expression_in, is_expression
+from protocol.paths import MISSING, parts_of, strings
+from protocol.readers import Reads, places_seen
+from protocol.references import DAGGER, Expression, expression_in, is_expression
 from protocol.tools import Tool
 
 from .finding import Finding
@@ -43,11 +44,13 @@ _REMEDIES: Final = {word: remedy for remedy, words in _INSTEAD.items() for word 
 _BRANCHES: Final = ("then", "else")
 _PATHS: Final = {"outputPath": "_outputPath", "output_path": "_outputPath"}
 _METHODS: Final = {"outputMethod": "_outputMethod", "output_method": "_outputMethod"}
-_TEMPLATE: Final = re.compile(r"\{\{([^{}]+)\}\}|\$\{([^{}]+)\}|\$([^\s${}]+)\$?")
-"""A place as templates of other systems name it: `{{state.x}}`, `${state.x}`, `$state.x`.
+_TEMPLATE: Final = re.compile(r"\{\{([^{}]+)\}\}|\$\{([^{}]+)\}|\{([^{}.]+\.[^{}]+)\}|\$\.?([^\s${}]+)\$?")
+"""A place as templates of other systems name it: `{{state.x}}`, `${state.x}`, `{state.x}`, `$state.x`, `$.state.x`.
 
 White space is taken off beside it: a pattern that could share it out in several ways takes the cube of its length.
 """
+_EMBEDDED: Final = re.compile(r"\{\{([^{}.]+\.[^{}]+)\}\}|\$?\{([^{}.]+\.[^{}]+)\}")
+"""The same inside a longer text, where a name without a path is any word, and `$` a currency."""
 
 
 def foreign_properties(
@@ -113,17 +116,32 @@ def _is_place(text: str, kinds: Container[str]) -> bool:
 
 
 def foreign_references(calls: Iterable[Call], places: Sequence[Place], presence: Presence) -> Iterator[Finding]:
-    """Parameters that name a place as templates do, and stay text."""
+    """Parameters that name a place as templates do, by themselves or in a longer text, and stay text.
+
+    A call that is given the value may be run by who puts it in.
+    """
     for call in calls:
-        for at, text in strings(call.parameters):
-            match = _TEMPLATE.fullmatch(text.strip())
-            meant = DAGGER + next(filter(None, match.groups())).strip() if match else ""
-            expression = expression_in(meant)
-            if expression is not None and presence.at_all(expression.references):
+        if call.is_thought or call.given is not MISSING:
+            continue  # its parameters go to nobody
+        templates = list(_templates(call, presence))
+        given = Reads(places_seen(call) if templates else ())
+        for at, template, meant in templates:
+            if not any(map(given.overlap, meant.references)):
                 yield Finding(
                     "info",
-                    f"call {call.index} ({call.tool}) hands on {text.strip()!r} as it stands: where a value is meant, "
-                    f"write {meant}",
+                    f"call {call.index} ({call.tool}) hands on {shortened(template)!r} as it stands: where a value is "
+                    f"meant, write {shortened(str(meant))}, as a parameter of its own",
                     (call.index,),
                     pointer(*places[call.index], *at),
                 )
+
+
+def _templates(call: Call, presence: Presence) -> Iterator[tuple[Place, str, Expression]]:
+    """The templates in a call's parameters that name what is there: where they stand, and what they would read."""
+    for at, text in strings(call.parameters):
+        whole = _TEMPLATE.fullmatch(text.strip())
+        matches = [whole] if whole is not None else _EMBEDDED.finditer(text)
+        for template, groups in {match[0]: match.groups() for match in matches}.items():
+            meant = expression_in(DAGGER + next(filter(None, groups)).strip())
+            if meant is not None and presence.at_all(meant.references):
+                yield at, template, meant

@@ -121,20 +121,57 @@ def test_calls_inside_a_branch_of_another_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{state.draft}}", " {{ state.draft }}\n", "${state.draft}", "$state.draft", "$state.draft$"]
+    "text",
+    [
+        *(
+            "{{state.draft}}",
+            " {{ state.draft }}\n",
+            "${state.draft}",
+            "{state.draft}",
+            "$state.draft",
+            "$state.draft$",
+        ),
+        *("$.state.draft", "See {{ state.draft }}, please", "See ${state.draft}!", "{state.draft}: {state.draft}"),
+        "It costs $5 {a} {{b}} ${state.draft}",
+    ],
 )
 def test_a_place_named_as_in_a_template_is_told(text: str) -> None:
     (finding,) = checked(call("send", body=[text]), context=HELD).findings
     assert (finding.severity, finding.pointer) == ("info", "/solution/calls/0/body/0")
-    assert finding.message.endswith("where a value is meant, write †state.draft")
+    assert finding.message.endswith("where a value is meant, write †state.draft, as a parameter of its own")
 
 
-@pytest.mark.parametrize("text", ["{{state.other}}", "$5.00", "{draft}", "state.draft", "{{ a b }}", "${HOME}"])
+def test_who_is_given_a_value_may_be_the_one_who_puts_it_into_a_template() -> None:
+    for text in ("Dear {{state.draft}},", "{{state.draft}}"):
+        assert told(call("send", body=text, draft="†state.draft")) == []
+        assert told(call("send", body=text, _scopes=["state"])) == []
+        assert told(call("think", body=text), activities={}) == []
+        assert len(told(call("send", body=text, draft="†state.approved"))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "{{state.other}}",
+            "$5.00",
+            "{draft}",
+            "state.draft",
+            "{{ a b }}",
+            "${HOME}",
+            "{state}",
+            "The {{state}} of it",
+        ),
+        *("See {{state.other}}", "{{state.draft", "{'state.draft': 1}", "for $state.draft and", "{ {state}.draft }"),
+    ],
+)
 def test_a_text_that_names_nothing_is_a_text(text: str) -> None:
     assert told(call("send", body=text)) == []
 
 
-@pytest.mark.parametrize("text", ["{{" + BLANKS, "${" + BLANKS, "{{" + BLANKS + "x" + BLANKS + "}", "$" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{{" + BLANKS, "${" + BLANKS, "{{" + BLANKS + "x" + BLANKS + "}", "$" * 100_000, "{a." * 50_000]
+)
 def test_a_template_that_is_cut_off_is_a_text_however_long_it_is(text: str) -> None:
     begun = time.monotonic()
     assert told(call("send", body=text)) == []
