@@ -21,6 +21,8 @@ MOST_TOLD: Final = 100
 """Findings of one kind."""
 _MOST_CALLS: Final = 50_000
 """So many calls are looked at, over all lanes."""
+_PER_CALL: Final = 4
+"""As many places, that a call reads, sees or writes, are looked at in the time that a call takes."""
 _PER_LANE: Final = 4
 """As many calls are looked at in the time that a lane takes besides."""
 _SHARED: Final = 8
@@ -32,9 +34,9 @@ def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
     """The global lane, and those of the first instances, which see the global calls too."""
     found: list[Lane] = []
     left = _MOST_CALLS
-    shared = _shared(lanes)
+    shared = _weight(lanes[None].calls) if None in lanes else 0
     for lane in sorted(lanes.values(), key=lambda lane: lane.instance is not None):
-        left -= _PER_LANE + len(lane.calls) + (shared // _SHARED if lane.instance is not None else 0)
+        left -= _PER_LANE + _weight(lane.calls) + (shared // _SHARED if lane.instance is not None else 0)
         if left < 0 and found:
             break
         found.append(lane)
@@ -43,7 +45,7 @@ def looked_at(lanes: Mapping[str | None, Lane]) -> list[Lane]:
 
 def not_looked_at(lanes: Mapping[str | None, Lane], first: Sequence[Lane]) -> Iterator[Finding]:
     """That only the first lanes were looked at, where there are others, and some not for the order of their calls."""
-    shared = _shared(lanes)
+    shared = len(lanes[None].calls) if None in lanes else 0
     if any(len(lane.calls) + (shared if lane.instance is not None else 0) > MOST_CALLS for lane in first):
         yield Finding(
             "info",
@@ -58,9 +60,14 @@ def not_looked_at(lanes: Mapping[str | None, Lane], first: Sequence[Lane]) -> It
         )
 
 
-def _shared(lanes: Mapping[str | None, Lane]) -> int:
-    """How many calls all instances see beside their own."""
-    return len(lanes[None].calls) if None in lanes else 0
+def _weight(calls: Iterable[Call]) -> int:
+    """How many calls of few places are looked at in the time that these take."""
+    return sum(max(1, _places(call) // _PER_CALL) for call in calls)
+
+
+def _places(call: Call) -> int:
+    """How many places a call reads, sees and writes, as often as it does."""
+    return sum(len(expression.references) for _, expression in call.reads) + len(call.scopes) + len(call.written)
 
 
 class Tally:

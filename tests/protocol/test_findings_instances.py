@@ -115,6 +115,25 @@ def test_of_instances_that_were_not_looked_at_it_is_only_told_that_they_were_not
     assert rest == "only the first 10 of 11 instances were looked at: what is wrong in others alone is not told"
 
 
+@pytest.mark.parametrize(
+    "call_of_many_places",
+    [
+        call(value=" || ".join(f"†state.k{i}" for i in range(100)), to="a.b"),
+        call(value=["†state.a"] * 100, to="a.b"),
+        call(value="†state.a", to="a.b", _scopes=[f"†state.k{i}" for i in range(100)]),
+        call(value="†state.a", to=" && ".join(["a.b", *(f"k{i}" for i in range(100))])),
+    ],
+    ids=["alternatives", "parameters", "scopes", "output paths"],
+)
+def test_of_calls_of_many_places_fewer_instances_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, call_of_many_places: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 150)
+    data = dict.fromkeys(map(str, range(11)), holding("state", a=5, k0=1))
+    assert "only the first 5 of 11 instances" in told(call_of_many_places, data=data)[-1]
+    assert "only the first" not in str(told(call(value="†state.a", to="a.b"), data=data))
+
+
 def test_of_more_calls_than_are_put_in_order_it_is_told_that_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("instances", "order", "races", "clashes"):
         monkeypatch.setattr(f"protocol.findings.{module}.MOST_CALLS", 4)
