@@ -15,8 +15,8 @@
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races` of `replacements`; `clashes` of methods that do not go together;
                       `timing` reads and scopes that depend on it (R8.3a); `positions` in lists that are filled
-                      in none - all by the `order` of the calls, and by `schedules` in which they meet: branches,
-                      failures and `switches` keep many apart
+                      in none - all by the `order` of the calls, and by `schedules` in which they meet:
+                      branches and `switches` keep many apart, as `rehearsals` show
     branches (R6.5)   `branches` nobody takes, and readers that can never run; `fallbacks` that are never read
 
 What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds;

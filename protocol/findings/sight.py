@@ -113,8 +113,8 @@ class Sights:
         calls = {**shared[0], **own} if shared is not None else own
         writers = Writers(lane.calls, shared[1] if shared is not None else None)
         order = Order(lane.graph, own, writers, self._may_hold, shared[2] if shared is not None else None)
-        graphs = (lane.graph, shared[2].graph) if shared is not None else (lane.graph,)
-        return calls, writers, order, Schedules(graphs, own, calls, writers, self._memory)
+        schedules = Schedules(lane.graph, own, calls, writers, self._memory, shared[3] if shared is not None else None)
+        return calls, writers, order, schedules
 
     def _may_hold(self, place: Reference) -> bool:
         """Whether the context may hold a value at a place, for whomever."""

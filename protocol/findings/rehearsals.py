@@ -1,0 +1,217 @@
+"""Rehearsals: two calls with all that they hang on, gone through as runs would do it (SPEC R6.4-R6.6).
+
+Whatever the values are, all calls succeed, with this or that choice of branches and of the values of `switches`; then
+some of them fail. The two are held once they have started.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, product
+from random import Random
+from typing import Any, Final
+
+from protocol.calls import Call
+from protocol.references import Expression, Reference
+
+from .effort import count, is_spent
+from .finding import FAILURES
+from .switches import Switches
+
+STEPS: Final = 5
+"""How much work a call is in one run, in steps (see `effort`)."""
+_MOST_STEPS: Final = 200_000
+"""Of all runs for two calls."""
+_MOST_RUNS: Final = 64
+"""With calls that succeed, by the branches they choose; so many of them where there are more ways to choose."""
+_MOST_FAILING_RUNS: Final = 16
+_FAILING: Final = 0.25
+"""How many calls fail there."""
+
+Read = tuple[int, Reference]
+"""A call, and a place that it reads."""
+Waits = Mapping[int, Mapping[Reference, tuple[int, ...]]]
+"""Call -> place read -> the calls and barriers it waits for."""
+Barriers = Mapping[int, tuple[int, ...]]
+"""Barrier, below zero -> the calls and barriers it waits for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """Two calls with all that they hang on."""
+
+    pair: tuple[int, int]
+    instant: int | None
+    """The one of the two that is done as soon as it can start, if one is."""
+    early: frozenset[int]
+    """The other one with all that it hangs on: so it starts as early as it can."""
+    calls: Mapping[int, Call]
+    waits: Waits
+    barriers: Barriers
+    bringers: Mapping[Read, Mapping[int, frozenset[int]]]
+    switches: Switches
+
+    @cached_property
+    def unsettled(self) -> dict[int, dict[Reference, int]]:
+        """Call -> the places that are not settled for it in the beginning, each with how many calls and barriers are
+        before.
+        """
+        return {
+            index: {place: len(nodes) for place, nodes in waits.items() if nodes} for index, waits in self.waits.items()
+        }
+
+    @cached_property
+    def behind(self) -> Mapping[int, list[tuple[int, Reference | None]]]:
+        """Call or barrier -> who waits for it, and where."""
+        found: dict[int, list[tuple[int, Reference | None]]] = defaultdict(list)
+        for barrier, nodes in self.barriers.items():
+            for node in nodes:
+                found[node].append((barrier, None))
+        for index, waits in self.waits.items():
+            for place, nodes in waits.items():
+                for node in nodes:
+                    found[node].append((index, place))
+        return found
+
+    def meet(self, held: frozenset[Read]) -> bool:
+        """Whether two calls were at work at the same time in any of the runs."""
+        most = 1 + _MOST_STEPS // (STEPS * len(self.calls))
+        return any(self._is_meeting(held, fates) for fates in islice(self._fates(held), most) if not is_spent())
+
+    def _fates(self, held: frozenset[Read]) -> Iterator[_Fates]:
+        """What becomes of the calls in one run after the other."""
+        choices = {index: self._useful(call) for index, call in self.calls.items()}
+        switches = [
+            several
+            for place, several in self.switches.items()
+            if all(self.waits[index][place] or (index, place) not in held for refused in several for index in refused)
+        ]
+        options: list[Sequence[Any]] = [*choices.values(), *switches]
+        ways = 1
+        for several in options:
+            ways = min(ways * len(several), _MOST_RUNS + 1)
+        random = Random(0)
+        runs: Iterable[Sequence[Any]] = product(*options)
+        if ways > _MOST_RUNS:
+            runs = ([random.choice(several) for several in options] for _ in range(_MOST_RUNS))
+        for run in runs:
+            yield _Fates(dict(zip(choices, run, strict=False)), frozenset[int]().union(*run[len(choices) :]))
+        for _ in range(_MOST_FAILING_RUNS):
+            run = [random.choice(several) for several in options]
+            chosen = {
+                index: self._failed(index) if random.random() < _FAILING else choice
+                for index, choice in zip(choices, run, strict=False)
+            }
+            yield _Fates(chosen, frozenset[int]().union(*run[len(choices) :]))
+
+    def _failed(self, index: int) -> int | None:
+        """What becomes of a call that raises: its last alternative, where it has several (SPEC R4.4)."""
+        output = self.calls[index].output
+        return len(output.alternatives) - 1 if output is not None and len(output.alternatives) > 1 else None
+
+    def _useful(self, call: Call) -> Sequence[int]:
+        """The alternatives of a call that bring anything here; the first, if none does."""
+        if call.output is None or len(call.output.alternatives) < 2:
+            return (0,)
+        return sorted({number for brought in self.bringers.values() for number in brought.get(call.index, ())}) or (0,)
+
+    def _is_meeting(self, held: frozenset[Read], fates: _Fates) -> bool:
+        """Whether the two come to be at work at the same time where neither of them ends before the other starts."""
+        count(STEPS * len(self.calls))
+        turns = _Run(self, held, fates).turns()
+        if len(turns) < len(self.pair) or self.instant is None:
+            return len(turns) == len(self.pair)
+        return min(turns.values()) < turns[self.instant]
+
+
+@dataclass(frozen=True)
+class _Fates:
+    """What becomes of calls: which alternative each chooses, or None where it fails; and who is refused, if it starts,
+    for what it reads.
+    """
+
+    chosen: Mapping[int, int | None]
+    refused: frozenset[int]
+
+
+class _Run:
+    """One run, in which what becomes of every call is known beforehand."""
+
+    def __init__(self, rehearsal: Rehearsal, held: frozenset[Read], fates: _Fates) -> None:
+        self._rehearsal = rehearsal
+        self._held = held
+        self._fates = fates
+        self._unsettled = {index: dict(places) for index, places in rehearsal.unsettled.items()}
+        self._before = {barrier: len(nodes) for barrier, nodes in rehearsal.barriers.items()}
+        self._succeeded: set[int] = set()
+        self._decided: set[int] = set()
+
+    def turns(self) -> dict[int, int]:
+        """When the two calls start if neither ends, if they do: after how many others."""
+        turns: dict[int, int] = {}
+        early, others = deque[int](), deque[int]()
+        startable = self._start(self._rehearsal.calls)
+        for turn in range(len(self._rehearsal.calls)):
+            for index in startable:
+                if index in self._rehearsal.pair:
+                    turns[index] = turn
+                else:
+                    (early if index in self._rehearsal.early else others).append(index)
+            if not early and not others:
+                break
+            ending = early.popleft() if early else others.popleft()
+            if self._fates.chosen[ending] is not None:
+                self._succeeded.add(ending)
+            startable = self._start(self._end(ending))
+        return turns
+
+    def _start(self, indexes: Iterable[int]) -> Iterator[int]:
+        """Those of some calls that can start; whoever can never run any more or is refused has ended by that."""
+        stack = sorted(indexes, reverse=True)
+        while stack:
+            index = stack.pop()
+            if index in self._decided:
+                continue
+            verdicts = [self._verdict(index, read) for read in self._rehearsal.calls[index].expressions]
+            is_ready = all(verdicts) and self._unsettled[index].keys().isdisjoint(self._rehearsal.calls[index].slices)
+            if None in verdicts or (is_ready and index in self._fates.refused):
+                self._decided.add(index)
+                stack.extend(self._end(index))
+            elif is_ready:
+                self._decided.add(index)
+                yield index
+
+    def _verdict(self, index: int, expression: Expression) -> bool | None:
+        """Whether it can be read, or has to wait; None where it never can (SPEC R6.5, R6.6)."""
+        for group in expression.alternatives:
+            settled = [place not in self._unsettled[index] for place in group]
+            if all(self._is_there(index, place) for place, done in zip(group, settled, strict=True) if done):
+                return all(settled)
+        return None
+
+    def _is_there(self, index: int, place: Reference) -> bool:
+        bringers = self._rehearsal.bringers.get((index, place), {})
+        return (
+            place.kind == FAILURES
+            or (index, place) in self._held
+            or any(self._fates.chosen[writer] in bringers[writer] for writer in bringers.keys() & self._succeeded)
+        )
+
+    def _end(self, node: int) -> Iterator[int]:
+        """Note that a call has ended; yields those for whom a place settles by it."""
+        ended = [node]
+        while ended:
+            for behind, place in self._rehearsal.behind[ended.pop()]:
+                if place is None:
+                    self._before[behind] -= 1
+                    if not self._before[behind]:
+                        ended.append(behind)
+                    continue
+                unsettled = self._unsettled[behind]
+                unsettled[place] -= 1
+                if not unsettled[place]:
+                    del unsettled[place]
+                    yield behind
