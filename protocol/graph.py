@@ -55,15 +55,20 @@ class Graph:
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
         """Call -> the calls that wait for it. Behind a barrier, what follows from the nearest ones is left out."""
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for reader in self.waits:
-            alike.setdefault(tuple(self.directly_before(reader)), []).append(reader)
         openings = {barrier: self._opening(barrier) for barrier in self.barriers}
-        found: dict[int, set[int]] = {}
-        for nodes, readers in alike.items():
-            for writer in self._nearest(nodes, openings):
-                found.setdefault(writer, set()).update(readers)
-        return found
+        waiting: dict[int, list[int]] = {}
+        for reader in self.waits:
+            for node in self.directly_before(reader):
+                waiting.setdefault(node, []).append(reader)
+        ends: dict[int, list[int]] = {}
+        for node in waiting:
+            for writer in self._nearest((node,), openings):
+                ends.setdefault(writer, []).append(node)
+        alike: dict[tuple[int, ...], frozenset[int]] = {}  # those that many writers have in common, once
+        for nodes in map(tuple, ends.values()):
+            if nodes not in alike:
+                alike[nodes] = frozenset(reader for node in nodes for reader in waiting[node])
+        return {writer: alike[tuple(nodes)] for writer, nodes in ends.items()}
 
     def cycles(self) -> Iterator[tuple[int, ...]]:
         """Calls that wait for each other in a circle, each circle in the order they wait (SPEC R6.2)."""

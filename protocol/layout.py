@@ -43,8 +43,8 @@ class Layout:
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
         """Call index to those of its readers, over all lanes, where it has any; see `plan.Plan.edges`."""
-        found: dict[int, set[int]] = {}
+        found: dict[int, Set[int]] = {}
         for graph in self.graphs:
             for writer, readers in graph.readers.items():
-                found.setdefault(writer, set()).update(readers)
+                found[writer] = found[writer] | readers if writer in found else readers
         return found

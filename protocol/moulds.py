@@ -6,7 +6,9 @@ that they take; where others add to it, it is something that can be added to.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from .calls import Call
@@ -16,7 +18,8 @@ from .operations import Method
 from .paths import MISSING, copied, lookup, nest
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
-from .schemas import compiled
+from .schemas import CompiledSchema, compiled
+from .schemas.steps import count
 from .variety import Variety
 
 
@@ -36,36 +39,25 @@ Key = tuple[str, ...]
 
 _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
 """What has to be at a place for a method to add to it."""
-
-_MOST_ABOVE: Final = 8
-"""As many readers of a place above one are asked what they need there: each one's reads are gone through."""
+_MOST_ASKED: Final = 32
+"""Of the parameters that read something above a place so many are asked what they need of it."""
 
 
 def moulds_of(plan: Layout, variety: Variety, favoured: Container[int] = ()) -> dict[int, list[Mould]]:
     """What is read of each call's result, for each place it writes to; of several readers it may suit only one: those
     that are favoured before others.
     """
-    read: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
-    for call in plan.calls:
-        places = [
-            (place, wanted)
-            for at, expression in call.reads
-            for wanted in [_parameter_schema(plan, call, at)]
-            for place in expression.references
-        ]
-        for place, wanted in (*places, *((scope, None) for scope in call.slices)):
-            for length in range(1, len(place.key) + 1):
-                read.setdefault(place.key[:length], {}).setdefault(call.index, []).append((place, wanted))
-    bases = _bases(plan)
+    asked, bases = _Asked(plan), _bases(plan)
     found: dict[int, list[Mould]] = {}
-    alike: dict[tuple[Reference, frozenset[int]], Mould] = {}
+    alike: dict[tuple[Reference, Set[int]], Mould] = {}
     for call in plan.calls:
         readers = frozenset(plan.readers.get(call.index, ()))
         for target in call.written:
             if (target, readers) not in alike:
-                turn = sorted(variety.order(sorted(readers)), key=lambda reader: reader not in favoured)
-                mould = _mould(target, turn, read.get(target.key, {})) or _from_above(plan, target, turn)
-                whole = _resting_on(mould, bases.get(target.key, {}))
+                turn = variety.order(asked.in_order(readers))
+                if favoured:
+                    turn = sorted(turn, key=lambda reader: reader not in favoured)
+                whole = _resting_on(asked.of(target, turn), bases.get(target.key, {}))
                 alike[target, readers] = [_need(path, schema, variety) for path, schema in whole.items()]
             found.setdefault(call.index, []).append(alike[target, readers])
     return found
@@ -119,30 +111,56 @@ def _bases(plan: Layout) -> dict[Key, dict[Path, str]]:
     return found
 
 
-def _mould(
-    target: Reference, readers: Sequence[int], read: Mapping[int, list[tuple[Reference, Any]]]
-) -> dict[Path, Any]:
-    """What these readers read at and below a place, each path once, with the first schema asked for there."""
-    found: dict[Path, Any] = {}
-    for reader in readers:
-        for place, wanted in read.get(reader, ()):
-            path = place.path[len(target.path) :]
-            if found.get(path) is None:
-                found[path] = wanted
-    return found
+class _Asked:
+    """What the calls of a plan ask of the places that they read."""
 
+    def __init__(self, plan: Layout) -> None:
+        self._plan = plan
+        self._at: dict[Key, dict[int, list[str]]] = {}
+        self._at_or_below: dict[Key, dict[int, list[tuple[Reference, Any]]]] = {}
+        self._ordered: dict[Set[int], list[int]] = {}
+        for call in plan.calls:
+            for at, expression in call.reads:
+                wanted = _parameter_schema(plan, call, at)
+                for place in dict.fromkeys(expression.references):
+                    self._at.setdefault(place.key, {}).setdefault(call.index, []).append(at)
+                    self._note(call.index, place, wanted)
+            for scope in call.slices:
+                self._note(call.index, scope, None)
 
-def _from_above(plan: Layout, target: Reference, readers: Sequence[int]) -> dict[Path, Any]:
-    """What those need of a place who read one above it: the first who says something of it, of so many at most."""
-    for reader in readers[:_MOST_ABOVE]:
-        call = plan.calls[reader]
-        for at, expression in call.reads:
-            for place in expression.references:
-                if place.overlaps(target) and len(place.path) < len(target.path):
-                    wanted = _parameter_schema(plan, call, at, target.path[len(place.path) :])
-                    if wanted is not None:
-                        return {(): wanted}
-    return {}
+    def in_order(self, readers: Set[int]) -> list[int]:
+        """Some readers, in the order listed."""
+        if readers not in self._ordered:
+            self._ordered[readers] = sorted(readers)
+        return self._ordered[readers]
+
+    def of(self, target: Reference, readers: Sequence[int]) -> dict[Path, Any]:
+        """What these readers ask of a place and of those below it, each path once, with the first schema asked for
+        there; where none of them reads there, what the first asks of it who reads one above it and says something.
+        """
+        found: dict[Path, Any] = {}
+        below = self._at_or_below.get(target.key, {})
+        for reader in (reader for reader in readers if reader in below):
+            for place, wanted in below[reader]:
+                path = place.path[len(target.path) :]
+                if found.get(path) is None:
+                    found[path] = wanted
+        if found:
+            return found
+        asked = islice(self._from_above(target, readers), _MOST_ASKED)
+        return next(({(): wanted} for wanted in asked if wanted is not None), {})
+
+    def _note(self, reader: int, place: Reference, wanted: Any) -> None:
+        for length in range(1, len(place.key) + 1):
+            self._at_or_below.setdefault(place.key[:length], {}).setdefault(reader, []).append((place, wanted))
+
+    def _from_above(self, target: Reference, readers: Sequence[int]) -> Iterator[Any]:
+        """What each parameter that reads a place above this one asks of it."""
+        above = [(length - 1, self._at.get(target.key[:length], {})) for length in range(1, len(target.key))]
+        for reader in readers:
+            for length, places in above:
+                for at in places.get(reader, ()):
+                    yield _parameter_schema(self._plan, self._plan.calls[reader], at, target.path[length:])
 
 
 def _resting_on(mould: dict[Path, Any], bases: Mapping[Path, str]) -> dict[Path, Any]:
@@ -154,8 +172,16 @@ def _parameter_schema(plan: Layout, call: Call, at: str, below: Path = ()) -> An
     stands by itself.
     """
     tool = plan.tools.get(call.tool)
-    path: Path = (*(int(key) if key.isdecimal() else key for key in segments(at)), *below)
-    parts = tool.compiled.parts(path) if tool is not None else ()
+    if tool is None:
+        return None
+    return _said_of((*(int(key) if key.isdecimal() else key for key in segments(at)), *below), tool.compiled)
+
+
+@lru_cache(maxsize=4_096)
+def _said_of(path: Path, schema: CompiledSchema) -> Any:
+    """What a schema says of a place; the many trials of one plan ask the same."""
+    parts = schema.parts(path)
+    count(len(parts))
     return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
 
 

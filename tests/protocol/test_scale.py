@@ -13,8 +13,10 @@ import pytest
 
 from protocol import Plan, Rejected, check_submission
 from protocol.execution import Execution, Outcome, Start, Status, Success
+from protocol.moulds import moulds_of
 from protocol.resolution import Fold
 from protocol.simulation import simulate
+from protocol.variety import Variety
 
 from .building import call, plan_submission, problems, submission
 
@@ -312,6 +314,34 @@ def test_a_simulation_takes_steps_in_proportion_to_the_references_of_an_expressi
         return lambda: simulate(plan)
 
     assert steps(simulating(200)) < 5 * steps(simulating(50))
+
+
+def readers_of_the_whole(number: int) -> dict[str, Any]:
+    """Half of the calls read at once what the other half writes, piece by piece."""
+    half = number // 2
+    writers = [call(to=f"†state.k{i}") for i in range(half)]
+    return submission(*writers, *[call(value="†state", about=["†state"] * 3, to=f"†data.k{i}") for i in range(half)])
+
+
+def test_what_readers_of_the_whole_need_of_each_piece_is_found_in_steps_in_proportion_to_the_pieces() -> None:
+    def asking(number: int) -> Callable[[], object]:
+        plan = check_submission(readers_of_the_whole(number))
+        return lambda: moulds_of(plan, Variety())
+
+    assert steps(asking(400)) < 5 * steps(asking(100))
+
+
+def test_trials_take_steps_in_proportion_to_the_references_of_an_expression() -> None:
+    def tried(number: int) -> Callable[[], object]:
+        value = readers_of_the_whole(20)
+        for each in value["solution"]["calls"][10:]:
+            each["about"] = [" || ".join(["†state"] * number)] * 4
+        never = [call(to="†data.yes || †data.no", _delegate="d"), call(value="†data.no.reason")]
+        value["solution"]["calls"] += never
+        assert "in none of 48 trial runs" in check_submission(value).findings[-1].message
+        return finding(value)
+
+    assert steps(tried(256)) < 3 * steps(tried(64))
 
 
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:
