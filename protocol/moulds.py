@@ -54,9 +54,7 @@ def moulds_of(plan: Layout, variety: Variety, favoured: Container[int] = ()) -> 
         readers = frozenset(plan.readers.get(call.index, ()))
         for target in call.written:
             if (target, readers) not in alike:
-                turn = variety.order(asked.in_order(readers))
-                if favoured:
-                    turn = sorted(turn, key=lambda reader: reader not in favoured)
+                turn = sorted(variety.order(asked.in_order(readers)), key=lambda reader: reader not in favoured)
                 whole = _resting_on(asked.of(target, turn), bases.get(target.key, {}))
                 alike[target, readers] = [_need(path, schema, variety) for path, schema in whole.items()]
             found.setdefault(call.index, []).append(alike[target, readers])
