@@ -27,13 +27,17 @@ from .limits import Limits
 from .messages import Message
 from .paths import MISSING
 from .plan import Plan
-from .schemas.steps import MOST_STEPS, bounded
+from .schemas.steps import MOST_STEPS, bounded, spent
 from .spelling import Speller
 from .submission import Pointer, Submission, read_submission
 from .tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
 
-_STEPS_PER_CALL: Final = 10_000
-"""Steps that a call's schemas may take on an average, beside what a single value may; each takes microseconds."""
+_MOST_STEPS: Final = 4 * MOST_STEPS
+"""Steps that the schemas of all calls together may take, and for each call some more; each takes microseconds."""
+_STEPS_PER_CALL: Final = 1_000
+"""Several times what a call of a tool with a hundred parameters takes."""
+_MOST_KEPT: Final = 1_000
+"""Of so many calls it is remembered what their tools have against them: equal ones are held against those once."""
 
 
 def check(
@@ -157,8 +161,9 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
-    reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances))
-    with bounded(MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)):
+    granted = _MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)
+    reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances), granted)
+    with bounded(granted):
         for index, at, raw in submission.numbered:
             call, found = reader.read(index, raw, at)
             problems += found
@@ -176,6 +181,10 @@ class _Reader:
     toolbox: Toolbox
     instances: frozenset[str]
     spelling: Speller
+    granted: int
+    """The steps that all calls together may take: the first that takes more is told, no later one is looked at."""
+    kept: dict[str, list[Problem]] = field(default_factory=dict)
+    """What tools have against calls, by the calls as they are written."""
 
     def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
         """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
@@ -194,7 +203,7 @@ class _Reader:
         call = make_call(index, usable, _without(constants, unusable), runner)
         problems += [*nobody_runs, *self._instance_problems(call), *self._latent_problems(call)]
         if tool is not None:
-            problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems))
+            problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems), repr(raw))
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
@@ -212,11 +221,27 @@ class _Reader:
         except LookupError as error:
             return _nobody(name), [Problem("/_delegate" if delegate else "/_activity", str(error))]
 
-    def _parameter_problems(self, tool: Tool, held: Mapping[str, Any], told: frozenset[str]) -> Iterator[Problem]:
+    def _parameter_problems(
+        self, tool: Tool, held: Mapping[str, Any], told: frozenset[str], written: str
+    ) -> Iterator[Problem]:
         """What the tool's schema says against a call, but of meta-properties of which something is told already."""
-        for problem in tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta):
-            if not _told([problem]) & told:
-                yield problem
+        found = self.kept.get(written)
+        if found is None:
+            if spent() > self.granted:
+                return
+            found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta)
+            found = [self._too_costly(tool)] if spent() > self.granted else found
+            if len(self.kept) < _MOST_KEPT:
+                self.kept[written] = found
+        yield from (problem for problem in found if not _told([problem]) & told)
+
+    def _too_costly(self, tool: Tool) -> Problem:
+        return Problem(
+            "",
+            f"the schemas of all calls together take too long to apply, more than {self.granted} steps: give "
+            f"{tool.name!r} fewer alternatives, or hand in fewer calls at once; this call and those behind it were not "
+            "held against their tools",
+        )
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""

@@ -42,9 +42,10 @@ def _counted(name: str, keyword: _Original) -> Keyword:
     """A keyword that counts what it looks at each time it is applied."""
     looks_at_all = name in _LOOKING_AT_ALL
     own = _REFERENCE if name in ("$ref", "$dynamicRef") else 1
+    each = _PART if name == "allOf" else 1
 
     def counted(validator: Validator, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        count(own + _size(limit) + (_size(instance) if looks_at_all else 0))
+        count(own + each * _size(limit) + (_size(instance) if looks_at_all else 0))
         for error in keyword(validator, limit, instance, schema) or ():
             count(_ERROR)
             yield error
@@ -92,6 +93,8 @@ def _multiple_of(validator: Validator, limit: Any, instance: Any, schema: Any) -
 
 _REFERENCE: Final = 10
 """Steps in whose time a reference is followed."""
+_PART: Final = 10
+"""Steps in whose time a part is gone into that has nothing against the value; of others the errors are counted."""
 _ERROR: Final = 10
 """Steps in whose time an error is handed up."""
 _LOOKING_AT_ALL: Final = frozenset(
