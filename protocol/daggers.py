@@ -1,4 +1,6 @@
-"""Daggers: the output paths that have none, and lie inside `state` although they begin with a kind (SPEC R2.5)."""
+"""Daggers: the output paths that have none, and lie inside `state` although they begin with a kind (SPEC R2.5): as they
+stand, or written as in other systems (`{{state.x}}`, `$.state.x`, `state/x`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Final, NamedTuple
 
 from .calls import Call
 from .messages import DATA_TYPES
-from .references import DAGGER, Reference
+from .references import DAGGER, Reference, expression_in
 
 _OPERATOR: Final = re.compile(r"\|\||&&")
 
@@ -34,6 +36,17 @@ def undaggered(call: Call, kinds: Container[str] = DATA_TYPES) -> Iterator[Undag
     if len(written) != len(references):
         return  # an operator inside a quoted key: nobody makes this slip there
     for text, place in zip(written, references, strict=True):
-        kind, *path = place.path or ("",)
-        if not text.strip().startswith(DAGGER) and (kind == "state" or (kind in kinds and path)):
-            yield Undaggered(call, place, Reference(str(kind), tuple(path)))
+        meant = None if text.strip().startswith(DAGGER) else _meant(text.strip(), place)
+        if meant is not None and (meant.kind == "state" or (meant.kind in kinds and meant.path)):
+            yield Undaggered(call, place, meant)
+
+
+def _meant(text: str, place: Reference) -> Reference | None:
+    """What a path would be with a dagger, also where it is written as other systems have it."""
+    name = text.strip("{$}").strip("./")
+    if name.startswith("state/"):
+        name = name.replace("/", ".")
+    elif name == text:
+        return Reference(str(place.path[0]), place.path[1:])
+    expression = expression_in(DAGGER + name)
+    return expression.references[0] if expression is not None else None

@@ -33,9 +33,13 @@ class Presence:
     @cached_property
     def kinds(self) -> frozenset[str]:
         """The kinds that anything is or may come to be of."""
-        held = {str(kind_of(message)) for message in self._context.messages if message.get("type") in DATA_TYPES}
-        outputs = [call.output for call in self._calls if call.output is not None]
-        return frozenset(held.union(place.kind for output in outputs for place in output.references))
+        return self.held.union(place.kind for call in self._calls for place in call.written)
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """The kinds that messages of the context are of."""
+        messages = self._context.messages
+        return frozenset(str(kind_of(message)) for message in messages if message.get("type") in DATA_TYPES)
 
     def at(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""

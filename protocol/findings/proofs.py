@@ -44,6 +44,7 @@ from .slips import (
     idle_activities,
     idle_methods,
     idle_results,
+    misspelt_kinds,
     misspelt_parameters,
     misspelt_properties,
     misspelt_settings,
@@ -134,6 +135,7 @@ class _Proofs:
         yield idle_results(calls, places, submission.tools, layout.signatures)
         yield unfit_output(submission.output, submission.schema)
         yield undaggered_paths(calls, places, readers, presence)
+        yield misspelt_kinds(calls, places, readers, presence)
         yield unknown_scopes(calls, places, presence)
         if not submission.is_template or len(sights) == len(layout.lanes):  # each call's lanes are looked at, or none
             views = Views(layout.lanes, context)

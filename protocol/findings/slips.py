@@ -171,3 +171,28 @@ def undaggered_paths(
             if not is_known and not presence.speaks_of(Reference(slip.place.kind, slip.place.path[:1])):
                 at = pointer(*places[call.index], *place_in(call.raw, "_outputPath"))
                 yield Finding("warning" if is_common else "info", str(slip), (call.index,), at)
+
+
+def misspelt_kinds(
+    calls: Sequence[Call], places: Sequence[Place], readers: Readers, presence: Presence
+) -> Iterator[Finding]:
+    """Output paths of kinds that no message is of and nobody reads, and whose name is nearly that of a known one.
+
+    A plural is taken for a kind of one's own.
+    """
+    known = presence.held | DATA_TYPES
+    folded = {kind.casefold(): kind for kind in sorted(known)}
+    patience = Patience(likeness=_LIKENESS)
+    for call in calls:
+        for place in call.written:
+            if place.kind in known or next(readers.at(Reference(place.kind)), None) is not None:
+                continue
+            near = folded.get(place.kind.casefold()) or patience.nearest(place.kind, folded.values())
+            if near is not None and place.kind != f"{near}s":
+                yield Finding(
+                    "info",
+                    f"call {call.index} ({call.tool}) writes to {place}, and nothing else is of that kind, did you "
+                    f"mean {Reference(near, place.path)}?",
+                    (call.index,),
+                    pointer(*places[call.index], *place_in(call.raw, "_outputPath")),
+                )

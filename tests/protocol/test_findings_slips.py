@@ -155,6 +155,47 @@ def test_the_state_may_have_a_namesake_of_a_kind_of_ones_own(calls: list[dict[st
     assert undaggered(*calls, context=context) == []
 
 
+@pytest.mark.parametrize(
+    "path", ["{{state.x}}", "${state.x}", "$state.x", "$.state.x", "{state.x}", "state/x", "/state/x"]
+)
+def test_a_path_as_other_systems_write_it_is_told(path: str) -> None:
+    (finding,) = checked(call(to=path), call(value="†state.x"), context=[{"type": "state", "x": 1}]).findings
+    assert (finding.severity, finding.pointer) == ("warning", "/solution/calls/0/_outputPath")
+    assert finding.message.endswith("since a path without † is one inside state, did you mean †state.x?")
+
+
+@pytest.mark.parametrize("path", ["data/report", "a/b", "{{draft}}", "$", "†state.a/b", "†state.{{state.x}}"])
+def test_a_path_that_names_no_kind_is_one_inside_the_state(path: str) -> None:
+    assert undaggered(call(to=path), context=[{"type": "state", "x": 1}]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("†State.x", "†state.x"), ("†sate.x", "†state.x"), ("†INPUT", "†input"), ("†Profile.x", "†profile.x")],
+)
+def test_an_output_path_of_a_kind_that_is_nearly_a_known_one_is_told(path: str, meant: str) -> None:
+    context = [{"type": "data", "kind": "profile", "data": {"name": "x"}}]
+    (finding,) = checked(call(to=path), context=context).findings
+    assert finding.to_dict() == {
+        "severity": "info",
+        "message": f"call 0 (give) writes to {path}, and nothing else is of that kind, did you mean {meant}?",
+        "calls": [0],
+        "pointer": "/solution/calls/0/_outputPath",
+    }
+
+
+@pytest.mark.parametrize("path", ["†states.x", "†inputs.x", "†result.x", "†summary", "†Profiles.x"])
+def test_an_output_path_of_a_kind_of_ones_own_is_no_slip(path: str) -> None:
+    assert undaggered(call(to=path), context=[{"type": "state", "x": 1}]) == []
+
+
+def test_a_kind_that_is_read_or_that_a_message_is_of_is_no_slip() -> None:
+    state = {"type": "data", "kind": "State", "data": {"y": 1}}
+    assert undaggered(call(to="†State.x"), call(value="†State.x"), context=[]) == []
+    assert undaggered(call(to="†State.x"), call(_scopes=["State"]), context=[]) == []
+    assert undaggered(call(to="†State.x"), context=[state]) == []
+
+
 def test_a_path_that_a_tool_pins_is_told_at_its_call() -> None:
     (finding,) = checked(call(), tools={"give": {"_outputPath": "state.x"}}).findings
     assert finding.pointer == "/solution/calls/0"
