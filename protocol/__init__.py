@@ -16,7 +16,7 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
     R6.7 beforehand   `drawing`; `cost`; `simulation` on `inventions`: `samples`, `moulds` and their `variety`;
                       `visibility` who can see what; `findings` all that speaks against a valid submission
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;
-                      `explanations`, `nearness`, `daggers`, `spelling` and `views` hints for people
+                      `explanations`, `nearness`, `daggers`, `spelling`, `views` and `wrappings` hints for people
     R8  scopes        `scopes`
     R9  delegates     `delegates`
     R10 instances     `lanes`; `resolution` (R3.6)

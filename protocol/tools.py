@@ -24,6 +24,7 @@ from .schemas.excerpts import excerpt
 from .schemas.parts import applied
 from .schemas.patterns import matches
 from .spelling import Speller
+from .wrappings import unwrapping
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
@@ -282,5 +283,6 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
         check_references(tool.compiled.schema)
     except SchemaError as error:
         place = tool.place_in_declaration(tuple(error.absolute_path))
-        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}")
+        hints = "".join(f"; {hint}" for hint in unwrapping(declaration))
+        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}{hints}")
     return None

@@ -4,7 +4,7 @@
 
     as written        `slips` what was hardly meant so, and `texts` with a reference in them that nobody reads - by the
                       `presence` of what they name; `habits` of other systems; `scopes` that show nothing; `payloads`
-                      that nobody can read; calls that stay `unrun`;
+                      that nobody can read; calls that stay `unrun`; `declarations` with a schema where nobody looks;
                       `signatures` what the code behind a tool does not take, with all `conversions` on the way into it
     values (R4.1)     `promises` results that their readers can never take; `misfits` values that their place cannot -
                       by the `demands` of tools and activities, told by `fitting` one schema to another: `cases`,

@@ -23,6 +23,7 @@ from protocol.views import Views
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
 from .clashes import clash_findings
+from .declarations import wrapped_tools
 from .effort import counted, is_spent
 from .elements import element_findings
 from .fallbacks import misspelt_alternatives, unreached_results
@@ -128,6 +129,7 @@ class _Proofs:
         yield misspelt_parameters(calls, places, layout.tools)
         yield misspelt_settings(submission.config, submission.delegates)
         yield unrun_calls(submission)
+        yield wrapped_tools(submission, calls)
         yield foreign_properties(calls, places, layout.tools, presence.kinds | DATA_TYPES, whole)
         yield foreign_references(calls, places, presence)
         yield idle_methods(calls, places)
