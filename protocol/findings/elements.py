@@ -19,7 +19,6 @@ from protocol.references import Reference
 from protocol.resolution import Fold
 from protocol.writers import Line, Writers
 
-from .effort import is_spent
 from .finding import FAILURES, Finding
 from .order import MOST_CALLS, Calls, indexes
 from .sight import Sight
@@ -52,16 +51,16 @@ def element_findings(sight: Sight) -> Iterator[Finding]:
         others = near.writing(write.list) & ~bit
         if _longest(write, others & order.before(call.index) | bit, calls) >= write.index:
             continue
-        unordered = list(islice(indexes(others & ~order.before(call.index)), _LOOKED_AT))
-        rivals = [rival for rival in unordered if not order.before(rival) & bit and sight.may_meet(rival, call.index)]
-        behind = order.behind(call.index)
-        before = sum(1 << index for index in unordered if index in behind and index not in rivals)
-        if is_spent() or _longest(write, others & (order.before(call.index) | before) | bit, calls) >= write.index:
+        unordered = islice(indexes(others & ~order.before(call.index)), _LOOKED_AT)
+        open_ = [rival for rival in unordered if not order.before(rival) & bit]
+        if _longest(write, others | bit, calls) < write.index or not open_:
+            if others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle
+                yield _never(write)
             continue
-        if rivals and _longest(write, others | bit, calls) >= write.index:
+        rivals = [rival for rival in open_ if sight.may_meet(rival, call.index)]
+        apart = sum(1 << rival for rival in open_ if rival not in rivals)
+        if rivals and _longest(write, others & (order.before(call.index) | apart) | bit, calls) < write.index:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])
-        elif others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle
-            yield _never(write)
 
 
 def _race(write: _Beyond, rivals: list[Call]) -> Finding:

@@ -21,7 +21,7 @@ from .effort import count, is_spent
 from .finding import FAILURES
 from .switches import Switches
 
-STEPS: Final = 5
+STEPS: Final = 15
 """How much work a call is in one run, in steps (see `effort`)."""
 _MOST_STEPS: Final = 200_000
 """Of all runs for two calls."""
@@ -76,6 +76,15 @@ class Rehearsal:
                     found[node].append((index, place))
         return found
 
+    @cached_property
+    def useful(self) -> Mapping[int, set[int]]:
+        """Call -> its alternatives that bring anything here; the others need not be tried."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for brought in self.bringers.values():
+            for writer, alternatives in brought.items():
+                found[writer] |= alternatives
+        return found
+
     def meet(self, held: frozenset[Read]) -> bool:
         """Whether two calls were at work at the same time in any of the runs."""
         most = 1 + _MOST_STEPS // (STEPS * len(self.calls))
@@ -83,7 +92,7 @@ class Rehearsal:
 
     def _fates(self, held: frozenset[Read]) -> Iterator[_Fates]:
         """What becomes of the calls in one run after the other."""
-        choices = {index: self._useful(call) for index, call in self.calls.items()}
+        choices = {index: sorted(self.useful[index]) or (0,) for index in self.calls}
         switches = [
             several
             for place, several in self.switches.items()
@@ -111,12 +120,6 @@ class Rehearsal:
         """What becomes of a call that raises: its last alternative, where it has several (SPEC R4.4)."""
         output = self.calls[index].output
         return len(output.alternatives) - 1 if output is not None and len(output.alternatives) > 1 else None
-
-    def _useful(self, call: Call) -> Sequence[int]:
-        """The alternatives of a call that bring anything here; the first, if none does."""
-        if call.output is None or len(call.output.alternatives) < 2:
-            return (0,)
-        return sorted({number for brought in self.bringers.values() for number in brought.get(call.index, ())}) or (0,)
 
     def _is_meeting(self, held: frozenset[Read], fates: _Fates) -> bool:
         """Whether the two come to be at work at the same time where neither of them ends before the other starts."""

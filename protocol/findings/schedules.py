@@ -57,27 +57,36 @@ class Schedules:
         self._writers = writers
         self._memory = memory
         self._shared = shared
+        self._kinds: dict[int, int] = {}
         self._alike: dict[Hashable, int] = {}
         self._rehearsals: dict[Hashable, Rehearsal] = {}
+        self._results: dict[Hashable, bool] = {}
         self._known: dict[Hashable, bool] = {}
 
-    def meet(self, one: int, other: int, holds: Holds) -> bool:
-        """Whether two calls were seen at work at the same time; not so where too much effort was spent."""
+    def meet(self, one: int, other: int, whose: str | None, holds: Holds) -> bool:
+        """Whether two calls were seen at work at the same time in an instance or the global lane; not so where too much
+        effort was spent.
+        """
         pair, behind = 1 << one | 1 << other, self._before(one) | self._before(other)
         instant = self._instant((one, other))
         is_alone = instant is not None or bool(behind & pair or (behind | pair) & self._switched)
         if not is_alone and not behind & self._choosing:
             return True  # where all succeed that they hang on, both start
         key = (is_alone, one, other) if is_alone else (is_alone, self._kind(one), self._kind(other))
+        if (key, whose) not in self._known:
+            self._known[key, whose] = not is_spent() and self._rehearsed(key, (one, other), instant, holds)
+        return self._known[key, whose]
+
+    def _rehearsed(self, key: Hashable, pair: tuple[int, int], instant: int | None, holds: Holds) -> bool:
+        """The same, tried; once for all who hold the same."""
         if key not in self._rehearsals:
-            if is_spent():
-                return False
-            self._rehearsals[key] = self._rehearsal((one, other), instant)
+            self._rehearsals[key] = self._rehearsal(pair, instant)
         rehearsal = self._rehearsals[key]
+        count(len(rehearsal.bringers))
         held = frozenset(read for read in rehearsal.bringers if holds(*read))
-        if (key, held) not in self._known:
-            self._known[key, held] = not is_spent() and rehearsal.meet(held)
-        return self._known[key, held]
+        if (key, held) not in self._results:
+            self._results[key, held] = rehearsal.meet(held)
+        return self._results[key, held]
 
     @cached_property
     def _choosing(self) -> Calls:
@@ -118,10 +127,12 @@ class Schedules:
 
     def _kind(self, index: int) -> int:
         """A number that calls have in common of which one starts whenever the other does."""
-        call = self._calls[index]
-        waits = next(graph.waits[index] for graph in self._graphs if index in graph.waits)
-        likeness = call.expressions, call.slices, tuple(waits.items()), call.given is MISSING, index in self._own
-        return self._alike.setdefault(likeness, len(self._alike))
+        if index not in self._kinds:
+            call = self._calls[index]
+            waits = next(graph.waits[index] for graph in self._graphs if index in graph.waits)
+            likeness = call.expressions, call.slices, tuple(waits.items()), call.given is MISSING, index in self._own
+            self._kinds[index] = self._alike.setdefault(likeness, len(self._alike))
+        return self._kinds[index]
 
     def _rehearsal(self, pair: tuple[int, int], instant: int | None) -> Rehearsal:
         """Two calls with all that they hang on."""
@@ -182,18 +193,19 @@ class Schedules:
     def _brings(self, calls: Iterable[int]) -> dict[Read, dict[int, frozenset[int]]]:
         """Call and place read -> those who may bring it, with the alternatives by which they do."""
         among = frozenset(calls)
-        return {
-            (index, place): {
-                writer: self._alternatives(writer, place)
-                for line in self._writers.lines(place)
-                for writer in line.calls
-                if writer != index and writer in among and self._is_seen(writer, index)
-            }
-            for index in among
-            for expression in self._calls[index].expressions
-            for place in expression.references
-            if place.kind != FAILURES
-        }
+        found: dict[Read, dict[int, frozenset[int]]] = {}
+        for index in among:
+            places = (place for expression in self._calls[index].expressions for place in expression.references)
+            for place in places:
+                lines = list(self._writers.lines(place)) if place.kind != FAILURES and not is_spent() else []
+                count(STEPS * sum(len(line.calls) for line in lines))
+                found[index, place] = {
+                    writer: self._alternatives(writer, place)
+                    for line in lines
+                    for writer in line.calls
+                    if writer != index and writer in among and self._is_seen(writer, index)
+                }
+        return found
 
     def _is_seen(self, writer: int, reader: int) -> bool:
         """Whether a call can read what another writes: global calls see nothing of an instance."""

@@ -74,7 +74,9 @@ class Sight:
 
     def may_meet(self, one: int, other: int) -> bool:
         """Whether two calls without a certain order between them can really come in either, in one and the same run."""
-        return not self.branches.exclude(one, other) and self.schedules.meet(one, other, self._holds)
+        return not self.branches.exclude(one, other) and self.schedules.meet(
+            one, other, self.lane.instance, self._holds
+        )
 
     def _holds(self, index: int, place: Reference) -> bool:
         """Whether the context holds a value at a place, as one of the calls sees it."""
