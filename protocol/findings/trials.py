@@ -2,13 +2,13 @@
 
 What no proof tells may still be seen: a plan is run again and again (see `simulation`), each time on other results that
 the schemas admit, with other branches, exceptions and orders. A call that never succeeds is told, with what happened
-first. That proves nothing, and it is told as what it is: only where all that the call hangs on has a schema of which
-anything can be made up, and not of what only follows from another finding.
+first. That proves nothing, and it is told as what it is: only where no other result could have helped, as far as can be
+seen - every other trial is `lenient` about what results bring -, and not of what only follows from another finding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -20,18 +20,15 @@ from protocol.layout import Layout
 from protocol.operations import Method
 from protocol.paths import MISSING, parts_of
 from protocol.references import Reference
-from protocol.samples import sample
-from protocol.schemas import compiled
 from protocol.schemas.steps import TooCostly, bounded, spent
 from protocol.simulation import SimulatedCall, first_lanes, tried
 from protocol.statuses import Status
 
-from .effects import result_schema
 from .finding import FAILURES, Finding
 from .instances import Tally
 from .leniency import lenient
 from .sight import Sight, Sights
-from .types import json_types
+from .types import ALL_TYPES, json_types
 
 MOST_TRIALS: Final = 48
 _LEAST_TRIALS: Final = 16
@@ -69,7 +66,7 @@ def trial_findings(layout: Layout, sights: Sights, told: Collection[int]) -> Ite
         if not never.isdisjoint(behind):
             continue
         trials.in_favour_of(run, [sight.calls[before] for before in sorted(behind & sight.calls.keys())])
-        if run in trials.lost and _is_shown(layout, sight, run, trials.ends[run]):
+        if run in trials.lost and _is_shown(sight, run, trials.ends[run]):
             tally.add(instance, [_finding(sight.calls[index], trials.lost[run], trials.number)])
     yield from tally.findings()
 
@@ -163,60 +160,59 @@ def _effort(layout: Layout) -> int:
     return 1 + calls + len(seen) // 5 + len(messages) // 50 + calls * sum(1 for _ in parts_of(seen)) // 1_000
 
 
-def _is_shown(layout: Layout, sight: Sight, lost: Run, ends: Collection[str | None]) -> bool:
+def _is_shown(sight: Sight, lost: Run, ends: Set[str | None]) -> bool:
     """Whether the ways in which a call ended say something of the plan, and not only of what was made up."""
     call = sight.calls[lost[1]]
     behind = [sight.calls[index] for index in sight.order.behind(call.index) if index in sight.calls]
     if any(map(_reads_errors, (call, *behind))) or _reaches_far_into_lists(call):
         return False
-    return all(_is_sure(layout, sight, before) for before in behind) and all(
-        _is_plans_fault(sight, call, end) for end in ends
+    faults = ends - {"Exception"}
+    return (
+        bool(faults)
+        and all(_is_sure(sight, before, call) for before in behind)
+        and all(_is_plans_fault(sight, call, end) for end in faults)
     )
 
 
 def _is_plans_fault(sight: Sight, call: Call, end: str | None) -> bool:
     """Whether what was made up had no part in the end of a call: the type of its error, or None where it was skipped.
 
-    Parameters that a lenient tool refuses are such that no result can mend them.
+    What a lenient layout refuses, no result can mend.
     """
     match end:
         case None:
             return not any(_is_inside(sight, call, place) for place in _read(call))
-        case "InvalidParameters":
+        case "InvalidParameters" | "OutputError":
             return True
         case "Conflict":
             return all(_never_takes(sight, call, place) for place in call.written)
     return False
 
 
-def _is_sure(layout: Layout, sight: Sight, call: Call) -> bool:
-    """Whether a call behind a lost one had, in some trial, what it needs, and gave what is admitted."""
-    if any(_is_inside(sight, call, place) for place in (*_read(call), *call.written)):
-        return False
-    return all(_is_admitted(layout, sight, call, place) for place in call.written)
-
-
-def _is_admitted(layout: Layout, sight: Sight, call: Call, place: Reference) -> bool:
-    """Whether no schema of a kind can have refused all that was made up, be it that it was made up by that alone."""
-    kind = sight.fold.schema(place.kind)
-    parts = compiled(kind).parts(place.path) if kind is not MISSING else []
-    if not parts or call.given is not MISSING:
-        return True
-    result = result_schema(call, layout.tools, layout.submission.delegates)
-    whole = {"allOf": parts}
-    return result is True and "$ref" not in str(parts) and not compiled(whole).problems(sample(whole))
+def _is_sure(sight: Sight, call: Call, lost: Call) -> bool:
+    """Whether a call behind a lost one had what it needs, and could write, whatever was made up."""
+    return not any(_is_inside(sight, call, place) for place in _read(call)) and all(
+        writer is lost for place in call.written for writer, _ in _bases(sight, call, place)
+    )
 
 
 def _is_inside(sight: Sight, call: Call, place: Reference) -> bool:
     """Whether a place lies inside of what some other call gives, and so may be there or not."""
-    return any(len(above.path) < len(place.path) for _, above in _bases(sight, call, place))
+    kind = sight.fold.schema(place.kind)
+    if kind is not MISSING and sight.memory.shape(kind, place.path).is_impossible:
+        return False
+    return any(
+        not sight.memory.result(writer).at(place.path[len(above.path) :]).is_impossible
+        for writer, above in _around(sight, call, place)
+        if above != place
+    )
 
 
 def _never_takes(sight: Sight, call: Call, place: Reference) -> bool:
     """Whether nothing that other calls give can be such that a call may write there as it does."""
     bases = list(_bases(sight, call, place))
     if not bases and call.method not in (Method.SET, Method.PUSH):
-        return len(json_types(sight.memory.result(call).types)) == 1
+        return len(types := json_types(sight.memory.result(call).types)) == 1 or types == json_types(ALL_TYPES)
     return all(
         _LEFT.get(writer.method, sight.memory.result(writer).types).isdisjoint(_taking(call, place, above))
         for writer, above in bases
@@ -224,6 +220,13 @@ def _never_takes(sight: Sight, call: Call, place: Reference) -> bool:
 
 
 def _bases(sight: Sight, call: Call, place: Reference) -> Iterator[tuple[Call, Reference]]:
+    """The other calls on whose results it hangs whether a call can write at a place, and where they write them."""
+    for writer, above in _around(sight, call, place):
+        if above != place or (call.method is not Method.SET and writer.method in (Method.SET, Method.CONCAT)):
+            yield writer, above
+
+
+def _around(sight: Sight, call: Call, place: Reference) -> Iterator[tuple[Call, Reference]]:
     """The other calls whose results are at a place or around it, and where they write them."""
     for index in {index for line in sight.writers.lines(place) for index in line.calls} - {call.index}:
         writer = sight.calls[index]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol import check_submission
 from protocol.findings.trials import MOST_TRIALS
+from protocol.schemas import compiled
 
 from .building import call, checked, plan_submission
 
@@ -220,3 +223,72 @@ def test_of_a_place_with_a_schema_the_readers_still_get_what_they_read_below_it(
     declared = [{"type": "data", "data": {}, "schema": {"properties": {"user": {"type": "object"}}}}]
     calls = call("load", "†data.user"), call("greet", "†data.hello", name="†data.user.name")
     assert told_of_trials(*calls, context=declared) == []
+
+
+VALUES = st.recursive(
+    st.sampled_from([0, 7, 1200, -3, 0.5, "", "x", "a longer text", True, None]),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["id", "name", "tags"]), inner, min_size=1)
+        | st.lists(inner, min_size=1, max_size=2)
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def admitting(draw: st.DrawFn, value: Any) -> Any:
+    """A plain schema that a value satisfies."""
+    if draw(st.integers(0, 7)) == 0:
+        return True
+    match value:
+        case bool():
+            return draw(st.sampled_from([{"type": "boolean"}, {"enum": [value]}]))
+        case int() | float():
+            bounds = {"type": "number", "minimum": value - draw(st.integers(0, 5))}
+            return draw(st.sampled_from([{"type": "number"}, bounds, {"type": "number", "maximum": value}]))
+        case str():
+            lengths = {"type": "string", "minLength": len(value), "maxLength": len(value) + 3}
+            return draw(st.sampled_from([{"type": "string"}, lengths, {"enum": ["other", value]}]))
+        case list():
+            return {"type": "array", "minItems": draw(st.integers(0, len(value)))}
+        case dict():
+            if draw(st.booleans()):
+                values = draw(admitting(next(iter(value.values()))))
+                fits = all(not compiled(values).problems(inner) for inner in value.values())
+                return {"type": "object", "additionalProperties": values if fits else True}
+            keys = draw(st.lists(st.sampled_from(sorted(value)), unique=True))
+            properties = {key: draw(admitting(inner)) for key, inner in value.items()}
+            return {"type": "object", "properties": properties, "required": keys, "additionalProperties": False}
+    return {"type": ["null", "string"]}
+
+
+@given(st.data())
+def test_readers_whom_one_value_suits_are_not_told_whatever_is_made_up(data: st.DataObject) -> None:
+    value = data.draw(VALUES)
+    promised = data.draw(admitting(value))
+    readers, tools = [], {}
+    for number in range(data.draw(st.integers(1, 3))):
+        path, part = "†data.x", value
+        while isinstance(part, dict) and data.draw(st.booleans()):
+            key = data.draw(st.sampled_from(sorted(part)))
+            path, part = f"{path}.{key}", part[key]
+        readers.append(call(f"take{number}", f"†data.t{number}", value=path))
+        tools[f"take{number}"] = taking(data.draw(admitting(part)))["take"]
+    by_kind = [{"type": "data", "data": {}, "schema": {"properties": {"x": promised}}}]
+    tools |= giving(make=promised) if (is_by_tool := data.draw(st.booleans())) else {}
+    calls = call("make", "†data.x"), *readers
+    assert told_of_trials(*calls, tools=tools, context=[] if is_by_tool else by_kind) == []
+
+
+def test_what_a_schema_of_a_kind_forbids_whatever_is_made_up_is_told() -> None:
+    declared = [{"type": "data", "l": ["a"], "schema": {"properties": {"l": {"type": "array", "maxItems": 1}}}}]
+    push = call("give", "†data.l", _outputMethod="push")
+    assert told_of_trials(push, {**push, "_tool": "also"}, context=declared) != []
+    elements = [{"type": "data", "l": [], "schema": {"properties": {"l": {"items": {"pattern": "^[A-Z]{9}$"}}}}}]
+    assert told_of_trials(push, {**push, "_tool": "also"}, context=elements) == []
+
+
+def test_a_value_that_two_parameters_of_one_call_bound_is_not_told() -> None:
+    both = {"take": {"properties": {"low": {"minimum": 40, "maximum": 55}, "high": {"minimum": 55}}}}
+    calls = call("make", "†data.x"), call("take", "†data.t", low="†data.x", high="†data.x")
+    assert told_of_trials(*calls, tools={**giving(make={"type": "number", "exclusiveMinimum": 54}), **both}) == []
