@@ -20,6 +20,9 @@ from .execution import Execution, Outcome, Status
 from .inventions import Inventions, path_of
 from .lanes import Lane
 from .layout import Layout
+from .paths import lookup, parts_of
+from .references import Reference
+from .schemas.steps import count
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
@@ -29,8 +32,15 @@ MOST_ALTERNATIVES: Final = 64
 MOST_TRIED: Final = 10_000
 """Calls run in one `branch_effects` over all alternatives."""
 
+MOST_PARTS: Final = 5_000_000
+"""Values, with all that they hold, that calls read from the context in one simulation: some seconds of copying."""
+
+_PARTS_PER_STEP: Final = 10
+"""As many parts are copied in the time of one step (see `schemas.steps`)."""
 _MESSAGES_PER_CALL: Final = 5
 """As many messages are read in the time of one call."""
+_PARTS_PER_CALL: Final = 500
+"""As many parts are copied in the time of one call."""
 _NOTHING: Final = {"type": "meta"}
 """Stands for a message that nobody here can see: the others keep their numbers."""
 
@@ -68,6 +78,10 @@ class Simulation:
     """The tools whose made-up results do not fit their own `_output`, so that it was not applied."""
     left_out: int = 0
     """How many instances have calls that were not run, beyond `MOST_CALLS`."""
+    parts: int = 0
+    """How much the calls read from the context."""
+    calls_left_out: int = 0
+    """How many calls were not run, since together with those before them they read more than `MOST_PARTS`."""
 
     @property
     def skipped(self) -> tuple[int, ...]:
@@ -116,7 +130,7 @@ def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
     together would run more than `MOST_TRIED` calls.
     """
     left = MOST_TRIED
-    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL
+    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL + usual.parts // _PARTS_PER_CALL
     run = {call.index for call in usual.calls}
     concerned = (chosen for chosen in alternatives(plan) if chosen[0].index in run)
     for call, number in islice(concerned, MOST_ALTERNATIVES):
@@ -146,8 +160,13 @@ class _Run:
         self._left_out = plan.lanes.keys() - self._lanes.keys()
         seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
         self._context = Context(seen)
+        self._effort = _Effort(self._context)
+        self._run = {
+            name: [call for call in lane.calls if self._effort.admits(name, call)] for name, lane in self._lanes.items()
+        }
+        count(self._effort.parts // _PARTS_PER_STEP)  # a trial that leaves calls out is given up
         self._executions = {
-            name: Execution(lane.calls, lane.graph, self._context.fold(name), inventions.tools, instance=name)
+            name: Execution(self._run[name], lane.graph, self._context.fold(name), inventions.tools, instance=name)
             for name, lane in self._lanes.items()
         }
         self._awaiting = self._waits_for_global_calls()
@@ -162,7 +181,9 @@ class _Run:
         calls = tuple(self._call(instance, call) for instance, lane in self._lanes.items() for call in lane.calls)
         data = {instance: self._context.data(instance) for instance in (None, *self._context.instances)}
         unfit, left_out = tuple(self._inventions.unfit), len(self._left_out)
-        return Simulation(data, tuple(sorted(calls, key=lambda call: call.index)), unfit, left_out)
+        calls_left_out = sum(len(lane.calls) - len(self._run[name]) for name, lane in self._lanes.items())
+        ordered = tuple(sorted(calls, key=lambda call: call.index))
+        return Simulation(data, ordered, unfit, left_out, self._effort.parts, calls_left_out)
 
     def _waits_for_global_calls(self) -> dict[int, list[str | None]]:
         """Global call -> the instances that wait for it."""
@@ -212,6 +233,29 @@ class _Run:
         if end is None:
             return SimulatedCall(call.index, call.tool, instance, Status.WAITING)
         return SimulatedCall(call.index, call.tool, instance, end.status, end.reason, end.error)
+
+
+class _Effort:
+    """How much of a context is copied for the calls that read it, until that is too much."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sizes: dict[tuple[str | None, Reference], int] = {}
+        self.parts = 0
+
+    def admits(self, instance: str | None, call: Call) -> bool:
+        """Whether a call can be run too; then what it reads is counted."""
+        if self.parts > MOST_PARTS:
+            return False
+        for _, expression in call.reads:
+            self.parts += max(self._size(instance, place) for place in expression.references)
+        return self.parts <= MOST_PARTS
+
+    def _size(self, instance: str | None, place: Reference) -> int:
+        if (instance, place) not in self._sizes:
+            value = lookup(self._context.fold(instance).root(place.kind), place.path)
+            self._sizes[instance, place] = sum(1 for _ in parts_of(value))
+        return self._sizes[instance, place]
 
 
 def first_lanes(plan: Layout, most_calls: int) -> dict[str | None, Lane]:

@@ -15,7 +15,7 @@ from protocol import Plan, Rejected, check_submission
 from protocol.execution import Execution, Outcome, Start, Status, Success
 from protocol.moulds import moulds_of
 from protocol.resolution import Fold
-from protocol.simulation import simulate
+from protocol.simulation import MOST_CALLS, simulate, tried
 from protocol.variety import Variety
 
 from .building import call, plan_submission, problems, submission
@@ -331,17 +331,15 @@ def test_what_readers_of_the_whole_need_of_each_piece_is_found_in_steps_in_propo
     assert steps(asking(400)) < 5 * steps(asking(100))
 
 
-def test_trials_take_steps_in_proportion_to_the_references_of_an_expression() -> None:
-    def tried(number: int) -> Callable[[], object]:
+def test_a_trial_takes_steps_in_proportion_to_the_references_of_an_expression() -> None:
+    def trying(number: int) -> Callable[[], object]:
         value = readers_of_the_whole(20)
         for each in value["solution"]["calls"][10:]:
             each["about"] = [" || ".join(["†state"] * number)] * 4
-        never = [call(to="†data.yes || †data.no", _delegate="d"), call(value="†data.no.reason")]
-        value["solution"]["calls"] += never
-        assert "trial runs on made-up results" in check_submission(value).findings[-1].message
-        return finding(value)
+        plan = check_submission(value)
+        return lambda: tried(plan, 1, MOST_CALLS)
 
-    assert steps(tried(256)) < 3 * steps(tried(64))
+    assert steps(trying(256)) < 3 * steps(trying(64))
 
 
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:

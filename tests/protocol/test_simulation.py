@@ -9,9 +9,10 @@ import pytest
 from protocol import check_submission
 from protocol.samples import PLACEHOLDER, sample
 from protocol.schemas import compiled
-from protocol.simulation import MOST_ALTERNATIVES, MOST_CALLS, MOST_TRIED, branch_effects, simulate
+from protocol.simulation import MOST_ALTERNATIVES, MOST_CALLS, MOST_PARTS, MOST_TRIED, branch_effects, simulate
+from protocol.statuses import Status
 
-from .building import call, checked, plan_submission
+from .building import call, checked, plan_submission, submission
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5}, "s": {}}}
 
@@ -229,3 +230,14 @@ def test_alternatives_that_would_take_too_many_calls_are_not_tried() -> None:
     plan = checked(call(to="†data.a || †data.b || †data.c"), *calls)
     effects = branch_effects(plan, simulate(plan))
     assert [effect.alternative for effect in effects] == ["†data.a", "†data.b"]
+
+
+def test_of_calls_that_together_read_too_much_of_the_context_only_the_first_are_simulated() -> None:
+    size = MOST_PARTS // 100
+    context = [{"type": "state", "list": list(range(size)), "name": "Ann"}]
+    calls = [call(to=f"†data.k{number}", value="†state.list") for number in range(150)]
+    simulation = simulate(check_submission(submission(*calls, context=context)))
+    ran = [end.index for end in simulation.calls if end.status is Status.DONE]
+    assert ran == list(range(99))
+    assert simulation.calls_left_out == 51
+    assert {end.status for end in simulation.calls[99:]} == {Status.WAITING}

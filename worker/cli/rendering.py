@@ -106,6 +106,8 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     left_out = document["left_out"]
     if left_out["instances"]:
         yield f"{counted(left_out['instances'], 'instance')} more: not simulated, only the first ones are"
+    if left_out["calls"]:
+        yield f"{counted(left_out['calls'], 'call')} more: not simulated, together they read too much of the context"
     if left_out["alternatives"]:
         yield f"{counted(left_out['alternatives'], 'alternative')} more: not tried, only the first ones are"
     if document["unfit"]:
