@@ -1,7 +1,7 @@
 """Fallbacks: alternatives of what calls read that are never taken (SPEC R2.3, R6.3, R6.5).
 
-That is what alternatives are for: one may be there or not. Told is only what is nearly another place that is there, and
-what a call is run for although it stands behind a value that is there for good.
+That is what alternatives are for: one may be there or not. Told is only what is nearly another place that is there,
+what is there for others only, and what a call is run for although it stands behind a value that is there for good.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from protocol.spelling import Patience
 from protocol.views import Views
 
 from .finding import FAILURES, Finding
+from .presence import Presence
 from .sight import Sight
 
 Place = Sequence[str | int]
@@ -27,8 +28,11 @@ _LIKENESS: Final = 0.75
 """Of how much a key that is there has to be like the one that is not: two letters of four may have changed places."""
 
 
-def misspelt_alternatives(sights: Iterable[Sight], places: Sequence[Place], views: Views) -> Iterator[Finding]:
-    """Places of alternatives that nothing brings to any of those who run the call, and that are nearly another place.
+def missing_alternatives(
+    sights: Iterable[Sight], places: Sequence[Place], presence: Presence, views: Views
+) -> Iterator[Finding]:
+    """Places of alternatives that nothing brings to any of those who run the call, and that are nearly another place,
+    or are there in an instance only.
 
     `sights` hold all lanes of whichever call is in them. What a call itself writes may be there when another run begins
     where this one ends.
@@ -37,15 +41,15 @@ def misspelt_alternatives(sights: Iterable[Sight], places: Sequence[Place], view
     for call, at, place, instance in _never_there(sights):
         if not patience.lasts(0):
             return
+        never = f"call {call.index} ({call.tool}) never reads {place}"
+        if instance is None and (elsewhere := presence.elsewhere(place)) is not None:
+            why = f"{never}: {elsewhere}, and this call has no _instance; give it one"
+            yield Finding("info", why, (call.index,), pointer(*places[call.index]) + at)
+            continue
         near = Reader(views.of(instance), call.index, patience).nearest((place,))
         if near is not None and not is_numbered_like(place, near) and near not in (*call.scopes, *places_read(call)):
-            yield Finding(
-                "info",
-                f"call {call.index} ({call.tool}) never reads {place}: the context does not hold it and no other call "
-                f"writes it, did you mean {near}?",
-                (call.index,),
-                pointer(*places[call.index]) + at,
-            )
+            why = f"{never}: the context does not hold it and no other call writes it, did you mean {near}?"
+            yield Finding("info", why, (call.index,), pointer(*places[call.index]) + at)
 
 
 def unreached_results(sights: Iterable[Sight], places: Sequence[Place], readers: Readers) -> Iterator[Finding]:

@@ -58,6 +58,16 @@ class Presence:
             self._holders[place] = next((name for name, fold in self._folds() if fold.exists(place)), None)
         return self._holders[place]
 
+    def elsewhere(self, place: Reference) -> str | None:
+        """Who has what no global reader sees: an instance that holds a place, or the first call to write it in one."""
+        if (holder := self.holder(place)) is not None:
+            return f"instance {holder!r} holds it"
+        line = next(self._instance_writers.lines(place), None)
+        if line is None:
+            return None
+        writer = self._by_index[line.calls[0]]
+        return f"call {writer.index} ({writer.tool}) writes it in instance {writer.instance!r}"
+
     def speaks_of(self, key: Reference) -> bool:
         """Whether a reader sees a key inside a kind, or the kind's schema names it. Taken for granted where too much
         has been looked at.
@@ -70,6 +80,14 @@ class Presence:
     @cached_property
     def _writers(self) -> Writers:
         return Writers(self._calls)
+
+    @cached_property
+    def _instance_writers(self) -> Writers:
+        return Writers(call for call in self._calls if call.instance is not None)
+
+    @cached_property
+    def _by_index(self) -> dict[int, Call]:
+        return {call.index: call for call in self._calls}
 
     def _folds(self) -> Iterator[tuple[str, Fold]]:
         for name in self._context.instances:

@@ -26,7 +26,7 @@ from .clashes import clash_findings
 from .declarations import wrapped_tools
 from .effort import counted, is_spent
 from .elements import element_findings
-from .fallbacks import misspelt_alternatives, unreached_results
+from .fallbacks import missing_alternatives, unreached_results
 from .finding import Finding
 from .foresight import foresight_findings
 from .habits import foreign_properties, foreign_references
@@ -142,7 +142,7 @@ class _Proofs:
         if not submission.is_template or len(sights) == len(layout.lanes):  # each call's lanes are looked at, or none
             views = Views(layout.lanes, context)
             yield empty_scopes(sights, places, presence, views)
-            yield misspelt_alternatives(sights, places, views)
+            yield missing_alternatives(sights, places, presence, views)
         if not submission.is_template:  # which may be one for many contexts
             yield unreached_results(sights, places, readers)
         yield blank_references(calls, places, presence)

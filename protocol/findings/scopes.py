@@ -1,7 +1,7 @@
 """Scopes: those that certainly show nothing, and were hardly meant so (SPEC R8.1, R8.2).
 
 A scope need not exist: a call may be one of many that ask for all there could be. Told is only what is nearly another
-one that would show something, and what only an instance holds where the call has none.
+one that would show something, and what only an instance holds or comes by where the call has none.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def empty_scopes(
         scope = call.scopes[index]
         shown = f"call {call.index} ({call.tool}) is shown nothing of {_written(call, index)}"
         severity = "warning" if place_in(call.raw, "_scopes") else "info"
-        if instance is None and (holder := presence.holder(scope)) is not None:
-            why = f"{shown}: instance {holder!r} holds it, and the call has no _instance; give it one"
+        if instance is None and (elsewhere := presence.elsewhere(scope)) is not None:
+            why = f"{shown}: {elsewhere}, and this call has no _instance; give it one"
             yield Finding(severity, why, (call.index,), _pointer(call, index, places))
         elif scope.path and patience.lasts(0):
             near = Reader(views.of(instance), call.index, patience).nearest((scope,))

@@ -11,6 +11,7 @@ from protocol import check_submission
 from .building import call, checked, plan_submission
 
 NAMED = [{"type": "input", "user": {"name": 1}}]
+TWO = [{"type": "text", "_instance": name} for name in "①②"]
 HELD = [{"type": "state", "_instance": "①", "text": "x"}]
 
 
@@ -44,11 +45,29 @@ def test_a_scope_of_what_only_an_instance_holds_is_told_to_a_call_without_one(sc
     (finding,) = checked(call(_scopes=["input", scope]), context=HELD).findings
     assert finding.to_dict() == {
         "severity": "warning",
-        "message": f"call 0 (give) is shown nothing of {scope}: instance '①' holds it, and the call has no _instance; "
+        "message": f"call 0 (give) is shown nothing of {scope}: instance '①' holds it, and this call has no _instance; "
         "give it one",
         "calls": [0],
         "pointer": "/solution/calls/0/_scopes/1",
     }
+
+
+@pytest.mark.parametrize("scope", ["result", "†result", "†result.summary", "†result.summary.text"])
+def test_a_scope_of_what_only_calls_of_instances_write_is_told_to_a_call_without_one(scope: str) -> None:
+    made = [call("make", "†result.summary", _instance=name) for name in "②①"]
+    (finding,) = checked(*made, call(_scopes=[scope]), context=TWO).findings
+    assert finding.to_dict() == {
+        "severity": "warning",
+        "message": f"call 2 (give) is shown nothing of {scope}: call 0 (make) writes it in instance '②', and this call "
+        "has no _instance; give it one",
+        "calls": [2],
+        "pointer": "/solution/calls/2/_scopes/0",
+    }
+    for shown in (
+        [call(_scopes=[scope], _instance="②")],
+        [call(_scopes=[scope]), call("make", "†result.summary.text")],
+    ):
+        assert not any("shown nothing" in finding.message for finding in checked(*made, *shown, context=TWO).findings)
 
 
 def test_a_scope_that_the_tool_gives_is_one_for_all_of_its_calls() -> None:

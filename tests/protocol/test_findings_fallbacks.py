@@ -60,6 +60,22 @@ def test_a_template_may_be_one_for_many_contexts() -> None:
     assert check_submission(value).findings == ()
 
 
+def test_an_alternative_that_only_an_instance_has_is_told_to_a_call_without_one() -> None:
+    context = [*INPUT, {"type": "state", "_instance": "①", "text": "x"}]
+    made = call("make", "†state.summary", _instance="①")
+    reading = call(value="†state.summary.text || †state.text || †input.name")
+    written, held = checked(made, reading, context=context).findings
+    assert written.to_dict() == {
+        "severity": "info",
+        "message": "call 1 (give) never reads †state.summary.text: call 0 (make) writes it in instance '①', and this "
+        "call has no _instance; give it one",
+        "calls": [1],
+        "pointer": "/solution/calls/1/value",
+    }
+    assert "never reads †state.text: instance '①' holds it, and" in held.message
+    assert checked(made, {**reading, "_instance": "①"}, context=context).findings == ()
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [("†input.nmae", "†input.name"), ("†inptu.name", "†input.name"), ("†state.ful", "†state.full")],
