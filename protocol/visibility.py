@@ -13,19 +13,24 @@ widen it: what this module says of the call bounds everything the delegate does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
 from .calls import Call
 from .errors import ExpressionError
-from .messages import read_data
+from .findings.presence import Presence
+from .messages import DATA_TYPES, read_data
+from .nearness import Reader
 from .paths import MISSING
 from .plan import Plan
 from .readers import Audience
 from .references import DAGGER, Reference, parse
+from .spelling import Patience
 from .tools import Executor
+from .views import Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +62,60 @@ class Visibility:
     place: Reference
     direct: tuple[Sight, ...]
     derived: tuple[Sight, ...]
+    note: str | None = None
+    """What is wrong with the place, where nothing is ever there: then that nobody sees it says nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "path": str(self.place),
+            "note": self.note,
             "direct": [sight.to_dict() for sight in self.direct],
             "derived": [sight.to_dict() for sight in self.derived],
         }
 
 
+_MOST_INSTANCES: Final = 100
+"""In so many it is looked for a place that was meant."""
 _ERRORS: Final = Reference("error")
 """Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
 
 
 def who_sees(plan: Plan, path: str) -> Visibility:
-    """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none."""
+    """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none.
+
+    A path may go without its `†` where it begins with a kind that anything is of.
+    """
+    presence = Presence(plan.calls, plan.context)
+    place = _place(path, presence.kinds | DATA_TYPES)
+    calls = {call.index: call for call in plan.calls if not call.is_thought}
+    direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
+    note = None if place.kind == _ERRORS.kind or presence.at(place) else _nothing_there(place, plan)
+    return Visibility(place, _sights(calls, direct), _sights(calls, _Derivation(plan, calls).readers(place)), note)
+
+
+def _place(path: str, kinds: Container[str]) -> Reference:
+    """The one place that a path names. Where it has neither dagger nor kind it might be one inside `state` (SPEC R2.5),
+    and that nobody sees the kind of that name would be no answer.
+    """
     expression = parse(path if path.startswith(DAGGER) else DAGGER + path)
     if len(expression.references) != 1:
         raise ExpressionError(path, 0, "one reference")
     place = expression.references[0]
-    calls = {call.index: call for call in plan.calls if not call.is_thought}
-    direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
-    return Visibility(place, _sights(calls, direct), _sights(calls, _Derivation(plan, calls).readers(place)))
+    if not path.startswith(DAGGER) and place.kind not in kinds:
+        inside = Reference("state", (place.kind, *place.path))
+        raise ExpressionError(path, 0, f"a place that begins with † (did you mean {inside}?)")
+    return place
+
+
+def _nothing_there(place: Reference, plan: Plan) -> str:
+    """That nothing is ever at a place, and at which it is that is called nearly so."""
+    views, patience = Views(plan.lanes, plan.context), Patience()
+    seen_by = (None, *islice(plan.context.instances, _MOST_INSTANCES))
+    found = (Reader(views.of(instance), None, patience).nearest((place,)) for instance in seen_by)
+    near = next(filter(None, found), None)
+    hint = f", did you mean {near}?" if near is not None else ""
+    return f"nothing is ever at {place}: the context does not hold it and no call writes it{hint}"
 
 
 def _is_handed(call: Call) -> bool:

@@ -79,6 +79,16 @@ def test_a_path_that_does_not_parse_is_wrong_usage() -> None:
     assert result.error_lines[0].startswith("acts: --who-sees: '†' does not parse")
 
 
+def test_a_place_that_is_not_there_is_told_beside_who_sees_it() -> None:
+    text = check("--who-sees", "†state.usr.ssn").stdout
+    assert text.splitlines()[0].endswith("no call")
+    assert "did you mean †state.user.ssn?" in text
+    assert "did you mean" in check("--who-sees", "†state.usr.ssn", "--json").json["who_sees"]["note"]
+    refused = check("--who-sees", "user.ssn")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "did you mean †state.user.ssn?" in refused.error_lines[0]
+
+
 def test_a_caret_stands_under_the_error_on_a_terminal_and_nowhere_else() -> None:
     broken = {"context": [], "tools": {"give": GIVE}, "solution": {"calls": [{"_tool": "give", "value": "†state. x"}]}}
     assert len(check(submission=broken).error_lines) == 1

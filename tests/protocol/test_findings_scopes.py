@@ -112,6 +112,43 @@ def test_each_is_listed_once_in_the_order_of_the_calls_by_the_first_result_it_co
     ]
 
 
+@pytest.mark.parametrize("path", ["user.ssn", "usr", "State.user"])
+def test_a_path_without_a_dagger_that_begins_with_no_kind_is_refused(path: str) -> None:
+    with pytest.raises(ExpressionError, match=rf"begins with † \(did you mean †state\.{path}\?\)"):
+        who_sees(checked(call(value="†state.user"), context=CONTEXT), path)
+
+
+def test_a_path_that_begins_with_a_kind_of_ones_own_may_go_without_its_dagger() -> None:
+    profile = {"type": "data", "kind": "profile", "data": {"name": "x"}}
+    assert seen(checked(call(value="†profile"), context=[profile]), "profile.name") == ([0], [])
+    assert seen(checked(call(to="†memory"), call(value="†memory")), "memory") == ([1], [])
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("†state.usr.ssn", ", did you mean †state.user.ssn?"),
+        ("†stat.user", ", did you mean †state.user?"),
+        ("†data.mail", ", did you mean †data.email?"),
+        ("†state.nickname", ", did you mean †state.nicknames?"),
+        ("†zzz", ""),
+        ("†state.user.ssn.digits", ""),
+    ],
+)
+def test_a_place_where_nothing_is_ever_is_told_with_the_nearest_where_something_is(path: str, hint: str) -> None:
+    context = [*CONTEXT, {"type": "state", "_instance": "①", "nicknames": []}]
+    plan = checked(call(value="†state.user"), call(to="†data.email"), context=context)
+    note = f"nothing is ever at {path}: the context does not hold it and no call writes it{hint}"
+    assert who_sees(plan, path).note == note
+
+
+@pytest.mark.parametrize("path", [SSN, "†state", "†data.email.domain", "†state.nicknames", "†error", "†error.x"])
+def test_a_place_where_something_may_be_is_as_it_should_be(path: str) -> None:
+    context = [*CONTEXT, {"type": "state", "_instance": "①", "nicknames": []}]
+    plan = checked(call(value="†state.user"), call(to="†data.email"), context=context)
+    assert who_sees(plan, path).note is None
+
+
 def test_what_only_has_to_be_there_is_said_to_be_no_more() -> None:
     plan = checked(call(value="†state.user.ssn && †state.other"), context=CONTEXT)
     assert who_sees(plan, SSN).direct[0].how == ("parameter /value (only whether it is there)",)
@@ -132,7 +169,7 @@ def test_executors_are_named_and_thoughts_see_nothing() -> None:
         (0, "delegate", "clerk"),
         (3, "latent", "think"),
     ]
-    assert who_sees(plan, SSN).to_dict().keys() == {"path", "direct", "derived"}
+    assert who_sees(plan, SSN).to_dict().keys() == {"path", "note", "direct", "derived"}
     assert who_sees(plan, SSN).to_dict()["path"] == SSN
     assert who_sees(plan, SSN).to_dict()["direct"][0] == {
         "index": 0,

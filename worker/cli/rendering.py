@@ -79,6 +79,8 @@ def result_lines(document: Mapping[str, Any], *, most_instances: int | None = No
 def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Who can see a place, as `acts check --who-sees` prints it."""
     yield heading(f"sees {document['path']}") + ("" if document["direct"] else "  no call")
+    if document["note"] is not None:
+        yield f"  {escaped(document['note'])}"
     yield from _sights(document["direct"])
     if document["derived"]:
         yield heading("sees what was made from it")
