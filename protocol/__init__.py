@@ -10,9 +10,9 @@ Each module is one part of the rules (`SPEC Rx`); a rule's module is the first o
     R4  calls         `calls` one use of a tool; `tools` what may be called, and by whom; `outputs` where results go;
                       `schemas` JSON Schema
     R5  no output     `calls` (`Call.is_fire_and_forget`, `Call.is_thought`)
-    R6  the graph     `graph` who waits for whom, by `writers` and `readers`; `lanes` by where calls run; `layout` of
-                      all of them, and `plan` what follows; `execution` the state machine; `readiness` its countdown;
-                      `statuses` its transitions
+    R6  the graph     `graph` who waits for whom; `waits` makes it, by `writers`, `readers` and the `holdings` of the
+                      context; `lanes` by where calls run; `layout` of all of them, and `plan` what follows;
+                      `execution` the state machine; `readiness` its countdown; `statuses` its transitions
     R6.7 beforehand   `drawing`; `cost`; `simulation` on `inventions`: `samples`, `moulds` and their `variety`;
                       `visibility` who can see what; `findings` all that speaks against a valid submission
     R7  errors        `errors` the tree; `checking` finds all structural ones; `submission` what is handed in; `limits`;

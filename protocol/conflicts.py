@@ -28,6 +28,10 @@ class Conflicts:
     def __iter__(self) -> Iterator[Conflict]:
         return iter(self._at.values())
 
+    def places(self) -> tuple[Key, ...]:
+        """Where they are."""
+        return tuple(self._at)
+
     def copy(self) -> Conflicts:
         """The same conflicts, to be settled apart."""
         copy = Conflicts()

@@ -9,16 +9,12 @@ Where many calls wait for the same many writers, listing each pair would take th
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from .calls import Call
-from .readers import places_read
-from .references import Expression, Reference
-from .writers import Line, Writers
+from .references import Reference
 
 Holds = Callable[[Reference], bool]
 """Whether the initial context has a value at a place, as the lane's reader sees it."""
@@ -168,89 +164,3 @@ class Graph:
                 on_path.discard(finished)
                 done.add(finished)
         return ()
-
-
-def uncertain_places(calls: Iterable[Call], writers: Writers) -> tuple[Reference, ...]:
-    """The places whose readers wait or not, or can run or not, by what the initial context holds."""
-    return tuple(
-        dict.fromkeys(
-            place for call in calls for place in places_read(call) if not writers.has_earlier(place, than=call.index)
-        )
-    )
-
-
-def build_graph(calls: Iterable[Call], writers: Writers, holds: Holds) -> Graph:
-    """The graph of a lane's own calls (SPEC R6.1)."""
-    builder = _Builder(writers, holds)
-    waits = {
-        call.index: {place: builder.awaited(place, by=call.index) for place in places_read(call)}
-        for call in sorted(calls, key=lambda call: call.index)
-    }
-    return Graph(waits, builder.barriers)
-
-
-def unsatisfiable(call: Call, writers: Writers, holds: Holds) -> list[tuple[str, Expression]]:
-    """The expressions that no value of the context and no other call can satisfy, with their places (SPEC R6.3)."""
-
-    def possible(place: Reference) -> bool:
-        return holds(place) or writers.has_other(place, than=call.index)
-
-    if call.is_thought:
-        return []
-    return [
-        (at, expression)
-        for at, expression in call.reads
-        if not any(all(map(possible, group)) for group in expression.alternatives)
-    ]
-
-
-Part = tuple[Line, int, int]
-"""Some neighbours in a line: from, and up to but without."""
-
-
-class _Builder:
-    """Finds what calls wait for, and sets barriers. To be asked in the order the calls are listed."""
-
-    def __init__(self, writers: Writers, holds: Holds) -> None:
-        self.barriers: dict[int, tuple[int, ...]] = {}
-        self._writers = writers
-        self._holds = holds
-        self._made: dict[Part, int] = {}
-        self._longest: dict[Line, tuple[int, int]] = {}
-
-    def awaited(self, place: Reference, *, by: int) -> tuple[int, ...]:
-        """What a reader of a place waits for: the writers listed before it; only if there is none and the context does
-        not hold the value, those listed after.
-        """
-        lines = tuple(self._writers.lines(place))
-        parts = [(line, 0, end) for line in lines if (end := bisect_left(line.calls, by))]
-        if parts or self._holds(place):
-            return self._nodes(parts, self._barrier_of_first)
-        parts = [(line, bisect_right(line.calls, by), len(line.calls)) for line in lines]
-        return self._nodes(parts, self._barrier)
-
-    def _nodes(self, parts: list[Part], barrier: Callable[[Part], int]) -> tuple[int, ...]:
-        nodes: set[int] = set()
-        for line, start, end in parts:
-            nodes.update(line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),))
-        return tuple(sorted(nodes))
-
-    def _barrier(self, part: Part) -> int:
-        line, start, end = part
-        return self._made.get(part) or self._add(part, tuple(line.calls[start:end]))
-
-    def _barrier_of_first(self, part: Part) -> int:
-        """A barrier behind the first calls of a line is built on the one before it."""
-        line, _, end = part
-        if part in self._made:
-            return self._made[part]
-        covered, before = self._longest.get(line, (0, 0))
-        new = line.calls[covered:end]
-        barrier = self._add(part, (before, *new) if before else tuple(new))
-        self._longest[line] = (end, barrier)
-        return barrier
-
-    def _add(self, part: Part, before: tuple[int, ...]) -> int:
-        barrier = self._made[part] = -1 - len(self.barriers)
-        self.barriers[barrier] = before
-        return barrier

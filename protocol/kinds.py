@@ -64,6 +64,11 @@ class Kind:
         self._refresh()
         return tuple(self._conflicts)
 
+    def conflicted(self) -> tuple[Key, ...]:
+        """The places of the conflicts that stand."""
+        self._refresh()
+        return self._conflicts.places()
+
     def value(self, reference: Reference) -> Any:
         """The value at a place, or `MISSING`. Raises `Conflict`."""
         root = self.root()

@@ -6,15 +6,17 @@ executed by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from .calls import Call
 from .context import Context
 from .errors import Problem, pointer
-from .graph import Graph, Holds, build_graph, uncertain_places, unsatisfiable
+from .graph import Graph
+from .holdings import Holdings
 from .references import Reference
 from .submission import Pointer, Submission
+from .waits import Waits
 from .writers import Writers
 
 
@@ -88,43 +90,38 @@ class _Builder:
         self._begun = begun
         self._shared = Writers((*begun.get(None, ()), *shared))
         self._members: dict[int, _Members] = {}
-        self._graphs: dict[tuple[int, tuple[bool, ...]], tuple[Graph, frozenset[Reference]]] = {}
 
     def lane(self, instance: str | None, calls: list[Call]) -> Lane:
         """The lane of an instance."""
         if id(calls) not in self._members:
             self._members[id(calls)] = self._read(instance, calls)
         members = self._members[id(calls)]
-        fold = self._context.fold(instance)
-        held = tuple(map(fold.exists, members.uncertain))
-        if (id(calls), held) not in self._graphs:
-            places = frozenset(place for place, is_held in zip(members.uncertain, held, strict=True) if is_held)
-            graph = build_graph(members.calls, members.writers, places.__contains__)
-            self._graphs[id(calls), held] = graph, places
-            self._note(self._unsatisfiable(instance, members, places.__contains__))
+        held = members.holdings.of(self._context.fold(instance))
+        if held not in members.graphs:
+            graph = members.graphs[held] = members.waits.graph(held)
+            self._note(self._unsatisfiable(instance, members, held))
             self._note(self._cycles(graph, members))
-        return Lane(instance, members.calls, *self._graphs[id(calls), held])
+        return Lane(instance, members.calls, members.graphs[held], held)
 
     def _read(self, instance: str | None, calls: list[Call]) -> _Members:
         own = (*self._begun.get(instance, ()), *calls)
-        writers = self._shared if instance is None else Writers(own, self._shared)
-        return _Members(calls, tuple(calls), writers, uncertain_places(calls, writers))
+        waits = Waits(calls, self._shared if instance is None else Writers(own, self._shared))
+        return _Members(calls, tuple(calls), waits, Holdings(waits.uncertain, self._context.fold()))
 
     def _note(self, problems: Iterable[Problem]) -> None:
         self.problems.update(dict.fromkeys(problems))
 
-    def _unsatisfiable(self, instance: str | None, members: _Members, holds: Holds) -> Iterator[Problem]:
+    def _unsatisfiable(self, instance: str | None, members: _Members, held: Set[Reference]) -> Iterator[Problem]:
         where = f" in instance {instance!r}" if instance is not None else ""
-        for call in members.calls:
-            for at, expression in unsatisfiable(call, members.writers, holds):
-                yield Problem(
-                    pointer(*self._places[call.index]) + at,
-                    f"nothing can bring {expression}: the context does not hold it{where} and no other call writes it",
-                )
+        for call, at, expression in members.waits.unsatisfiable(held):
+            yield Problem(
+                pointer(*self._places[call.index]) + at,
+                f"nothing can bring {expression}: the context does not hold it{where} and no other call writes it",
+            )
 
     def _cycles(self, graph: Graph, members: _Members) -> Iterator[Problem]:
-        tools = {call.index: call.tool for call in members.calls}
-        for cycle in graph.cycles():
+        tools = {call.index: call.tool for call in members.calls} if members.waits.may_circle else {}
+        for cycle in graph.cycles() if members.waits.may_circle else ():
             chain = " waits for ".join(f"call {index} ({tools[index]})" for index in (*cycle, cycle[0]))
             yield Problem(pointer(*self._places[cycle[0]]), f"the calls wait for each other in a cycle: {chain}")
 
@@ -136,5 +133,7 @@ class _Members:
     key: list[Call]
     """Kept so that its identity stays its own."""
     calls: tuple[Call, ...]
-    writers: Writers
-    uncertain: tuple[Reference, ...]
+    waits: Waits
+    holdings: Holdings
+    graphs: dict[frozenset[Reference], Graph] = field(default_factory=dict)
+    """By the uncertain places that are held."""

@@ -11,24 +11,25 @@ class Overlay(dict[str, Any]):
 
     def __init__(self, below: Mapping[str, Any]) -> None:
         super().__init__()
-        self._below = below
+        self.below = below
+        """What it is on top of."""
 
     def __getitem__(self, key: str) -> Any:
-        return super().__getitem__(key) if super().__contains__(key) else self._below[key]
+        return super().__getitem__(key) if super().__contains__(key) else self.below[key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """As of any object."""
-        return super().__getitem__(key) if super().__contains__(key) else self._below.get(key, default)
+        return super().__getitem__(key) if super().__contains__(key) else self.below.get(key, default)
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or key in self._below
+        return super().__contains__(key) or key in self.below
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._below
-        yield from (key for key in super().__iter__() if key not in self._below)
+        yield from self.below
+        yield from (key for key in super().__iter__() if key not in self.below)
 
     def __len__(self) -> int:
-        return len(self._below) + sum(1 for key in super().__iter__() if key not in self._below)
+        return len(self.below) + sum(1 for key in super().__iter__() if key not in self.below)
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]  # a dict's own views see only what it stores itself
         """As of any object."""
@@ -41,6 +42,10 @@ class Overlay(dict[str, Any]):
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as above
         """As of any object."""
         return ItemsView(self)
+
+    def own(self) -> dict[str, Any]:
+        """What it stores itself."""
+        return dict(super().items())
 
     def copy(self) -> dict[str, Any]:
         """As an object of its own."""

@@ -90,6 +90,11 @@ class Fold:
         """The operations that could not be applied and were not replaced since (SPEC R3.4)."""
         return tuple(conflict for _, kind in self._all() for conflict in kind.conflicts())
 
+    def conflicted(self, kind: str) -> tuple[tuple[str, ...], ...]:
+        """The places in a kind, as kind and path, of the operations that could not be applied; see `conflicts`."""
+        found = self._kind(kind)
+        return found.conflicted() if found is not None else ()
+
     def snapshot(self) -> dict[str, Any]:
         """Every kind's value, as a copy; at a place in conflict, what was there before it."""
         return {name: copied(kind.root()) for name, kind in self._all() if kind.root() is not MISSING}

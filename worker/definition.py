@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgpack
 
 from protocol.calls import Call, make_call
-from protocol.graph import Graph, build_graph
+from protocol.graph import Graph
 from protocol.plan import Lane, Plan
 from protocol.references import parse
 from protocol.tools import Executor, Runner, Tool
+from protocol.waits import Waits
 from protocol.writers import Writers
 
 from .errors import OtherFormat
@@ -90,7 +91,7 @@ class Definition:
         visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
         held = {parse(text).references[0] for text in record.held}
         own = [call for call in calls if call.index not in record.begun]
-        return build_graph(own, Writers(visible), held.__contains__)
+        return Waits(own, Writers(visible)).graph(held)
 
 
 def pack_definition(plan: Plan) -> bytes:

@@ -381,6 +381,55 @@ def test_ten_thousand_errors_are_told_in_proportion_to_their_number() -> None:
     assert steps(rejected(2_000)) < 5 * steps(rejected(500))
 
 
+def instances_of_many_places(number: int, places: int) -> dict[str, Any]:
+    """Instances with a value of their own each, and calls that read any of many places, some held by all."""
+    context = [{"type": "state", "_instance": f"i{i}", f"own{i}": i} for i in range(number)]
+    held: list[dict[str, Any]] = [{"type": "state", "all": {f"k{i}": i for i in range(places)}}]
+    calls = [
+        call(value=" || ".join(f"†{path}.k{i}" for i in range(places)) + " || †state")
+        for path in ("state", "state.own1", "state.all", "input")
+    ]
+    return plan_submission(*calls, context=[*held, *context])
+
+
+def instances_of_other_places(number: int, places: int) -> dict[str, Any]:
+    """Readers listed before their writers, and instances of which each holds another one of the places."""
+    context = [{"type": "state", "_instance": f"i{i}", f"k{i % places}": i} for i in range(number)]
+    readers = [call(value=[f"†state.k{j}" for j in range(i, i + 10)]) for i in range(0, places, 10)]
+    return plan_submission(*readers, *[call(to=f"†state.k{i}") for i in range(places)], context=context)
+
+
+def test_what_many_instances_hold_of_many_places_is_not_asked_of_each_place_in_each_instance() -> None:
+    few, many = (
+        [steps(checking(instances_of_many_places(number, places))) for number in (50, 250)] for places in (10, 200)
+    )
+    assert many[1] - many[0] < 1.5 * (few[1] - few[0])
+
+
+def test_what_nothing_can_bring_to_many_instances_is_not_asked_of_each_place_in_each_instance() -> None:
+    def rejected(number: int, places: int) -> Callable[[], object]:
+        path = " || ".join(f"†input.k{i}" for i in range(places))
+        context = [{"type": "input", "_instance": f"i{i}", "a": i} for i in range(number)]
+        return lambda: problems(plan_submission(call(value=path), context=context))
+
+    few, many = ([steps(rejected(number, places)) for number in (50, 250)] for places in (10, 200))
+    assert many[1] - many[0] < 1.5 * (few[1] - few[0])
+
+
+def test_instances_that_hold_other_places_share_what_they_wait_for_elsewhere() -> None:
+    """The graph of each is its own, but what a call waits for is found out once."""
+    few, many = (
+        [steps(checking(instances_of_other_places(number, places))) for number in (50, 250)] for places in (50, 250)
+    )
+    assert many[1] - many[0] < 5 * (few[1] - few[0])
+    assert (many[1] - many[0]) / 200 < 10 * 250, "a few steps for each call of an instance"
+
+
+def checking(value: dict[str, Any]) -> Callable[[], object]:
+    """Check a submission."""
+    return lambda: check_submission(value)
+
+
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
