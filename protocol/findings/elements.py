@@ -52,15 +52,23 @@ def element_findings(sight: Sight) -> Iterator[Finding]:
         if _longest(write, others & order.before(call.index) | bit, calls) >= write.index:
             continue
         unordered = islice(indexes(others & ~order.before(call.index)), _LOOKED_AT)
-        open_ = [rival for rival in unordered if not order.before(rival) & bit]
-        if _longest(write, others | bit, calls) < write.index or not open_:
+        near_by = [
+            index
+            for index in unordered
+            if not order.before(index) & bit and not sight.branches.exclude(index, call.index)
+        ]
+        before = others & order.before(call.index) | bit
+        if _longest(write, before | _set(near_by), calls) < write.index:
             if others or len(_places(call)) > 1:  # a path where nobody else writes is told as an obstacle
                 yield _never(write)
             continue
-        rivals = [rival for rival in open_ if sight.may_meet(rival, call.index)]
-        apart = sum(1 << rival for rival in open_ if rival not in rivals)
-        if rivals and _longest(write, others & (order.before(call.index) | apart) | bit, calls) < write.index:
+        rivals = [index for index in near_by if sight.may_meet(index, call.index)]
+        if rivals and _longest(write, before | _set(set(near_by).difference(rivals)), calls) < write.index:
             yield _race(write, [calls[rival] for rival in rivals[:_TOLD]])
+
+
+def _set(calls: Iterable[int]) -> Calls:
+    return sum(1 << index for index in calls)
 
 
 def _race(write: _Beyond, rivals: list[Call]) -> Finding:

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from random import Random
 from typing import Any, Final
 
 from protocol.calls import Call
 from protocol.references import Expression, Reference
+from protocol.variety import Variety
 
 from .effort import count, is_spent
 from .finding import FAILURES
-from .switches import Switches
 
 STEPS: Final = 15
 """How much work a call is in one run, in steps (see `effort`)."""
@@ -28,8 +27,8 @@ _MOST_STEPS: Final = 200_000
 _MOST_RUNS: Final = 64
 """With calls that succeed, by the branches they choose; so many of them where there are more ways to choose."""
 _MOST_FAILING_RUNS: Final = 16
-_FAILING: Final = 0.25
-"""How many calls fail there."""
+_FAILING: Final = (False, False, False, True)
+"""So many of the calls fail there."""
 
 Read = tuple[int, Reference]
 """A call, and a place that it reads."""
@@ -52,7 +51,8 @@ class Rehearsal:
     waits: Waits
     barriers: Barriers
     bringers: Mapping[Read, Mapping[int, frozenset[int]]]
-    switches: Switches
+    switches: Sequence[Sequence[frozenset[int]]]
+    """For each value that decides who can run the ways in which it may: who is refused."""
 
     @cached_property
     def unsettled(self) -> dict[int, dict[Reference, int]]:
@@ -88,30 +88,25 @@ class Rehearsal:
     def meet(self, held: frozenset[Read]) -> bool:
         """Whether two calls were at work at the same time in any of the runs."""
         most = 1 + _MOST_STEPS // (STEPS * len(self.calls))
-        return any(self._is_meeting(held, fates) for fates in islice(self._fates(held), most) if not is_spent())
+        return any(self._is_meeting(held, fates) for fates in islice(self._fates(), most) if not is_spent())
 
-    def _fates(self, held: frozenset[Read]) -> Iterator[_Fates]:
+    def _fates(self) -> Iterator[_Fates]:
         """What becomes of the calls in one run after the other."""
         choices = {index: sorted(self.useful[index]) or (0,) for index in self.calls}
-        switches = [
-            several
-            for place, several in self.switches.items()
-            if all(self.waits[index][place] or (index, place) not in held for refused in several for index in refused)
-        ]
-        options: list[Sequence[Any]] = [*choices.values(), *switches]
+        options: list[Sequence[Any]] = [*choices.values(), *self.switches]
         ways = 1
         for several in options:
             ways = min(ways * len(several), _MOST_RUNS + 1)
-        random = Random(0)
         runs: Iterable[Sequence[Any]] = product(*options)
         if ways > _MOST_RUNS:
-            runs = ([random.choice(several) for several in options] for _ in range(_MOST_RUNS))
+            runs = (_picked(options, Variety(trial)) for trial in range(_MOST_RUNS))
         for run in runs:
             yield _Fates(dict(zip(choices, run, strict=False)), frozenset[int]().union(*run[len(choices) :]))
-        for _ in range(_MOST_FAILING_RUNS):
-            run = [random.choice(several) for several in options]
+        for trial in range(1, _MOST_FAILING_RUNS + 1):
+            variety = Variety(-trial)
+            run = _picked(options, variety)
             chosen = {
-                index: self._failed(index) if random.random() < _FAILING else choice
+                index: self._failed(index) if variety.pick(_FAILING) else choice
                 for index, choice in zip(choices, run, strict=False)
             }
             yield _Fates(chosen, frozenset[int]().union(*run[len(choices) :]))
@@ -218,3 +213,8 @@ class _Run:
                 if not unsettled[place]:
                     del unsettled[place]
                     yield behind
+
+
+def _picked(options: Iterable[Sequence[Any]], variety: Variety) -> list[Any]:
+    """One of each."""
+    return [variety.pick(several) for several in options]

@@ -25,7 +25,7 @@ from .finding import FAILURES
 from .memory import Memory
 from .order import Calls
 from .rehearsals import STEPS, Read, Rehearsal
-from .switches import Switches, read_switches
+from .switches import Switch, read_switches
 
 _MOST_ASIDE: Final = 8
 """Whoever writes what is read and is not waited for is gone through too, where there are no more of them."""
@@ -98,14 +98,22 @@ class Schedules:
         )
 
     @cached_property
-    def _switches(self) -> Switches:
-        return read_switches(self._calls.values(), self._writers, self._memory)
+    def _switches(self) -> Mapping[int, list[Switch]]:
+        """Call -> the switches that decide whether it can run."""
+        found: dict[int, list[Switch]] = {}
+        for switch in read_switches(self._calls.values(), self._writers, self._memory, self._graph):
+            for index in switch.apart:
+                found.setdefault(index, []).append(switch)
+        return found
 
     @cached_property
     def _switched(self) -> Calls:
-        """The calls of which switches decide whether they can run."""
-        refused = frozenset[int]().union(*(refused for several in self._switches.values() for refused in several))
-        return sum(1 << index for index in refused)
+        """The calls that are in a switch."""
+        return sum(1 << index for index in self._switches)
+
+    def _graph(self, index: int) -> Graph:
+        """The graph that says what a call waits for."""
+        return next(graph for graph in self._graphs if index in graph.waits)
 
     def _before(self, index: int) -> Calls:
         """The calls that a call may wait for, directly or through others."""
@@ -129,7 +137,7 @@ class Schedules:
         """A number that calls have in common of which one starts whenever the other does."""
         if index not in self._kinds:
             call = self._calls[index]
-            waits = next(graph.waits[index] for graph in self._graphs if index in graph.waits)
+            waits = self._graph(index).waits[index]
             likeness = call.expressions, call.slices, tuple(waits.items()), call.given is MISSING, index in self._own
             self._kinds[index] = self._alike.setdefault(likeness, len(self._alike))
         return self._kinds[index]
@@ -140,13 +148,10 @@ class Schedules:
         count(STEPS * (len(waits) + len(barriers)))
         slow = [index for index in pair if index != instant]
         early = frozenset(self._reached(slow)[0]) if instant is not None else frozenset()
-        switches = {
-            place: tuple(dict.fromkeys(refused.intersection(waits) for refused in several))
-            for place, several in self._switches.items()
-            if any(not refused.isdisjoint(waits) for refused in several)
-        }
+        switches = dict.fromkeys(switch for index in waits for switch in self._switches.get(index, ()))
+        ways = [switch.refused(waits, pair) for switch in switches]
         calls = {index: self._calls[index] for index in sorted(waits)}
-        return Rehearsal(pair, instant, early, calls, waits, barriers, self._brings(waits), switches)
+        return Rehearsal(pair, instant, early, calls, waits, barriers, self._brings(waits), ways)
 
     def _reached(self, indexes: Iterable[int]) -> tuple[_Waits, _Barriers]:
         """What calls wait for: some, and all that these hang on."""
