@@ -176,23 +176,18 @@ def undaggered_paths(
 def misspelt_kinds(
     calls: Sequence[Call], places: Sequence[Place], readers: Readers, presence: Presence
 ) -> Iterator[Finding]:
-    """Output paths of kinds that no message is of and nobody reads, and whose name is nearly that of a known one.
-
-    A plural is taken for a kind of one's own.
-    """
+    """Output paths of kinds that no message is of and nobody reads, and that are known ones but for capitals."""
     known = presence.held | DATA_TYPES
     folded = {kind.casefold(): kind for kind in sorted(known)}
-    patience = Patience(likeness=_LIKENESS)
     for call in calls:
         for place in call.written:
             if place.kind in known or next(readers.at(Reference(place.kind)), None) is not None:
                 continue
-            near = folded.get(place.kind.casefold()) or patience.nearest(place.kind, folded.values())
-            if near is not None and place.kind != f"{near}s":
+            if (near := folded.get(place.kind.casefold())) is not None:
                 yield Finding(
                     "info",
-                    f"call {call.index} ({call.tool}) writes to {place}, and nothing else is of that kind, did you "
-                    f"mean {Reference(near, place.path)}?",
+                    f"call {call.index} ({call.tool}) writes to {place}; no message is of that kind, and nobody "
+                    f"reads it: did you mean {Reference(near, place.path)}?",
                     (call.index,),
                     pointer(*places[call.index], *place_in(call.raw, "_outputPath")),
                 )
