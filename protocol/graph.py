@@ -51,9 +51,13 @@ class Graph:
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
         """Call -> the calls that wait for it. Behind a barrier, what follows from the nearest ones is left out."""
+        return self.readers_among(self.waits)
+
+    def readers_among(self, calls: Iterable[int]) -> Mapping[int, Set[int]]:
+        """Call -> those of some calls that wait for it; see `readers`."""
         openings = {barrier: self._opening(barrier) for barrier in self.barriers}
         waiting: dict[int, list[int]] = {}
-        for reader in self.waits:
+        for reader in calls:
             for node in self.directly_before(reader):
                 waiting.setdefault(node, []).append(reader)
         ends: dict[int, list[int]] = {}

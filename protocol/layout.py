@@ -44,7 +44,19 @@ class Layout:
     def readers(self) -> Mapping[int, Set[int]]:
         """Call index to those of its readers, over all lanes, where it has any; see `plan.Plan.edges`."""
         found: dict[int, Set[int]] = {}
+        seen: set[int] = set()
         for graph in self.graphs:
-            for writer, readers in graph.readers.items():
+            for writer, readers in graph.readers_among(_unseen(graph, seen)).items():
                 found[writer] = found[writer] | readers if writer in found else readers
         return found
+
+
+def _unseen(graph: Graph, seen: set[int]) -> list[int]:
+    """The calls that do not wait for the very same as in a graph before, which lanes of the same calls share.
+
+    What is nearest behind a barrier may differ from one graph to another.
+    """
+    waits = list(map(id, graph.waits.values()))
+    calls = [index for index, own in zip(graph.waits, waits, strict=True) if graph.barriers or own not in seen]
+    seen.update(waits)
+    return calls

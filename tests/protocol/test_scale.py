@@ -430,6 +430,14 @@ def checking(value: dict[str, Any]) -> Callable[[], object]:
     return lambda: check_submission(value)
 
 
+def test_who_waits_for_whom_is_asked_once_where_instances_share_it() -> None:
+    def telling(number: int) -> Callable[[], object]:
+        plans = [check_submission(instances_of_other_places(number, 200)) for _ in range(2)]
+        return lambda: plans.pop().readers
+
+    assert steps(telling(100)) < 3 * steps(telling(20)), "five times as many, were each asked anew"
+
+
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
