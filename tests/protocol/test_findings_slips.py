@@ -170,20 +170,21 @@ def test_a_path_that_names_no_kind_is_one_inside_the_state(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "meant"), [("†State.x", "†state.x"), ("†INPUT", "†input"), ("†Profile.x", "†profile.x")]
 )
-def test_an_output_path_of_a_kind_that_is_nearly_a_known_one_is_told(path: str, meant: str) -> None:
+def test_an_output_path_of_a_known_kind_in_other_letters_is_told(path: str, meant: str) -> None:
     context = [{"type": "data", "kind": "profile", "data": {"name": "x"}}]
     (finding,) = checked(call(to=path), context=context).findings
     assert finding.to_dict() == {
         "severity": "info",
-        "message": f"call 0 (give) writes to {path}; no message is of that kind, and nobody reads it: did you mean {meant}?",
+        "message": f"call 0 (give) writes to {path}; no message is of that kind, and nobody reads it: did you mean "
+        f"{meant}?",
         "calls": [0],
         "pointer": "/solution/calls/0/_outputPath",
     }
 
 
-@pytest.mark.parametrize("path", ["†states.x", "†inputs.x", "†result.x", "†summary", "†Profiles.x"])
+@pytest.mark.parametrize("path", ["†states.x", "†stats.x", "†result.x", "†summary", "†Profiles.x"])
 def test_an_output_path_of_a_kind_of_ones_own_is_no_slip(path: str) -> None:
     assert undaggered(call(to=path), context=[{"type": "state", "x": 1}]) == []
 
