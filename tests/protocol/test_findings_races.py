@@ -101,13 +101,57 @@ def test_what_follows_from_different_values_of_one_place_does_not_race(held: Any
     [
         [call("help", "other", label="†state.label"), call(value="†state.other", to="reply")],  # of the same label
         [call(value="†state.label", to="reply")],  # takes any
-        [call("classify", "label")],  # who comes last, nobody knows
     ],
 )
 def test_what_may_follow_from_one_value_races(also: list[Any]) -> None:
     activities = dict.fromkeys(SWITCH, ANY)
     plan = checked(call("classify", "label"), *also, *handling(), tools=SWITCH, activities=activities)
     assert any("in no certain order" in finding.message for finding in plan.findings)
+
+
+INTEGER = {"type": "integer"}
+KIND = {"type": "object", "required": ["kind"]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({**INTEGER, "minimum": 80}, {**INTEGER, "exclusiveMaximum": 80}),
+        ({"type": "string"}, {"type": "null"}),
+        ({**KIND, "properties": {"kind": {"const": "a"}}}, {**KIND, "properties": {"kind": {"const": "b"}}}),
+        ({"type": "array", "minItems": 1}, {"type": "array", "maxItems": 0}),
+    ],
+)
+@pytest.mark.parametrize("read", ["†state.found", "†state.found || †input.default"])
+@pytest.mark.parametrize("refining", [[], [call("refine", "found", value="†state.found")]])
+def test_readers_whose_schemas_exclude_each_other_do_not_race(one: Any, other: Any, read: str, refining: Any) -> None:
+    tools = {"take": {"properties": {"value": one}}, "leave": {"properties": {"value": other}}}
+    readers = [call(tool, "reply", value=read) for tool in tools]
+    everyone = {"find": ANY, "refine": ANY, **tools}
+    context = [{"type": "input", "default": None}]
+    plan = checked(
+        call("find", "found"),
+        *refining,
+        *readers,
+        tools=everyone,
+        activities=dict.fromkeys(everyone, ANY),
+        context=context,
+    )
+    assert plan.findings == ()
+
+
+def test_readers_race_whose_values_need_not_be_the_same() -> None:
+    tools = {"take": {"properties": {"value": {"const": 1}}}, "leave": {"properties": {"value": {"const": 2}}}}
+    everyone = {"find": ANY, **tools}
+    early, late = call("take", "reply", value="†state.found"), call("leave", "reply", value="†state.found")
+    calls = early, call("find", "found", value="†input.x"), late
+    plan = checked(
+        *calls,
+        tools=everyone,
+        activities=dict.fromkeys(everyone, ANY),
+        context=[{"type": "state", "found": 1}, {"type": "input", "x": 0}],
+    )
+    assert any("†state.reply in no certain order" in finding.message for finding in plan.findings)
 
 
 def test_calls_in_order_do_not_race() -> None:
