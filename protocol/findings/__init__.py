@@ -17,7 +17,8 @@
                       `timing` reads and scopes that depend on it (R8.3a); `positions` in lists that are filled
                       in none - all by the `order` of the calls, and by `schedules` in which they meet:
                       branches and `switches` keep many apart, as `rehearsals` show
-    branches (R6.5)   `branches` nobody takes, and readers that can never run; `fallbacks` that are never read
+    branches (R6.5)   `branches` nobody takes, and readers that can never run; `joins` of what never comes together;
+                      `fallbacks` that are never read
 
 What hangs on the data is found lane by lane: `sight` is what a lane sees, `instances` says in which of them it holds;
 what hangs on tools and schemas alone is found once for all of them, and kept in the `memory`. None of it takes more

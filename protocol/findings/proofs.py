@@ -31,6 +31,7 @@ from .finding import Finding
 from .foresight import foresight_findings
 from .habits import foreign_properties, foreign_references
 from .instances import MOST_TOLD, Tally, looked_at, not_looked_at
+from .joins import join_findings
 from .misfits import unfit_results, unfit_values
 from .obstacles import obstacle_findings
 from .payloads import left_out_properties, unfit_messages, unnameable_kinds
@@ -194,6 +195,7 @@ def _certain(sight: Sight) -> Iterator[Iterable[Finding]]:
     """What is told of calls by themselves that never succeed."""
     yield element_findings(sight)
     yield branch_findings(sight.lane, sight.branches, sight.calls)
+    yield join_findings(sight)
     yield unfit_results(sight)
     yield unfit_values(sight)
     yield obstacle_findings(sight)

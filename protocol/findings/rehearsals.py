@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice, product
 from typing import Any, Final
 
@@ -40,11 +40,12 @@ Barriers = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Two calls with all that they hang on."""
+    """Two calls, or one, with all that they hang on."""
 
-    pair: tuple[int, int]
+    held_back: tuple[int, ...]
+    """The calls of which it is to be seen whether they start; none of them ends."""
     instant: int | None
-    """The one of the two that is done as soon as it can start, if one is."""
+    """The one of two that is done as soon as it can start, if one is."""
     early: frozenset[int]
     """The other one with all that it hangs on: so it starts as early as it can."""
     calls: Mapping[int, Call]
@@ -86,30 +87,64 @@ class Rehearsal:
         return found
 
     def meet(self, held: frozenset[Read]) -> bool:
-        """Whether two calls were at work at the same time in any of the runs."""
+        """Whether the calls were at work at the same time in any of the runs."""
         most = 1 + _MOST_STEPS // (STEPS * len(self.calls))
-        return any(self._is_meeting(held, fates) for fates in islice(self._fates(), most) if not is_spent())
+        fates = islice((*self._succeeding(), *self._failing()), most)
+        return any(self._is_meeting(held, each) for each in fates if not is_spent())
 
-    def _fates(self) -> Iterator[_Fates]:
-        """What becomes of the calls in one run after the other."""
-        choices = {index: sorted(self.useful[index]) or (0,) for index in self.calls}
-        options: list[Sequence[Any]] = [*choices.values(), *self.switches]
-        ways = 1
-        for several in options:
-            ways = min(ways * len(several), _MOST_RUNS + 1)
-        runs: Iterable[Sequence[Any]] = product(*options)
-        if ways > _MOST_RUNS:
-            runs = (_picked(options, Variety(trial)) for trial in range(_MOST_RUNS))
+    def never_meet(self, held: frozenset[Read]) -> bool:
+        """Whether that is certain: all ways were tried, and nobody brings anything who is not waited for."""
+        has_strays = any(brought.keys() - self._reached(*read) for read, brought in self.bringers.items())
+        if self._ways > _MOST_RUNS or has_strays:
+            return False
+        return not any(is_spent() or self._is_meeting(held, fates) for fates in self._succeeding())
+
+    def _reached(self, index: int, place: Reference) -> set[int]:
+        """The calls that a call waits for at a place."""
+        stack, found = list(self.waits[index].get(place, ())), set[int]()
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                stack.extend(self.barriers.get(node, ()))
+        return found
+
+    @cached_property
+    def _choices(self) -> Mapping[int, Sequence[int]]:
+        """Call -> the alternatives it chooses from."""
+        return {index: sorted(self.useful[index]) or (0,) for index in self.calls}
+
+    @cached_property
+    def _options(self) -> list[Sequence[Any]]:
+        """All that is chosen: an alternative by each call, and who is refused by each switch."""
+        return [*self._choices.values(), *self.switches]
+
+    @cached_property
+    def _ways(self) -> int:
+        """How many ways there are to choose, up to more than can be tried."""
+        return reduce(lambda ways, several: min(ways * len(several), _MOST_RUNS + 1), self._options, 1)
+
+    def _succeeding(self) -> Iterator[_Fates]:
+        """What becomes of the calls in runs in which all succeed."""
+        runs: Iterable[Sequence[Any]] = product(*self._options)
+        if self._ways > _MOST_RUNS:
+            runs = (_picked(self._options, Variety(trial)) for trial in range(_MOST_RUNS))
         for run in runs:
-            yield _Fates(dict(zip(choices, run, strict=False)), frozenset[int]().union(*run[len(choices) :]))
+            yield self._fates(dict(zip(self._choices, run, strict=False)), run)
+
+    def _failing(self) -> Iterator[_Fates]:
+        """The same where some fail."""
         for trial in range(1, _MOST_FAILING_RUNS + 1):
             variety = Variety(-trial)
-            run = _picked(options, variety)
+            run = _picked(self._options, variety)
             chosen = {
                 index: self._failed(index) if variety.pick(_FAILING) else choice
-                for index, choice in zip(choices, run, strict=False)
+                for index, choice in zip(self._choices, run, strict=False)
             }
-            yield _Fates(chosen, frozenset[int]().union(*run[len(choices) :]))
+            yield self._fates(chosen, run)
+
+    def _fates(self, chosen: Mapping[int, int | None], run: Sequence[Any]) -> _Fates:
+        return _Fates(chosen, frozenset[int]().union(*run[len(self._choices) :]))
 
     def _failed(self, index: int) -> int | None:
         """What becomes of a call that raises: its last alternative, where it has several (SPEC R4.4)."""
@@ -120,8 +155,8 @@ class Rehearsal:
         """Whether the two come to be at work at the same time where neither of them ends before the other starts."""
         count(STEPS * len(self.calls))
         turns = _Run(self, held, fates).turns()
-        if len(turns) < len(self.pair) or self.instant is None:
-            return len(turns) == len(self.pair)
+        if len(turns) < len(self.held_back) or self.instant is None:
+            return len(turns) == len(self.held_back)
         return min(turns.values()) < turns[self.instant]
 
 
@@ -154,7 +189,7 @@ class _Run:
         startable = self._start(self._rehearsal.calls)
         for turn in range(len(self._rehearsal.calls)):
             for index in startable:
-                if index in self._rehearsal.pair:
+                if index in self._rehearsal.held_back:
                     turns[index] = turn
                 else:
                     (early if index in self._rehearsal.early else others).append(index)

@@ -67,7 +67,7 @@ class Schedules:
         """Whether two calls were seen at work at the same time in an instance or the global lane; not so where too much
         effort was spent.
         """
-        pair, behind = 1 << one | 1 << other, self._before(one) | self._before(other)
+        pair, behind = 1 << one | 1 << other, self.behind(one) | self.behind(other)
         instant = self._instant((one, other))
         is_alone = instant is not None or bool(behind & pair or (behind | pair) & self._switched)
         if not is_alone and not behind & self._choosing:
@@ -76,6 +76,15 @@ class Schedules:
         if (key, whose) not in self._known:
             self._known[key, whose] = not is_spent() and self._rehearsed(key, (one, other), instant, holds)
         return self._known[key, whose]
+
+    def never_runs(self, index: int, holds: Holds) -> bool:
+        """Whether what a call needs is certain never to be there in one and the same run."""
+        behind = self.behind(index)
+        places = [place for expression in self._calls[index].expressions for place in expression.references]
+        if len(places) < 2 or not behind & (self._choosing | self._switched) or is_spent():
+            return False
+        rehearsal = self._rehearsal((index,), None)
+        return rehearsal.never_meet(frozenset(read for read in rehearsal.bringers if holds(*read)))
 
     def _rehearsed(self, key: Hashable, pair: tuple[int, int], instant: int | None, holds: Holds) -> bool:
         """The same, tried; once for all who hold the same."""
@@ -115,11 +124,11 @@ class Schedules:
         """The graph that says what a call waits for."""
         return next(graph for graph in self._graphs if index in graph.waits)
 
-    def _before(self, index: int) -> Calls:
+    def behind(self, index: int) -> Calls:
         """The calls that a call may wait for, directly or through others."""
         if index in self._behind:
             return self._behind[index]
-        return self._shared._before(index) if self._shared is not None else 0
+        return self._shared.behind(index) if self._shared is not None else 0
 
     @cached_property
     def _behind(self) -> Mapping[int, Calls]:
@@ -128,7 +137,7 @@ class Schedules:
         for node in graph.in_order():
             behind = 0
             for before in graph.directly_before(node):
-                behind |= found[before] if before in found or self._shared is None else self._shared._before(before)
+                behind |= found[before] if before in found or self._shared is None else self._shared.behind(before)
                 behind |= 1 << before if before >= 0 else 0
             found[node] = behind
         return found
@@ -142,16 +151,16 @@ class Schedules:
             self._kinds[index] = self._alike.setdefault(likeness, len(self._alike))
         return self._kinds[index]
 
-    def _rehearsal(self, pair: tuple[int, int], instant: int | None) -> Rehearsal:
-        """Two calls with all that they hang on."""
-        waits, barriers = self._reached(pair)
+    def _rehearsal(self, held_back: tuple[int, ...], instant: int | None) -> Rehearsal:
+        """Two calls, or one, with all that they hang on."""
+        waits, barriers = self._reached(held_back)
         count(STEPS * (len(waits) + len(barriers)))
-        slow = [index for index in pair if index != instant]
+        slow = [index for index in held_back if index != instant]
         early = frozenset(self._reached(slow)[0]) if instant is not None else frozenset()
         switches = dict.fromkeys(switch for index in waits for switch in self._switches.get(index, ()))
-        ways = [switch.refused(waits, pair) for switch in switches]
+        ways = [switch.refused(waits, held_back) for switch in switches]
         calls = {index: self._calls[index] for index in sorted(waits)}
-        return Rehearsal(pair, instant, early, calls, waits, barriers, self._brings(waits), ways)
+        return Rehearsal(held_back, instant, early, calls, waits, barriers, self._brings(waits), ways)
 
     def _reached(self, indexes: Iterable[int]) -> tuple[_Waits, _Barriers]:
         """What calls wait for: some, and all that these hang on."""

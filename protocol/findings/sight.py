@@ -78,6 +78,10 @@ class Sight:
             one, other, self.lane.instance, self._holds
         )
 
+    def never_runs(self, index: int) -> bool:
+        """Whether what a call needs is certain never to be there in one and the same run."""
+        return self.schedules.never_runs(index, self._holds)
+
     def _holds(self, index: int, place: Reference) -> bool:
         """Whether the context holds a value at a place, as one of the calls sees it."""
         return (self.fold if index in self.own else self.shared).exists(place)

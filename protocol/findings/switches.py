@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 from protocol.calls import Call
@@ -18,12 +18,15 @@ from protocol.references import Expression
 from protocol.writers import Writers
 
 from .demands import Parameter, parameter_at
+from .effort import count, is_spent
 from .finding import FAILURES
 from .fitting import misfit
 from .memory import Memory
 
-_MOST_READERS: Final = 50
-"""Where more read a value, it is taken to suit them all."""
+_MOST_KINDS: Final = 64
+"""Where more kinds of readers read a value, none is taken to suit two of them: nobody can tell in time."""
+_STEPS: Final = 50
+"""How much work it is to hold one kind against another (see `effort`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,24 +62,34 @@ def read_switches(
     return tuple(
         switch
         for (_, expression, _), parameters in readers.items()
-        if 1 < len(parameters) <= _MOST_READERS and _is_settled(expression, next(iter(parameters)), writers, graph_of)
+        if len(parameters) > 1 and _is_settled(expression, next(iter(parameters)), writers, graph_of)
         for switch in _switch(parameters, memory)
     )
 
 
-def _switch(readers: Mapping[int, Collection[Parameter]], memory: Memory) -> Iterator[Switch]:
-    apart: dict[int, set[int]] = {reader: set() for reader in readers}
-    for one, other in combinations(readers, 2):
-        if any(_exclude(mine, theirs, memory) for mine in readers[one] for theirs in readers[other]):
-            apart[one].add(other)
-            apart[other].add(one)
+def _switch(readers: Mapping[int, list[Parameter]], memory: Memory) -> Iterator[Switch]:
+    kinds: defaultdict[tuple[Parameter, ...], list[int]] = defaultdict(list)
+    for reader, parameters in readers.items():
+        if any(memory.demands(parameter) for parameter in parameters):
+            kinds[tuple(parameters)].append(reader)
+    apart: dict[int, set[int]] = {reader: set() for members in kinds.values() for reader in members}
+    for (one, mine), (other, theirs) in combinations(kinds.items(), 2):
+        if len(kinds) > _MOST_KINDS or _exclude(one, other, memory):
+            for reader in mine:
+                apart[reader].update(theirs)
+            for reader in theirs:
+                apart[reader].update(mine)
     if any(apart.values()):
         yield Switch({reader: frozenset(others) for reader, others in apart.items()})
 
 
-def _exclude(one: Parameter, other: Parameter, memory: Memory) -> bool:
-    """Whether no value suits both."""
-    return memory.once(("apart", one, other), _are_apart, one, other, memory)
+def _exclude(one: Iterable[Parameter], other: Iterable[Parameter], memory: Memory) -> bool:
+    """Whether no value suits both; taken for granted where there is no time to find out."""
+    if is_spent():
+        return True
+    count(_STEPS)
+    pairs = product(one, other)
+    return any(memory.once(("apart", mine, theirs), _are_apart, mine, theirs, memory) for mine, theirs in pairs)
 
 
 def _are_apart(one: Parameter, other: Parameter, memory: Memory) -> bool:
