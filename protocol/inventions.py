@@ -24,6 +24,7 @@ from .references import Reference
 from .resolution import Fold
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
+from .schemas.excerpts import excerpt_at
 from .tools import Executor, Tool
 from .variety import Variety
 
@@ -196,7 +197,4 @@ def _schema_there(call: Call, place: Reference, here: Fold) -> Any:
     """What the schema of the kind says of what a call writes, or None; of a list that is added to, of its elements."""
     schema = here.schema(place.kind)
     path = (*place.path, 0) if call.method is Method.PUSH else place.path
-    parts = [part for part in compiled(schema).parts(path) if part is not True] if schema is not MISSING else []
-    if not parts or False in parts or "$ref" in str(parts):
-        return None
-    return parts[0] if len(parts) == 1 else {"allOf": parts}
+    return excerpt_at(path, compiled(schema)) if schema is not MISSING else None

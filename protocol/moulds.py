@@ -7,7 +7,6 @@ that they take; where others add to it, it is something that can be added to.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +17,8 @@ from .operations import Method
 from .paths import MISSING, copied, lookup, nest
 from .references import Path, Reference
 from .samples import PLACEHOLDER, sample
-from .schemas import CompiledSchema, compiled
-from .schemas.steps import count
+from .schemas import compiled
+from .schemas.excerpts import excerpt_at
 from .variety import Variety
 
 
@@ -63,8 +62,8 @@ def moulds_of(plan: Layout, variety: Variety, favoured: Container[int] = ()) -> 
 
 def of_elements(mould: Mould, variety: Variety) -> Mould:
     """What the mould of a list asks of each of its elements."""
-    whole = (need.schema.get("items") for need in mould if not need.path and isinstance(need.schema, Mapping))
-    items = [_need((), schema, variety) for schema in whole if isinstance(schema, Mapping)]
+    whole = (excerpt_at((0,), compiled(need.schema)) for need in mould if not need.path and need.schema is not None)
+    items = [_need((), schema, variety) for schema in whole if schema is not None]
     return items + [Need(path[1:], *rest) for path, *rest in mould if path and isinstance(path[0], int)]
 
 
@@ -172,15 +171,7 @@ def _parameter_schema(plan: Layout, call: Call, at: str, below: Path = ()) -> An
     tool = plan.tools.get(call.tool)
     if tool is None:
         return None
-    return _said_of((*(int(key) if key.isdecimal() else key for key in segments(at)), *below), tool.compiled)
-
-
-@lru_cache(maxsize=4_096)
-def _said_of(path: Path, schema: CompiledSchema) -> Any:
-    """What a schema says of a place; the many trials of one plan ask the same."""
-    parts = schema.parts(path)
-    count(len(parts))
-    return next((part for part in parts if isinstance(part, Mapping) and part and "$ref" not in str(part)), None)
+    return excerpt_at((*(int(key) if key.isdecimal() else key for key in segments(at)), *below), tool.compiled)
 
 
 def _with(value: Any, path: Path, leaf: Any) -> Any:

@@ -48,6 +48,12 @@ def settled(document: Mapping[str, Any], readings: Callable[[Path, Path], Iterab
     return settled
 
 
+def references(document: Any) -> Iterator[str]:
+    """Every reference that stands in a document."""
+    for *_, part in _schemas_in(document):
+        yield from (reference for _, reference in _references(part))
+
+
 def readdressed(document: Mapping[str, Any], moved: Callable[[str], str]) -> dict[str, Any]:
     """The document with other references."""
     readdressed: dict[str, Any] = copied(dict(document))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from .addresses import readdressed
+from protocol.errors import segments
+from protocol.references import Path
+
+from .addresses import readdressed, references
+from .compilation import CompiledSchema
+from .parts import Schema, found, parts_at
+from .steps import count
 
 _WHOLE: Final = "(whole)"
 """Under this name an excerpt keeps the document that it is from."""
+_DEFINITIONS: Final = ("$defs", "definitions")
 
 
 def excerpt(part: Mapping[str, Any], document: Mapping[str, Any], at: str | None = None) -> dict[str, Any]:
@@ -33,3 +41,34 @@ def excerpt(part: Mapping[str, Any], document: Mapping[str, Any], at: str | None
 
 def _in_whole(reference: str) -> str:
     return f"#/$defs/{_WHOLE}{reference[1:]}" if reference.startswith("#") else reference
+
+
+@lru_cache(maxsize=4_096)
+def excerpt_at(path: Path, schema: CompiledSchema) -> dict[str, Any] | None:
+    """What a schema says of the value at a path, as a schema of its own with the definitions that this refers to.
+
+    None where it says nothing of it, or what does not stand by itself. Kept: the many trials of one plan ask the same.
+    """
+    said = [part for part in schema.parts(path) if part is not True and part != {}]
+    count(len(said))
+    if not said or False in said:
+        return None
+    parts = [part for part in parts_at(schema.schema, path) if isinstance(part, dict)]
+    return _with_definitions(parts[0] if len(parts) == 1 else {"allOf": parts}, schema.schema)
+
+
+def _with_definitions(part: dict[str, Any], root: Schema) -> dict[str, Any] | None:
+    """A part of a schema with the definitions that it comes to, under their names; None where it refers to others."""
+    defined: dict[str, dict[str, Any]] = {}
+    left: list[Any] = [part]
+    while left:
+        for reference in references(left.pop()):
+            keyword, name, *_ = (*segments(reference), "", "")
+            definition = found((keyword, name), root) if reference.startswith("#/") else None
+            if keyword not in _DEFINITIONS or definition is None:
+                return None
+            if name not in defined.setdefault(keyword, {}):
+                count(1)
+                defined[keyword][name] = definition
+                left.append(definition)
+    return {**part, **defined}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,15 @@ import pytest
 from protocol import check_submission
 from protocol.samples import PLACEHOLDER, sample
 from protocol.schemas import compiled
-from protocol.simulation import MOST_ALTERNATIVES, MOST_CALLS, MOST_PARTS, MOST_TRIED, branch_effects, simulate
+from protocol.simulation import (
+    MOST_ALTERNATIVES,
+    MOST_CALLS,
+    MOST_PARTS,
+    MOST_TRIED,
+    Simulation,
+    branch_effects,
+    simulate,
+)
 from protocol.statuses import Status
 
 from .building import call, checked, plan_submission, submission
@@ -174,6 +183,40 @@ def test_what_is_asked_of_the_elements_of_a_list_is_made_up_too() -> None:
 )
 def test_what_others_add_to_can_be_added_to(first: str, then: dict[str, Any], after: dict[str, Any]) -> None:
     assert simulate(checked(call(to=first), then)).data[None] == {"data": after}
+
+
+ADDRESS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"street": {"type": "string"}, "zip": {"type": "string", "minLength": 5}},
+    "required": ["street", "zip"],
+}
+"""A model, as it stands among the definitions of a schema."""
+
+
+def outcomes(simulation: Simulation) -> set[Status]:
+    """How the calls ended."""
+    return {call.status for call in simulation.calls}
+
+
+@pytest.mark.parametrize("definitions", ["$defs", "definitions"])
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"$ref": "Address"}, {"street": "…", "zip": "……………"}),
+        ({"anyOf": [{"$ref": "Address"}, {"type": "null"}]}, {"street": "…", "zip": "……………"}),
+        ({"type": "array", "items": {"$ref": "Tier"}}, ["free"]),
+        ({"$ref": "Person"}, {"tier": "free"}),
+    ],
+)
+def test_what_a_kind_or_a_reader_refers_to_is_made_up(definitions: str, schema: Any, value: Any) -> None:
+    defined = {"Address": ADDRESS, "Tier": {"enum": ["free", "pro"]}}
+    defined["Person"] = {"type": "object", "properties": {"tier": {"$ref": "Tier"}}, "required": ["tier"]}
+    text = json.dumps({"properties": {"value": schema}, definitions: defined})
+    whole = json.loads(text.replace('"$ref": "', f'"$ref": "#/{definitions}/'))
+    calls = call(to="†state.value"), call("take", value="†state.value", to="†data.y")
+    for declared in ({"tools": {"take": whole}}, {"context": [{"type": "state", "schema": whole}]}):
+        simulation = simulate(checked(*calls, **declared))
+        assert (simulation.data[None]["state"], outcomes(simulation)) == ({"value": value}, {Status.DONE})
 
 
 def test_a_schema_that_no_sample_fits_is_named_and_not_applied() -> None:
