@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from .calls import Call
-from .errors import Conflict
+from .errors import Conflict, OutputError
 from .execution import Failure, Success
 from .layout import Layout
-from .moulds import Mould, Need, cast, moulds_of, of_elements, recast, suits
+from .moulds import Mould, Need, cast, moulds_of, of_elements, recast
 from .operations import Method
-from .outputs import Output
+from .outputs import Output, Write, verify_writes
 from .paths import MISSING, copied
-from .references import Reference
+from .references import Path, Reference
 from .resolution import Fold
 from .samples import PLACEHOLDER, sample
 from .schemas import compiled
@@ -34,6 +34,9 @@ Group = tuple[Reference, ...]
 
 _MOST_TRIED: Final = 8
 """So many samples are made of a schema that may ask for more than its words lead to."""
+
+_MOST_NEEDS: Final = 64
+"""Of the needs that are not all admitted together so many are tried one by one."""
 
 _EXCEPTION: Final = Failure("Exception", "made up")
 
@@ -98,18 +101,35 @@ class Inventions:
         )
 
     def _value(self, call: Call, here: Fold, chosen: Group) -> Any:
-        """The simplest value; where nothing is said of it, one such as its readers need."""
+        """The simplest value, with what its kind and its readers need wherever nothing is said against that."""
         schema = self._schema(call, chosen[0], here)
-        value = sample(schema) if schema is not None else None
         moulds, adds_to_list = self._wanted(call, here)
-        if schema is not None and (isinstance(value, (dict, list)) or all(suits(value, mould) for mould in moulds)):
-            return value
-        moulded: Any = {} if call.method in (Method.MERGE, Method.ASSIGN) else PLACEHOLDER
-        for mould in moulds:
-            moulded = cast(moulded, mould)
-        if adds_to_list:
-            moulded = [moulded]
-        return value if schema is not None and compiled(schema).problems(moulded) else moulded
+        joins = call.method in (Method.MERGE, Method.ASSIGN)
+        value = (
+            sample(schema) if schema is not None else {} if joins else [PLACEHOLDER] if adds_to_list else PLACEHOLDER
+        )
+        said = _said_by_kinds(call, chosen, here, adds_to_list)
+        needs = [] if joins else [Need((), part, sample(part)) for part in said]
+        needs += [need for mould in moulds for need in mould]
+        rules = [rule for rule in (schema, *said) if rule is not None]
+        whole = _cast(value, needs, adds_to_list)
+        if self._is_admitted(call, here, chosen, schema, whole):
+            return whole
+        for need in needs[:_MOST_NEEDS]:
+            for example in self._examples(need, *rules):
+                wanted = _cast(value, [example], adds_to_list)
+                if self._is_admitted(call, here, chosen, schema, wanted):
+                    value = wanted
+                    break
+        return value
+
+    def _is_admitted(self, call: Call, here: Fold, chosen: Group, schema: Any, value: Any) -> bool:
+        """Whether nothing is said against a result, by its own schema and where it is written."""
+        try:
+            verify_writes(call, [Write(place, value) for place in chosen], here)
+        except (OutputError, Conflict):
+            return False
+        return schema is None or not compiled(schema).problems(value)
 
     def _trial_value(self, call: Call, here: Fold, chosen: Group) -> Any:
         """Any value, mostly with what its readers need wherever its schema has nothing against that."""
@@ -119,12 +139,12 @@ class Inventions:
         moulds, adds_to_list = self._wanted(call, here)
         assert call.output is not None
         asked = [mould for place, mould in zip(call.output.references, moulds, strict=False) if place in chosen]
-        admitted = [part for place in chosen if (part := _schema_there(call, place, here)) is not None]
+        admitted = _said_by_kinds(call, chosen, here, adds_to_list)
         needs = [Need((), part, sample(part, self._variety)) for part in admitted]
         needs += [need for mould in asked for need in mould]
         rules = [part for part in (schema, *(admitted if not adds_to_list else ())) if part is not None]
         for need in needs if self._variety.pick([True, True, False]) else ():
-            for example in self._examples(need, schema):
+            for example in self._examples(need, *([] if schema is None else [schema])):
                 element = value[0] if adds_to_list and isinstance(value, list) and value else value
                 wanted = recast(copied(element), example)
                 wanted = [wanted] if adds_to_list else wanted
@@ -133,13 +153,12 @@ class Inventions:
                     break
         return value
 
-    def _examples(self, need: Need, schema: Any) -> Iterator[Need]:
-        """What is needed at a place, then what the result's schema admits there: of a map it names no key."""
+    def _examples(self, need: Need, *rules: Any) -> Iterator[Need]:
+        """What is needed at a place, then what each rule of the result admits there: of a map it names no key."""
         yield need
-        parts = [part for part in compiled(schema).parts(need.path) if part is not True] if schema is not None else []
-        if need.path and parts and False not in parts:
-            part = parts[0] if len(parts) == 1 else {"allOf": parts}
-            yield Need(need.path, part, sample(part, self._variety))
+        for rule in rules if need.path else ():
+            if (part := excerpt_at(need.path, compiled(rule))) is not None:
+                yield Need(need.path, part, sample(part, self._variety))
 
     def _wanted(self, call: Call, here: Fold) -> tuple[list[Mould], bool]:
         """What others need of a result, and whether they need it of each element of a list that it adds."""
@@ -157,7 +176,7 @@ class Inventions:
         definition = self._layout.submission.delegates.get(call.runner.name)
         if call.runner.executor is Executor.DELEGATE and isinstance(definition, Mapping) and definition.get("schema"):
             return definition["schema"]
-        return _schema_there(call, place, here) if call.method is Method.SET and place.path else None
+        return _schema_there(place, place.path, here) if call.method is Method.SET and place.path else None
 
     def _applicable(self, tool: Tool) -> Tool:
         """The tool; not held to its `_output` where what is made up does not fit that."""
@@ -193,8 +212,21 @@ def _is_list(call: Call, here: Fold) -> bool:
         return False
 
 
-def _schema_there(call: Call, place: Reference, here: Fold) -> Any:
-    """What the schema of the kind says of what a call writes, or None; of a list that is added to, of its elements."""
+def _said_by_kinds(call: Call, places: Group, here: Fold, adds_to_list: bool) -> list[Any]:
+    """What the schemas of kinds say of what a call writes; of a list that it adds to, of each element."""
+    below: Path = (0,) if adds_to_list or call.method is Method.PUSH else ()
+    said = (_schema_there(place, (*place.path, *below), here) for place in places if place.path)
+    return [part for part in said if part is not None]
+
+
+def _schema_there(place: Reference, path: Path, here: Fold) -> Any:
+    """What the schema of the kind says of what is at a path, or None."""
     schema = here.schema(place.kind)
-    path = (*place.path, 0) if call.method is Method.PUSH else place.path
     return excerpt_at(path, compiled(schema)) if schema is not MISSING else None
+
+
+def _cast(value: Any, mould: Mould, adds_to_list: bool) -> Any:
+    """The value with what a mould needs, of a list to add in each of its elements."""
+    if adds_to_list and isinstance(value, list):
+        return [cast(copied(item), mould) for item in value]
+    return cast(copied(value), mould)

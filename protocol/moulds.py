@@ -68,9 +68,10 @@ def of_elements(mould: Mould, variety: Variety) -> Mould:
 
 
 def cast(value: Any, mould: Mould) -> Any:
-    """The value with something at each place of a mould; a value that may be changed in place."""
-    for need in mould:
-        value = _with(value, need.path, copied(need.example))
+    """The value with what is needed at each place of a mould; a value that may be changed in place."""
+    for need in sorted(mould, key=lambda need: len(need.path)):
+        if not _suits(value, need):
+            value = recast(value, need)
     return value
 
 
@@ -79,15 +80,6 @@ def recast(value: Any, need: Need) -> Any:
     if need.schema is None and lookup(value, need.path) is not MISSING:
         return value
     return _put(value, need.path, copied(need.example))
-
-
-def suits(value: Any, mould: Mould) -> bool:
-    """Whether a value has what is asked for at each place of a mould."""
-    for need in mould:
-        part = lookup(value, need.path)
-        if part is MISSING or (need.schema is not None and compiled(need.schema).problems(part)):
-            return False
-    return True
 
 
 def _need(path: Path, schema: Any, variety: Variety) -> Need:
@@ -174,15 +166,12 @@ def _parameter_schema(plan: Layout, call: Call, at: str, below: Path = ()) -> An
     return excerpt_at((*(int(key) if key.isdecimal() else key for key in segments(at)), *below), tool.compiled)
 
 
-def _with(value: Any, path: Path, leaf: Any) -> Any:
-    """The value with a leaf at a path, unless there is one already; what is in the way makes room."""
-    if not path:
-        return leaf if value in (MISSING, PLACEHOLDER) else value
-    if not isinstance(value, dict):
-        return nest(leaf, path)
-    key = str(path[0])
-    value[key] = _with(value.get(key, MISSING), path[1:], leaf)
-    return value
+def _suits(value: Any, need: Need) -> bool:
+    """Whether a value has what is needed at a place; a placeholder says nothing, and gives way to what does."""
+    part = lookup(value, need.path)
+    if need.schema is None:
+        return part is not MISSING
+    return part is not MISSING and part != PLACEHOLDER and not compiled(need.schema).problems(part)
 
 
 def _put(value: Any, path: Path, leaf: Any) -> Any:

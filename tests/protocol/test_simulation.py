@@ -219,6 +219,41 @@ def test_what_a_kind_or_a_reader_refers_to_is_made_up(definitions: str, schema: 
         assert (simulation.data[None]["state"], outcomes(simulation)) == ({"value": value}, {Status.DONE})
 
 
+LOG: dict[str, Any] = {
+    "properties": {"log": {"type": "array", "items": {"$ref": "#/$defs/a"}}},
+    "$defs": {"a": ADDRESS},
+}
+
+
+@pytest.mark.parametrize("held", [{}, {"log": []}, {"log": [{"street": "A", "zip": "12345"}]}])
+@pytest.mark.parametrize("method", ["push", "concat"])
+@pytest.mark.parametrize("read", ["†state.log", "†state.log.0", "†state.log.0.street"])
+def test_what_is_added_to_a_list_is_such_as_the_schema_of_its_kind_asks(held: Any, method: str, read: str) -> None:
+    add = call(to="†state.log", _outputMethod=method)
+    context = [{"type": "state", "schema": LOG, "data": held}]
+    simulation = simulate(checked(add, add, call(value=read, to="†data.y"), context=context))
+    assert outcomes(simulation) == {Status.DONE}
+    assert simulation.data[None]["state"]["log"][-2:] == [{"street": "…", "zip": "……………"}] * 2
+
+
+@pytest.mark.parametrize("under", ["kind", "reader"])
+def test_objects_merged_in_parts_have_all_that_is_asked_of_them(under: str) -> None:
+    schema = {"type": "object", "properties": {"address": ADDRESS}}
+    declared: dict[str, Any] = {"context": [{"type": "state", "schema": schema}]}
+    if under == "reader":
+        declared = {"tools": {"take": schema}}
+    merge = call(to="†state.address", _outputMethod="merge")
+    calls = merge, {**merge, "value": "†state.address"}, call("take", address="†state.address", to="†data.y")
+    simulation = simulate(checked(*calls, call(value="†state.address.zip", to="†data.z"), **declared))
+    assert (outcomes(simulation), simulation.data[None]["data"]) == ({Status.DONE}, {"y": "…", "z": "…"})
+
+
+def test_what_a_reader_asks_for_is_added_to_what_a_schema_leaves_open() -> None:
+    tools = {"make": {"properties": {"_output": {"type": "object"}}}}
+    simulation = simulate(checked(call("make", to="†data.x"), call(value="†data.x.id", to="†data.y"), tools=tools))
+    assert simulation.data[None]["data"] == {"x": {"id": "…"}, "y": "…"}
+
+
 def test_a_schema_that_no_sample_fits_is_named_and_not_applied() -> None:
     tools = {"make": {"type": "object", "properties": {"_output": {"type": "string", "pattern": "^[A-Z]{3}$"}}}}
     simulation = simulate(checked(call("make", to="†data.x"), tools=tools))
