@@ -8,7 +8,7 @@ values, alternatives and exceptions, so that all of them together show what can 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -104,32 +104,36 @@ class Inventions:
         """The simplest value, with what its kind and its readers need wherever nothing is said against that."""
         schema = self._schema(call, chosen[0], here)
         moulds, adds_to_list = self._wanted(call, here)
-        joins = call.method in (Method.MERGE, Method.ASSIGN)
-        value = (
-            sample(schema) if schema is not None else {} if joins else [PLACEHOLDER] if adds_to_list else PLACEHOLDER
-        )
         said = _said_by_kinds(call, chosen, here, adds_to_list)
+        is_held = schema is not None and call.tool not in self.unfit
+        blank = _Blank(call, here, chosen, schema if is_held else None, said, adds_to_list)
+        joins = call.method in (Method.MERGE, Method.ASSIGN)
+        simplest: Any = {} if joins else [PLACEHOLDER] if adds_to_list else PLACEHOLDER
         needs = [] if joins else [Need((), part, sample(part)) for part in said]
         needs += [need for mould in moulds for need in mould]
-        rules = [rule for rule in (schema, *said) if rule is not None]
-        whole = _cast(value, needs, adds_to_list)
-        if self._is_admitted(call, here, chosen, schema, whole):
+        value = self._filled(blank, simplest if schema is None else sample(schema), needs)
+        return blank.unlike_others(value) if any(map(_is_of_a_set, self._said_of_lists(blank))) else value
+
+    def _filled(self, blank: _Blank, value: Any, needs: list[Need]) -> Any:
+        """A value with all that is needed, or as much of it as is admitted."""
+        whole = blank.cast(value, needs)
+        if blank.admits(whole):
             return whole
-        for need in needs[:_MOST_NEEDS]:
+        rules = [rule for rule in (blank.schema, *blank.said) if rule is not None]
+        for need in needs[:_MOST_NEEDS] if rules else ():
             for example in self._examples(need, *rules):
-                wanted = _cast(value, [example], adds_to_list)
-                if self._is_admitted(call, here, chosen, schema, wanted):
+                wanted = blank.cast(value, [example])
+                if blank.admits(wanted):
                     value = wanted
                     break
         return value
 
-    def _is_admitted(self, call: Call, here: Fold, chosen: Group, schema: Any, value: Any) -> bool:
-        """Whether nothing is said against a result, by its own schema and where it is written."""
-        try:
-            verify_writes(call, [Write(place, value) for place in chosen], here)
-        except (OutputError, Conflict):
-            return False
-        return schema is None or not compiled(schema).problems(value)
+    def _said_of_lists(self, blank: _Blank) -> Iterator[Any]:
+        """What kinds and readers say of the lists that a result is added to."""
+        if blank.adds_to_list or blank.call.method is Method.PUSH:
+            yield from (_schema_there(place, place.path, blank.here) for place in blank.places)
+            moulds = self._moulds.get(blank.call.index, [])
+            yield from (need.schema for mould in moulds for need in mould if not need.path)
 
     def _trial_value(self, call: Call, here: Fold, chosen: Group) -> Any:
         """Any value, mostly with what its readers need wherever its schema has nothing against that."""
@@ -191,6 +195,40 @@ class Inventions:
         return next((value for value in samples if not compiled(schema).problems(value)), MISSING)
 
 
+@dataclass(frozen=True, slots=True)
+class _Blank:
+    """One result that is to be made up: where it is written, and what is said of it."""
+
+    call: Call
+    here: Fold
+    places: Group
+    schema: Any
+    """What the whole of it is held to, if anything."""
+    said: list[Any]
+    """What the schemas of kinds say of it, or of each of its elements."""
+    adds_to_list: bool
+
+    def admits(self, value: Any) -> bool:
+        """Whether nothing is said against a value, and it can be written."""
+        try:
+            verify_writes(self.call, [Write(place, value) for place in self.places], self.here)
+        except (OutputError, Conflict):
+            return False
+        return self.schema is None or not compiled(self.schema).problems(value)
+
+    def cast(self, value: Any, mould: Mould) -> Any:
+        """The value with what a mould needs, of a list to add in each of its elements."""
+        if self.adds_to_list and isinstance(value, list):
+            return [cast(copied(item), mould) for item in value]
+        return cast(copied(value), mould)
+
+    def unlike_others(self, value: Any) -> Any:
+        """The value, or another one that is admitted, such as no other call has."""
+        samples = (sample(part, Variety(trial)) for part in self.said for trial in range(_MOST_TRIED))
+        wrapped = ([item] if self.adds_to_list else item for item in samples)
+        return next(filter(self.admits, (_numbered(value, self.call.index), *wrapped)), value)
+
+
 def ways_of(call: Call) -> list[int | None]:
     """The alternatives that a call can choose (from 0; SPEC R4.4); None is an exception that goes to the last one."""
     several = len(call.output.alternatives) if call.output is not None else 1
@@ -225,8 +263,18 @@ def _schema_there(place: Reference, path: Path, here: Fold) -> Any:
     return excerpt_at(path, compiled(schema)) if schema is not MISSING else None
 
 
-def _cast(value: Any, mould: Mould, adds_to_list: bool) -> Any:
-    """The value with what a mould needs, of a list to add in each of its elements."""
-    if adds_to_list and isinstance(value, list):
-        return [cast(copied(item), mould) for item in value]
-    return cast(copied(value), mould)
+def _is_of_a_set(schema: Any) -> bool:
+    """Whether no two elements of a list may be alike."""
+    parts = compiled(schema).parts(()) if schema is not None else ()
+    return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in parts)
+
+
+def _numbered(value: Any, number: int) -> Any:
+    """A value with a number in each of its texts and numbers."""
+    if isinstance(value, dict):
+        return {key: _numbered(item, number) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbered(item, number) for item in value]
+    if isinstance(value, str):
+        return f"{value}{number}"
+    return value + number if isinstance(value, (int, float)) and not isinstance(value, bool) else value

@@ -248,6 +248,25 @@ def test_objects_merged_in_parts_have_all_that_is_asked_of_them(under: str) -> N
     assert (outcomes(simulation), simulation.data[None]["data"]) == ({Status.DONE}, {"y": "…", "z": "…"})
 
 
+A_SET: dict[str, Any] = {"type": "array", "uniqueItems": True, "minItems": 3}
+
+
+@pytest.mark.parametrize("method", ["push", "concat"])
+@pytest.mark.parametrize("items", [{"type": "string"}, {"enum": list("abc")}, {"type": "integer"}, ADDRESS])
+def test_elements_that_have_to_differ_do(method: str, items: Any) -> None:
+    schema = {"properties": {"tags": {**A_SET, "items": items}}}
+    add = call(to="†state.tags", _outputMethod=method)
+    calls = add, add, add, call("take", tags="†state.tags", to="†data.y")
+    context = [{"type": "state", "tags": [], "schema": schema}]
+    assert outcomes(simulate(checked(*calls, context=context, tools={"take": schema}))) == {Status.DONE}
+
+
+def test_elements_that_have_to_differ_for_a_reader_do() -> None:
+    add = call(to="†state.tags", _outputMethod="push")
+    plan = checked(add, add, add, call("take", tags="†state.tags"), tools={"take": {"properties": {"tags": A_SET}}})
+    assert simulate(plan).data[None]["state"] == {"tags": ["…0", "…1", "…2"]}
+
+
 def test_what_a_reader_asks_for_is_added_to_what_a_schema_leaves_open() -> None:
     tools = {"make": {"properties": {"_output": {"type": "object"}}}}
     simulation = simulate(checked(call("make", to="†data.x"), call(value="†data.x.id", to="†data.y"), tools=tools))
