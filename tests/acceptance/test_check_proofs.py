@@ -67,6 +67,17 @@ def test_people_get_lines() -> None:
     assert "0 give writes †data.bad  →  skips 1 give" in asked.stdout
 
 
+def test_a_simulation_says_which_calls_are_lost_on_what_was_made_up() -> None:
+    give = {"type": "object", "properties": {"value": {"pattern": "^[A-Z]{3}$"}}}
+    calls = [
+        {"_tool": "give", "_outputPath": "†data.x"},
+        {"_tool": "give", "value": "†data.x", "_outputPath": "†data.y"},
+    ]
+    lost: dict[str, Any] = {"tools": {"give": give}, "solution": {"calls": calls}}
+    assert check("--simulate", "--json", submission=lost).json["simulation"]["doubtful"] == [1]
+    assert check("--simulate", submission=lost).stdout.splitlines()[-1].endswith("may run: 1 give")
+
+
 def test_people_are_told_where_a_slip_stands() -> None:
     calls = [{"_tool": "give", "_outputpath": "†data.x"}]
     result = check(submission={"tools": {"give": GIVE}, "solution": {"calls": calls}})

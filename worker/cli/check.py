@@ -69,6 +69,7 @@ def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
+    from protocol.findings.doubts import doubtful_calls
     from protocol.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
@@ -79,6 +80,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
         "calls": [call.to_dict() for call in simulation.calls],
         "branches": [effect.to_dict() for effect in effects],
         "unfit": list(simulation.unfit),
+        "doubtful": list(doubtful_calls(plan, simulation)),
         "left_out": {
             "instances": simulation.left_out,
             "calls": simulation.calls_left_out,

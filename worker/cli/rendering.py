@@ -114,6 +114,9 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{counted(left_out['alternatives'], 'alternative')} more: not tried, only the first ones are"
     if document["unfit"]:
         yield f"no value could be made up for the _output of {', '.join(map(escaped, document['unfit']))}"
+    if document["doubtful"]:
+        names = ", ".join(call_name(index, tools[index]) for index in document["doubtful"])
+        yield f"lost on what was made up, which says nothing of the plan: on other results these may run: {names}"
 
 
 def value_lines(value: Any, indent: int = 0) -> Iterator[str]:
