@@ -42,7 +42,7 @@ class _Comparison:
         if (values := wanted.values) is not None and not any(map(given.admits, values)):
             reason = _reason(wanted, given, values[0])
             return f"{_description(given) if reason is None else 'it'} is never {_either(values)}{reason or ''}"
-        if not given.types & wanted.types:
+        if not given.types & wanted.types or _are_others(given.values, wanted.values):
             return f"{_description(given)} is not {_description(wanted)}"
         reasons: dict[str, None] = {}
         for here, there, type_ in _pairs(given, wanted):
@@ -94,6 +94,23 @@ class _Comparison:
             if (why := self.misfit(here, there, depth + 1)) is not None:
                 return f"in element {index}, {why}"
         return None
+
+
+def _are_others(given: Sequence[Any] | None, wanted: Sequence[Any] | None) -> bool:
+    """Whether of two lists of values none is in both."""
+    return given is not None and wanted is not None and set(map(_spelled, given)).isdisjoint(map(_spelled, wanted))
+
+
+def _spelled(value: Any) -> str:
+    """A text that is the same for equal values: to JSON Schema 1.0 is 1, and true is not."""
+    match value:
+        case float() if value.is_integer():
+            return str(int(value))
+        case list():
+            return f"[{','.join(map(_spelled, value))}]"
+        case dict():
+            return f"{{{','.join(f'{json.dumps(key)}:{_spelled(value[key])}' for key in sorted(value))}}}"
+    return json.dumps(value)
 
 
 def _reason(one: Shape, other: Shape, value: Any) -> str | None:

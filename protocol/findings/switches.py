@@ -14,7 +14,7 @@ from typing import Final
 
 from protocol.calls import Call
 from protocol.graph import Graph
-from protocol.references import Expression
+from protocol.references import Expression, Reference
 from protocol.writers import Writers
 
 from .demands import Parameter, parameter_at
@@ -48,31 +48,55 @@ class Switch:
         return frozenset(refused)
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How a call reads a value: by an expression, as some parameter."""
+
+    expression: Expression
+    parameter: Parameter
+
+    @property
+    def place(self) -> Reference:
+        """What is read if it is there."""
+        return self.expression.alternatives[0][-1]
+
+    @property
+    def has_others(self) -> bool:
+        """Whether something else is read where that is not there."""
+        return len(self.expression.alternatives) > 1
+
+
 def read_switches(
     calls: Iterable[Call], writers: Writers, memory: Memory, graph_of: Callable[[int], Graph]
 ) -> tuple[Switch, ...]:
-    """The switches among some calls. Those read the same that wait for the same, and for all who ever write there."""
-    readers: defaultdict[tuple[int, Expression, object], dict[int, list[Parameter]]] = defaultdict(dict)
+    """The switches among some calls. Whoever waits for all who ever write there reads what is there at last."""
+    readers: defaultdict[tuple[int, object], dict[int, list[_Reading]]] = defaultdict(dict)
     for call in calls:
+        graph = graph_of(call.index)
         for at, expression in call.reads if not call.is_thought else ():
-            graph = graph_of(call.index)
-            waits = graph.waits[call.index]
-            same = id(graph), expression, tuple(waits[place] for place in expression.references)
-            readers[same].setdefault(call.index, []).append(parameter_at(call, at))
-    return tuple(
-        switch
-        for (_, expression, _), parameters in readers.items()
-        if len(parameters) > 1 and _is_settled(expression, next(iter(parameters)), writers, graph_of)
-        for switch in _switch(parameters, memory)
-    )
+            reading = _Reading(expression, parameter_at(call, at))
+            if memory.demands(reading.parameter) and _is_settled(expression, call.index, writers, graph):
+                near = readers[id(graph), reading.place.key[:2]]
+                near.setdefault(call.index, []).append(reading)
+    return tuple(switch for alike in readers.values() if len(alike) > 1 for switch in _switch(alike, memory))
 
 
-def _switch(readers: Mapping[int, list[Parameter]], memory: Memory) -> Iterator[Switch]:
-    kinds: defaultdict[tuple[Parameter, ...], list[int]] = defaultdict(list)
-    for reader, parameters in readers.items():
-        if any(memory.demands(parameter) for parameter in parameters):
-            kinds[tuple(parameters)].append(reader)
-    apart: dict[int, set[int]] = {reader: set() for members in kinds.values() for reader in members}
+def _is_settled(expression: Expression, reader: int, writers: Writers, graph: Graph) -> bool:
+    """Whether a call waits for everybody who writes what it reads (SPEC R6.1)."""
+    for place in expression.references:
+        lines = list(writers.lines(place))
+        are_earlier = all(line.calls[-1] < reader for line in lines)
+        are_later = all(line.calls[0] > reader for line in lines) and bool(graph.waits[reader][place])
+        if place.kind == FAILURES or not (are_earlier or are_later):
+            return False
+    return True
+
+
+def _switch(readers: Mapping[int, list[_Reading]], memory: Memory) -> Iterator[Switch]:
+    kinds: defaultdict[tuple[_Reading, ...], list[int]] = defaultdict(list)
+    for reader, readings in readers.items():
+        kinds[tuple(readings)].append(reader)
+    apart: dict[int, set[int]] = {reader: set() for reader in readers}
     for (one, mine), (other, theirs) in combinations(kinds.items(), 2):
         if len(kinds) > _MOST_KINDS or _exclude(one, other, memory):
             for reader in mine:
@@ -83,7 +107,7 @@ def _switch(readers: Mapping[int, list[Parameter]], memory: Memory) -> Iterator[
         yield Switch({reader: frozenset(others) for reader, others in apart.items()})
 
 
-def _exclude(one: Iterable[Parameter], other: Iterable[Parameter], memory: Memory) -> bool:
+def _exclude(one: Iterable[_Reading], other: Iterable[_Reading], memory: Memory) -> bool:
     """Whether no value suits both; taken for granted where there is no time to find out."""
     if is_spent():
         return True
@@ -92,16 +116,19 @@ def _exclude(one: Iterable[Parameter], other: Iterable[Parameter], memory: Memor
     return any(memory.once(("apart", mine, theirs), _are_apart, mine, theirs, memory) for mine, theirs in pairs)
 
 
-def _are_apart(one: Parameter, other: Parameter, memory: Memory) -> bool:
-    pairs = ((mine, theirs) for mine in memory.demands(one) for theirs in memory.demands(other))
-    return any(misfit(mine.admitted, theirs.admitted) is not None for mine, theirs in pairs)
-
-
-def _is_settled(expression: Expression, reader: int, writers: Writers, graph_of: Callable[[int], Graph]) -> bool:
-    """Whether nobody writes who is not waited for: then it is the same for all who wait for the same."""
-    return all(
-        place.kind != FAILURES
-        and graph_of(reader).writers(reader, place)
-        == tuple(sorted({index for line in writers.lines(place) for index in line.calls}))
-        for place in expression.references
+def _are_apart(one: _Reading, other: _Reading, memory: Memory) -> bool:
+    """Whether no value suits both, where both read the same or one what is inside of the other's."""
+    outer, inner = sorted((one, other), key=lambda reading: len(reading.place.path))
+    below = inner.place.path[len(outer.place.path) :]
+    pairs = product(memory.demands(outer.parameter), memory.demands(inner.parameter))
+    return _read_one_value(outer, inner) and any(
+        misfit(whole.admitted.at(below, in_lists=True), part.admitted) is not None for whole, part in pairs
     )
+
+
+def _read_one_value(outer: _Reading, inner: _Reading) -> bool:
+    """Whether two calls, if both run, read one value, or the one what is inside of it."""
+    if outer.expression == inner.expression:
+        return True
+    is_first = not outer.has_others or len(outer.expression.alternatives[0]) == 1  # what holds the inner one is there
+    return outer.place.overlaps(inner.place) and not inner.has_others and is_first

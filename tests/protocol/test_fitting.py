@@ -21,6 +21,18 @@ def why(given: Any, wanted: Any) -> str | None:
     return misfit(shape_at(given), shape_at(wanted))
 
 
+def union(*tags: Any) -> dict[str, Any]:
+    """One of several objects, told apart by a tag."""
+    return {"anyOf": [{"type": "object", "properties": {"t": {"const": tag}}, "required": ["t"]} for tag in tags]}
+
+
+def test_unions_that_have_no_variant_in_common_exclude_each_other() -> None:
+    assert "in 't', " in str(why(union("a", "c"), union("b", "d")))
+    assert why(union("a", "c"), union("b", "c")) is None
+    assert why(union(1, {"x": [2]}), union(True, {"x": [2.0]})) is None
+    assert why(union(1), union(True)) is not None
+
+
 @pytest.mark.parametrize(
     ("given", "wanted", "reason"),
     [
