@@ -11,7 +11,8 @@
                       `types` and `ranges` are what a schema admits, `effects` what a method makes of a result
     results (R4.6)    `answers` calls that none can be right for
     trials (R6.5)     `foresight` calls of which all that decides about them is known, tried out; `trials` of the
-                      others, on results that are made up, with `leniency` wherever these reach
+                      others, on results that are made up, with `leniency` wherever these reach; `doubts` of what
+                      a simulation shows
     places (R3.4)     `obstacles` paths that nothing can be written to; `elements` beyond the end of a list
     order (R6.4)      `races` of `replacements`; `clashes` of methods that do not go together;
                       `timing` reads and scopes that depend on it (R8.3a); `positions` in lists that are filled
