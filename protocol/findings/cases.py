@@ -130,6 +130,11 @@ class Shape:
         return not self.cases
 
     @property
+    def is_open(self) -> bool:
+        """Whether nothing at all is said of the value, in one case at least."""
+        return any(not any(isinstance(part, dict) and part for part in case.parts) for case in self.cases)
+
+    @property
     def types(self) -> frozenset[str]:
         """The types the value can have."""
         return frozenset[str]().union(*(case.types for case in self.cases))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.layout import Layout
+from protocol.schemas.steps import TooCostly, bounded
 from protocol.simulation import Simulation, simulate
 from protocol.statuses import Status
 
@@ -27,7 +28,12 @@ def doubtful_calls(layout: Layout, simulation: Simulation, *, most_calls: int = 
     if all(call.error is None for call in simulation.calls):
         return ()
     if len(simulation.calls) <= most_calls:
-        lost -= _lost(simulate(lenient(layout)))
+        try:
+            with bounded():
+                loosened = lenient(layout)
+        except TooCostly:
+            return tuple(sorted(lost))
+        lost -= _lost(simulate(loosened))
     return tuple(sorted(lost))
 
 

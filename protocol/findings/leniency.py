@@ -7,7 +7,7 @@ they are where it is certain that what is promised never fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -26,6 +26,7 @@ from protocol.tools import Tool
 from protocol.writers import Writers
 
 from .effects import result_schema
+from .effort import count
 from .fitting import misfit
 from .memory import Memory
 
@@ -36,12 +37,16 @@ _TRANSPARENT: Final = frozenset({
 })  # fmt: skip
 """Keywords that say nothing of what is inside of a value but for each part by itself, and how many there are."""
 
+_STEPS: Final = 10
+"""How much work it is to look at one place, in steps (see `effort`)."""
 _MOST_WRITERS: Final = 16
 """Where more write what one parameter reads, nothing of it is looked at."""
 
 
 def lenient(layout: Layout) -> Layout:
-    """The same layout, its tools and schemas loosened wherever results of calls reach."""
+    """The same layout, its tools and schemas loosened wherever results of calls reach. Counts its steps; may raise
+    `TooCostly`.
+    """
     reached = _Reached(layout)
     tools = {name: _loosened_tool(tool, reached.parameters(tool)) for name, tool in layout.tools.items()}
     context = [
@@ -77,6 +82,13 @@ class _Reached:
         return found
 
     @cached_property
+    def _calls_of(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self._layout.calls:
+            found.setdefault(call.tool, []).append(call)
+        return found
+
+    @cached_property
     def _brought(self) -> dict[int, list[Reference]]:
         return {call.index: list(_brought(self._layout, call)) for call in self._layout.calls}
 
@@ -97,8 +109,7 @@ class _Reached:
         """Where in what a tool is given."""
         return {
             path
-            for call in self._layout.calls
-            if call.tool == tool.name
+            for call in self._calls_of.get(tool.name, ())
             for at, expression in call.reads
             for path in self._through(call, tool, at, expression)
         }
@@ -111,6 +122,7 @@ class _Reached:
             writers = {index for line in self._writers.lines(read) for index in line.calls} - {reader.index}
             is_one = is_one and len(writers) <= _MOST_WRITERS
             for writer in (self._layout.calls[index] for index in writers):
+                count(_STEPS * len(self._brought[writer.index]))
                 for place in self._brought[writer.index]:
                     path = (*whole, *place.path[len(read.path) :])
                     if place.overlaps(read) and not (is_one and self._never_fits(writer, place, read, tool, path)):
@@ -148,7 +160,7 @@ def _keys(result: Any) -> list[str] | None:
     return keys if is_closed and set(keys) <= set(result.get("required", ())) else None
 
 
-def _loosened_tool(tool: Tool, paths: Iterable[Path]) -> Tool:
+def _loosened_tool(tool: Tool, paths: Collection[Path]) -> Tool:
     meta = {key: value for key, value in tool.declaration.items() if key.startswith("_")}
     declared: Any = {key: value for key, value in tool.declaration.items() if key not in meta}
     declared = _loosened_at(declared, paths)
@@ -158,7 +170,8 @@ def _loosened_tool(tool: Tool, paths: Iterable[Path]) -> Tool:
     return replace(tool, declaration={**meta, **declared})
 
 
-def _loosened_at(schema: Any, paths: Iterable[Path]) -> Any:
+def _loosened_at(schema: Any, paths: Collection[Path]) -> Any:
+    count(_STEPS * len(paths))
     return reduce(_loosened, sorted(paths, key=str), schema)
 
 
@@ -172,6 +185,7 @@ def _loosened(schema: Any, path: Path) -> Any:
         return True
     properties, key = schema.get("properties", {}), str(path[0])
     below = properties.get(key, schema.get("additionalProperties", True))
+    count(len(properties) // _STEPS)
     loosened = {**schema, "items": True} if isinstance(path[0], int) else {**schema}
     if below is not False:
         loosened["properties"] = {**properties, key: _loosened(below, path[1:])}

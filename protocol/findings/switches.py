@@ -75,10 +75,15 @@ def read_switches(
         graph = graph_of(call.index)
         for at, expression in call.reads if not call.is_thought else ():
             reading = _Reading(expression, parameter_at(call, at))
-            if memory.demands(reading.parameter) and _is_settled(expression, call.index, writers, graph):
+            if _is_particular(reading, memory) and _is_settled(expression, call.index, writers, graph):
                 near = readers[id(graph), reading.place.key[:2]]
                 near.setdefault(call.index, []).append(reading)
     return tuple(switch for alike in readers.values() if len(alike) > 1 for switch in _switch(alike, memory))
+
+
+def _is_particular(reading: _Reading, memory: Memory) -> bool:
+    """Whether not just any value will do."""
+    return not all(demand.admitted.is_open for demand in memory.demands(reading.parameter))
 
 
 def _is_settled(expression: Expression, reader: int, writers: Writers, graph: Graph) -> bool:
@@ -118,7 +123,7 @@ def _exclude(one: Iterable[_Reading], other: Iterable[_Reading], memory: Memory)
 
 def _are_apart(one: _Reading, other: _Reading, memory: Memory) -> bool:
     """Whether no value suits both, where both read the same or one what is inside of the other's."""
-    outer, inner = sorted((one, other), key=lambda reading: len(reading.place.path))
+    outer, inner = sorted((one, other), key=lambda reading: (len(reading.place.path), not reading.has_others))
     below = inner.place.path[len(outer.place.path) :]
     pairs = product(memory.demands(outer.parameter), memory.demands(inner.parameter))
     return _read_one_value(outer, inner) and any(

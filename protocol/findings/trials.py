@@ -132,9 +132,9 @@ class _Trials:
         return lenient(self._layout)
 
     def _run(self, trial: int, choices: Mapping[int, int | None], favoured: Container[int]) -> None:
-        layout = self._layout if trial % 2 else self._lenient
         try:
             with bounded(_MOST_STEPS):
+                layout = self._layout if trial % 2 else self._lenient
                 calls = tried(layout, trial, _MOST_CALLS, choices=choices, favoured=favoured).calls
         except TooCostly:
             calls = ()

@@ -140,6 +140,38 @@ def test_readers_whose_schemas_exclude_each_other_do_not_race(one: Any, other: A
     assert plan.findings == ()
 
 
+TAGGED = {tag: {"type": "object", "properties": {"kind": {"const": tag}}} for tag in "ab"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "read", "is_race"),
+    [
+        ({"const": "a"}, {"const": "b"}, ("†state.found", "†state.found || †input.default"), False),
+        ({"const": "a"}, {"const": "b"}, ("†state.found || †input.x", "†state.found || †input.default"), True),
+        ({"const": "a"}, TAGGED["b"], ("†state.found.kind", "†state.found"), False),
+        ({"const": "a"}, TAGGED["a"], ("†state.found.kind", "†state.found"), True),
+        ({"const": "a"}, TAGGED["b"], ("†state.found.kind", "†state.found || †input.default"), False),
+        ({"const": "a"}, TAGGED["b"], ("†state.found.kind || †input.x", "†state.found"), True),
+    ],
+)
+def test_readers_of_a_whole_and_a_part_or_with_a_fallback_race_where_both_may_run(
+    one: Any, other: Any, read: tuple[str, str], is_race: bool
+) -> None:
+    tools = {"take": {"properties": {"value": one}}, "leave": {"properties": {"value": other}}}
+    everyone = {"find": {}, **{f"log{number}": {} for number in range(70)}, **tools}
+    readers = [call(tool, "reply", value=place) for tool, place in zip(tools, read, strict=True)]
+    logging = [call(tool, value="†state.found") for tool in everyone if tool.startswith("log")]
+    plan = checked(
+        call("find", "found"),
+        *readers,
+        *logging,
+        tools=everyone,
+        activities=dict.fromkeys(everyone, ANY),
+        context=[{"type": "input", "x": "a", "default": "b"}],
+    )
+    assert any("in no certain order" in finding.message for finding in plan.findings) is is_race
+
+
 def test_readers_race_whose_values_need_not_be_the_same() -> None:
     tools = {"take": {"properties": {"value": {"const": 1}}}, "leave": {"properties": {"value": {"const": 2}}}}
     everyone = {"find": ANY, **tools}
