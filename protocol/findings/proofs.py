@@ -23,7 +23,7 @@ from protocol.views import Views
 from .answers import answer_findings
 from .branches import branch_findings, unread_branches
 from .clashes import clash_findings
-from .declarations import wrapped_tools
+from .declarations import foreign_definitions, wrapped_tools
 from .effort import counted, is_spent
 from .elements import element_findings
 from .fallbacks import missing_alternatives, unreached_results
@@ -131,6 +131,7 @@ class _Proofs:
         yield misspelt_settings(submission.config, submission.delegates)
         yield unrun_calls(submission)
         yield wrapped_tools(submission, calls)
+        yield foreign_definitions(submission)
         yield foreign_properties(calls, places, layout.tools, presence.kinds | DATA_TYPES, whole)
         yield foreign_references(calls, places, presence)
         yield idle_methods(calls, places)

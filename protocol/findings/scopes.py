@@ -32,12 +32,18 @@ _LIKENESS_OF_KEYS: Final = 0.75
 
 
 def unknown_scopes(calls: Sequence[Call], places: Sequence[Place], presence: Presence) -> Iterator[Finding]:
-    """Scopes of kinds that nothing is of, and whose name is nearly that of one that something is of."""
+    """Scopes of kinds that nothing is of, and whose name is nearly that of one that something is of, or is a place
+    inside the state.
+    """
     kinds = presence.kinds
     spelling = Speller(kinds, likeness=_LIKENESS)
     for call in calls:
         for index, scope in enumerate(call.scopes):
-            if scope.kind in kinds or scope.kind in DATA_TYPES or not (hint := spelling.hint(scope.kind)):
+            if scope.kind in kinds or scope.kind in DATA_TYPES:
+                continue
+            inside = Reference("state", (scope.kind, *scope.path))
+            hint = f", did you mean {inside}?" if presence.at(inside) else spelling.hint(scope.kind)
+            if not hint:
                 continue
             yield Finding(
                 "warning",

@@ -72,3 +72,16 @@ def test_a_declaration_that_is_no_schema_is_refused_with_the_same_hint() -> None
     (problem,) = problems_of(call("find", city="x"), tools={"find": tool})
     assert problem.pointer == "/tools/find/type"
     assert problem.message.endswith("put what is under function.parameters in its place")
+
+
+@pytest.mark.parametrize("key", ["messages", "prompt", "output_schema"])
+def test_a_delegate_defined_as_elsewhere_is_told_what_is_looked_at(key: str) -> None:
+    plan = checked(call("ask", "answer", _delegate="oracle"), delegates={"oracle": {key: {}}})
+    (finding,) = plan.findings
+    assert (finding.severity, finding.pointer) == ("info", f"/delegates/oracle/{key}")
+    assert finding.message.startswith(f"delegate 'oracle' is defined with {key}, where nobody looks")
+
+
+def test_a_delegate_that_has_what_is_looked_at_may_have_more() -> None:
+    definition = {"context": [{"type": "system", "message": "Answer."}], "schema": {}, "messages": [], "output": 1}
+    assert checked(call("ask", "answer", _delegate="oracle"), delegates={"oracle": definition}).findings == ()

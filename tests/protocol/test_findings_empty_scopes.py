@@ -35,6 +35,14 @@ def test_a_scope_of_what_may_come_or_is_like_nothing_there_is_no_slip(scope: str
     assert checked(call(_scopes=[scope]), context=context).findings == ()
 
 
+@pytest.mark.parametrize(("scope", "meant"), [("user", "†state.user"), ("†user.name", "†state.user.name")])
+def test_a_scope_of_a_place_inside_the_state_is_told(scope: str, meant: str) -> None:
+    (finding,) = checked(call(_scopes=[scope]), context=[{"type": "state", "user": {"name": "x"}}]).findings
+    assert (finding.severity, finding.pointer) == ("warning", "/solution/calls/0/_scopes/0")
+    assert finding.message.endswith(f"and nothing is of that kind, did you mean {meant}?")
+    assert checked(call(to="user.name"), call(_scopes=[scope])).findings != ()
+
+
 def test_a_scope_of_a_kind_that_a_call_writes_is_no_slip() -> None:
     calls = call(to="†inputs.x"), call(_scopes=["†inputs.x"])
     assert checked(*calls, context=[{"type": "input", "y": 1}]).findings == ()
