@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from typing import Final
 
 from protocol.calls import Call
@@ -25,6 +25,8 @@ from .memory import Memory
 
 _MOST_KINDS: Final = 64
 """Where more kinds of readers read a value, none is taken to suit two of them: nobody can tell in time."""
+_MOST_EXACT: Final = 5
+"""Of so many readers each order is gone through in which they may be preferred."""
 _STEPS: Final = 50
 """How much work it is to hold one kind against another (see `effort`)."""
 
@@ -34,12 +36,25 @@ class Switch:
     """Calls that read one and the same value: of each, those that take nothing of what it takes."""
 
     apart: Mapping[int, frozenset[int]]
+    is_certain: bool
+    """Whether that was found out, and not taken for granted for want of time."""
+
+    def is_exact(self, among: Collection[int]) -> bool:
+        """Whether, of some calls, all that may run together are known."""
+        return self.is_certain and len(self.apart.keys() & among) <= _MOST_EXACT
 
     def refused(self, among: Collection[int], first: Iterable[int]) -> tuple[frozenset[int], ...]:
-        """Who is refused of some of the calls, in favour of each of them; besides, of those that go `first`."""
+        """Who is refused of some of the calls: in favour of each set that may run together, or, where they are many, of
+        each call, besides of those that go `first`.
+        """
         readers = [index for index in self.apart if index in among]
-        preferred = [index for index in first if index in self.apart]
-        return tuple(dict.fromkeys(self._refused((reader, *preferred, *readers)) for reader in readers))
+        orders: Iterable[tuple[int, ...]]
+        if len(readers) <= _MOST_EXACT:
+            orders = permutations(readers)
+        else:
+            preferred = [index for index in first if index in self.apart]
+            orders = ((reader, *preferred, *readers) for reader in readers)
+        return tuple(dict.fromkeys(map(self._refused, orders)))
 
     def _refused(self, readers: Iterable[int]) -> frozenset[int]:
         taken, refused = set[int](), set[int]()
@@ -109,7 +124,8 @@ def _switch(readers: Mapping[int, list[_Reading]], memory: Memory) -> Iterator[S
             for reader in theirs:
                 apart[reader].update(mine)
     if any(apart.values()):
-        yield Switch({reader: frozenset(others) for reader, others in apart.items()})
+        is_certain = len(kinds) <= _MOST_KINDS and not is_spent()
+        yield Switch({reader: frozenset(others) for reader, others in apart.items()}, is_certain)
 
 
 def _exclude(one: Iterable[_Reading], other: Iterable[_Reading], memory: Memory) -> bool:
