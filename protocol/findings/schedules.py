@@ -84,9 +84,8 @@ class Schedules:
         if len(places) < 2 or not behind & (self._choosing | self._switched) or is_spent():
             return False
         rehearsal = self._rehearsal((index,), None)
-        if not all(
-            switch.is_exact(rehearsal.calls) for each in rehearsal.calls for switch in self._switches.get(each, ())
-        ):
+        switches = (switch for each in rehearsal.calls for switch in self._switches.get(each, ()))
+        if not all(switch.is_exact(rehearsal.calls) for switch in switches):
             return False
         return rehearsal.never_meet(frozenset(read for read in rehearsal.bringers if holds(*read)))
 

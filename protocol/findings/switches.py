@@ -25,7 +25,7 @@ from .memory import Memory
 
 _MOST_KINDS: Final = 64
 """Where more kinds of readers read a value, none is taken to suit two of them: nobody can tell in time."""
-_MOST_EXACT: Final = 5
+_MOST_EXACT: Final = 4
 """Of so many readers each order is gone through in which they may be preferred."""
 _STEPS: Final = 50
 """How much work it is to hold one kind against another (see `effort`)."""

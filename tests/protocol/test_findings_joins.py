@@ -57,22 +57,17 @@ def test_where_many_read_a_value_nobody_says_what_never_comes_together() -> None
     assert plan.findings == ()
 
 
-def test_of_readers_that_may_run_together_others_in_between_keep_none_apart() -> None:
-    takes = {"x": [1, 2, 3], "z1": [2], "z2": [3], "y": [1, 3], "w": [1, 2]}
-    tools = {
-        "pick": {},
-        "join": {},
-        **{tool: {"properties": {"n": {"enum": values}}} for tool, values in takes.items()},
-    }
-    readers = [call(tool, tool, n="†state.n") for tool in takes]
-    read = {
-        "a": "†state.x",
-        "b": "†state.y",
-        "c": "†state.w",
-        "d": "†state.z1 || †state.x",
-        "e": "†state.z2 || †state.x",
-    }
+@pytest.mark.parametrize("takes", [[[1, 2, 3], [2], [1, 3], [1, 2]], [[1, 2, 3], [2], [3], [1, 3], [1, 2]]])
+def test_of_readers_that_may_run_together_others_in_between_keep_none_apart(takes: list[list[int]]) -> None:
+    tools = {f"take{n}": {"properties": {"n": {"enum": values}}} for n, values in enumerate(takes)}
+    everyone = {"pick": {}, "join": {}, **tools}
+    needed = [f"†state.{tool}" for tool, values in zip(tools, takes, strict=True) if 1 in values]
+    either = [f"†state.{tool} || {needed[0]}" for tool, values in zip(tools, takes, strict=True) if 1 not in values]
     plan = checked(
-        call("pick", "n"), *readers, call("join", "all", **read), tools=tools, activities=dict.fromkeys(tools, ANY)
+        call("pick", "n"),
+        *(call(tool, tool, n="†state.n") for tool in tools),
+        call("join", "all", needed=needed, either=either),
+        tools=everyone,
+        activities=dict.fromkeys(everyone, ANY),
     )
     assert plan.findings == ()
