@@ -10,10 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any, Final
 
 from protocol.calls import Call
+from protocol.graph import Graph
+from protocol.readiness import Readiness
 from protocol.references import Expression, Reference
 from protocol.variety import Variety
 
@@ -32,10 +34,6 @@ _FAILING: Final = (False, False, False, True)
 
 Read = tuple[int, Reference]
 """A call, and a place that it reads."""
-Waits = Mapping[int, Mapping[Reference, tuple[int, ...]]]
-"""Call -> place read -> the calls and barriers it waits for."""
-Barriers = Mapping[int, tuple[int, ...]]
-"""Barrier, below zero -> the calls and barriers it waits for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,33 +47,11 @@ class Rehearsal:
     early: frozenset[int]
     """The other one with all that it hangs on: so it starts as early as it can."""
     calls: Mapping[int, Call]
-    waits: Waits
-    barriers: Barriers
+    graph: Graph
+    """What they wait for."""
     bringers: Mapping[Read, Mapping[int, frozenset[int]]]
     switches: Sequence[Sequence[frozenset[int]]]
     """For each value that decides who can run the ways in which it may: who is refused."""
-
-    @cached_property
-    def unsettled(self) -> dict[int, dict[Reference, int]]:
-        """Call -> the places that are not settled for it in the beginning, each with how many calls and barriers are
-        before.
-        """
-        return {
-            index: {place: len(nodes) for place, nodes in waits.items() if nodes} for index, waits in self.waits.items()
-        }
-
-    @cached_property
-    def behind(self) -> Mapping[int, list[tuple[int, Reference | None]]]:
-        """Call or barrier -> who waits for it, and where."""
-        found: dict[int, list[tuple[int, Reference | None]]] = defaultdict(list)
-        for barrier, nodes in self.barriers.items():
-            for node in nodes:
-                found[node].append((barrier, None))
-        for index, waits in self.waits.items():
-            for place, nodes in waits.items():
-                for node in nodes:
-                    found[node].append((index, place))
-        return found
 
     @cached_property
     def useful(self) -> Mapping[int, set[int]]:
@@ -89,25 +65,15 @@ class Rehearsal:
     def meet(self, held: frozenset[Read]) -> bool:
         """Whether the calls were at work at the same time in any of the runs."""
         most = 1 + _MOST_STEPS // (STEPS * len(self.calls))
-        fates = islice((*self._succeeding(), *self._failing()), most)
+        fates = islice(chain(self._succeeding(), self._failing()), most)
         return any(self._is_meeting(held, each) for each in fates if not is_spent())
 
     def never_meet(self, held: frozenset[Read]) -> bool:
         """Whether that is certain: all ways were tried, and nobody brings anything who is not waited for."""
-        has_strays = any(brought.keys() - self._reached(*read) for read, brought in self.bringers.items())
+        has_strays = any(not brought.keys() <= {*self.graph.writers(*read)} for read, brought in self.bringers.items())
         if self._ways > _MOST_RUNS or has_strays:
             return False
         return not any(is_spent() or self._is_meeting(held, fates) for fates in self._succeeding())
-
-    def _reached(self, index: int, place: Reference) -> set[int]:
-        """The calls that a call waits for at a place."""
-        stack, found = list(self.waits[index].get(place, ())), set[int]()
-        while stack:
-            node = stack.pop()
-            if node not in found:
-                found.add(node)
-                stack.extend(self.barriers.get(node, ()))
-        return found
 
     @cached_property
     def _choices(self) -> Mapping[int, Sequence[int]]:
@@ -177,8 +143,7 @@ class _Run:
         self._rehearsal = rehearsal
         self._held = held
         self._fates = fates
-        self._unsettled = {index: dict(places) for index, places in rehearsal.unsettled.items()}
-        self._before = {barrier: len(nodes) for barrier, nodes in rehearsal.barriers.items()}
+        self._readiness = Readiness(rehearsal.calls, rehearsal.graph)
         self._succeeded: set[int] = set()
         self._decided: set[int] = set()
 
@@ -198,7 +163,7 @@ class _Run:
             ending = early.popleft() if early else others.popleft()
             if self._fates.chosen[ending] is not None:
                 self._succeeded.add(ending)
-            startable = self._start(self._end(ending))
+            startable = self._start(reader for reader, _ in self._readiness.end(ending))
         return turns
 
     def _start(self, indexes: Iterable[int]) -> Iterator[int]:
@@ -209,10 +174,11 @@ class _Run:
             if index in self._decided:
                 continue
             verdicts = [self._verdict(index, read) for read in self._rehearsal.calls[index].expressions]
-            is_ready = all(verdicts) and self._unsettled[index].keys().isdisjoint(self._rehearsal.calls[index].slices)
+            slices = self._rehearsal.calls[index].slices
+            is_ready = all(verdicts) and all(self._readiness.is_settled(index, place) for place in slices)
             if None in verdicts or (is_ready and index in self._fates.refused):
                 self._decided.add(index)
-                stack.extend(self._end(index))
+                stack.extend(reader for reader, _ in self._readiness.end(index))
             elif is_ready:
                 self._decided.add(index)
                 yield index
@@ -220,7 +186,7 @@ class _Run:
     def _verdict(self, index: int, expression: Expression) -> bool | None:
         """Whether it can be read, or has to wait; None where it never can (SPEC R6.5, R6.6)."""
         for group in expression.alternatives:
-            settled = [place not in self._unsettled[index] for place in group]
+            settled = [self._readiness.is_settled(index, place) for place in group]
             if all(self._is_there(index, place) for place, done in zip(group, settled, strict=True) if done):
                 return all(settled)
         return None
@@ -232,22 +198,6 @@ class _Run:
             or (index, place) in self._held
             or any(self._fates.chosen[writer] in bringers[writer] for writer in bringers.keys() & self._succeeded)
         )
-
-    def _end(self, node: int) -> Iterator[int]:
-        """Note that a call has ended; yields those for whom a place settles by it."""
-        ended = [node]
-        while ended:
-            for behind, place in self._rehearsal.behind[ended.pop()]:
-                if place is None:
-                    self._before[behind] -= 1
-                    if not self._before[behind]:
-                        ended.append(behind)
-                    continue
-                unsettled = self._unsettled[behind]
-                unsettled[place] -= 1
-                if not unsettled[place]:
-                    del unsettled[place]
-                    yield behind
 
 
 def _picked(options: Iterable[Sequence[Any]], variety: Variety) -> list[Any]:

@@ -163,7 +163,7 @@ class Schedules:
         switches = dict.fromkeys(switch for index in waits for switch in self._switches.get(index, ()))
         ways = [switch.refused(waits, held_back) for switch in switches]
         calls = {index: self._calls[index] for index in sorted(waits)}
-        return Rehearsal(held_back, instant, early, calls, waits, barriers, self._brings(waits), ways)
+        return Rehearsal(held_back, instant, early, calls, Graph(waits, barriers), self._brings(waits), ways)
 
     def _reached(self, indexes: Iterable[int]) -> tuple[_Waits, _Barriers]:
         """What calls wait for: some, and all that these hang on."""
