@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from protocol.messages import DATA_TYPES
-from protocol.tools import GRANTED
+from protocol.calls.tools import GRANTED
+from protocol.language.messages import DATA_TYPES
 
 from .errors import ActivitiesError, InvalidParameters
 from .signatures import parameters_schema

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from broker_config import Settings
-from protocol.calls import Call
-from protocol.execution import Start
-from protocol.tools import Executor
+from protocol.calls.call import Call
+from protocol.calls.tools import Executor
+from protocol.engine.execution import Start
 
 from .activities import Activity, Delegate, Registry
 from .attempts import CallId

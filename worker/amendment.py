@@ -23,8 +23,8 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol import Plan
-from protocol.amendments import SoFar
-from protocol.calls import Call
+from protocol.calls.call import Call
+from protocol.submission.amendments import SoFar
 
 from .definition import (
     Definition,

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.execution import Failure, Success
+from protocol.engine.execution import Failure, Success
 
 from .keys import lane_token
 

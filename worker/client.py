@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
 from protocol import Plan, Problem, Rejected
-from protocol.amendments import SoFar, check_amendment, placed
-from protocol.calls import place_in
-from protocol.checking import Surroundings, check_calls
-from protocol.errors import pointer
-from protocol.submission import read_submission
-from protocol.tools import Executor
+from protocol.calls.call import place_in
+from protocol.calls.tools import Executor
+from protocol.language.errors import pointer
+from protocol.submission.amendments import SoFar, check_amendment, placed
+from protocol.submission.checking import Surroundings, check_calls
+from protocol.submission.submission import read_submission
 
 from .activities import Registry
 from .activities import registry as default_registry

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgpack
 
-from protocol.calls import Call, make_call
-from protocol.graph import Graph
-from protocol.plan import Lane, Plan
-from protocol.references import parse
-from protocol.tools import Executor, Runner, Tool
-from protocol.waits import Waits
-from protocol.writers import Writers
+from protocol.calls.call import Call, make_call
+from protocol.calls.tools import Executor, Runner, Tool
+from protocol.graph.graph import Graph
+from protocol.graph.waits import Waits
+from protocol.graph.writers import Writers
+from protocol.language.references import parse
+from protocol.submission.plan import Lane, Plan
 
 from .errors import OtherFormat
 

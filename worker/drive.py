@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from protocol.errors import Conflict
-from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.language.errors import Conflict
 
 from .admission import Admission
 from .attempts import Attempt, CallId, Result, Retry

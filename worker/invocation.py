@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from protocol import Limits
-from protocol.execution import Failure, Success
+from protocol.engine.execution import Failure, Success
 
 from .activities import Policy, first_fault
 from .attempts import Attempt, Result, Retry, enter

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.calls import Call
-from protocol.execution import FINAL, Execution, Outcome, Status
-from protocol.resolution import Fold
+from protocol.calls.call import Call
+from protocol.engine.execution import FINAL, Execution, Outcome, Status
+from protocol.state.fold import Fold
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .log import Entry, MessageLog

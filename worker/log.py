@@ -19,7 +19,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 
-from protocol.execution import Outcome, Status
+from protocol.engine.execution import Outcome, Status
 
 from .definition import pack, unpack
 from .keys import Keys, lane_token

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from broker_config import DELIVER, EXECUTE_INSTANCE
 from protocol import Limits, Output
-from protocol.errors import pointer
-from protocol.execution import Failure, Success
-from protocol.limits import value_problems
+from protocol.engine.execution import Failure, Success
+from protocol.language.errors import pointer
+from protocol.language.limits import value_problems
 
 from .attempts import Attempt, Result, Retry
 from .definition import pack, unpack

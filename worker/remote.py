@@ -11,10 +11,10 @@ from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from protocol import Limits
-from protocol.calls import Call
-from protocol.delegates import delegate_context
-from protocol.execution import Execution, Failure, Start
-from protocol.tools import ANONYMOUS, Executor, Tool
+from protocol.calls.call import Call
+from protocol.calls.delegates import delegate_context
+from protocol.calls.tools import ANONYMOUS, Executor, Tool
+from protocol.engine.execution import Execution, Failure, Start
 
 from .activities import Policy, Registry
 from .attempts import Attempt, Result

@@ -10,8 +10,8 @@ from typing import Any
 
 from broker_config import Settings
 from protocol import Plan
-from protocol.submission import definition_problems
-from protocol.tools import ANONYMOUS, Executor
+from protocol.calls.tools import ANONYMOUS, Executor
+from protocol.submission.submission import definition_problems
 
 from .activities import Registry
 from .errors import WorkerError

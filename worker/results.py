@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.calls import Call
-from protocol.execution import Status
-from protocol.resolution import Fold
+from protocol.calls.call import Call
+from protocol.engine.execution import Status
+from protocol.state.fold import Fold
 
 from .definition import Definition
 from .lane import amended, id_key, known_calls

@@ -13,8 +13,8 @@ from redis import Redis
 from redis.client import Pipeline
 
 from broker_config import Settings
-from protocol.origins import Explanation, Logged, explain
-from protocol.scopes import read_scope
+from protocol.analysis.provenance import Explanation, Logged, explain
+from protocol.state.scopes import read_scope
 
 from .connections import translated
 from .control import Control

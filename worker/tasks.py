@@ -20,7 +20,7 @@ from broker_config import (
     EXECUTE_INSTANCE,
 )
 from protocol import Limits
-from protocol.execution import Failure
+from protocol.engine.execution import Failure
 
 from .attempts import Result
 from .errors import MalformedMessage

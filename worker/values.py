@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from protocol import Limits, Output
-from protocol.limits import value_problems
+from protocol.language.limits import value_problems
 
 from .definition import pack
 from .errors import CallFailed

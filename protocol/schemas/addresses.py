@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
-from protocol.errors import pointer, segments
-from protocol.paths import copied
-from protocol.references import Path
+from protocol.language.errors import pointer, segments
+from protocol.language.paths import copied
+from protocol.language.references import Path
 
 from .parts import NAMED, VALUES, found
 

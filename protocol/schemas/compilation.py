@@ -19,8 +19,8 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from protocol.errors import Problem, pointer, shortened
-from protocol.references import Path
+from protocol.language.errors import Problem, pointer, shortened
+from protocol.language.references import Path
 
 from .bounds import FORMATS, BoundedValidator
 from .growth import growing

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from protocol.errors import segments
-from protocol.references import Path
+from protocol.language.errors import segments
+from protocol.language.references import Path
 
 from .addresses import readdressed, references
 from .compilation import CompiledSchema

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from protocol.operations import Method, Operation
-from protocol.paths import MISSING
+from protocol.language.paths import MISSING
+from protocol.state.operations import Method, Operation
 
 
 class GrownObject(dict[str, Any]):

@@ -24,7 +24,7 @@ from typing import Any, Final
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from protocol.references import Expression
+from protocol.language.references import Expression
 
 from .bounds import KEYWORDS, BoundedValidator, Keyword, Validator
 from .growth import Grown, GrownList, GrownObject

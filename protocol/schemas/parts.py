@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from protocol.errors import segments
-from protocol.references import Path
+from protocol.language.errors import segments
+from protocol.language.references import Path
 
 from .patterns import matches
 

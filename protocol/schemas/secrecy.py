@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jsonschema.exceptions import ValidationError
 
-from protocol.errors import Problem, pointer, shortened
+from protocol.language.errors import Problem, pointer, shortened
 
 from .wording import OF_THE_SCHEMA, without_value
 

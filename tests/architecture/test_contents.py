@@ -9,12 +9,15 @@ from types import ModuleType
 import pytest
 
 import protocol
-from protocol import findings, schemas
+from protocol import analysis, calls, engine, graph, hints, language, schemas, state, submission
+from protocol.analysis import findings
 
 
-@pytest.mark.parametrize("package", [protocol, findings, schemas])
+@pytest.mark.parametrize(
+    "package", [protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, findings]
+)
 def test_the_core_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:
     folder = Path(package.__file__ or "").parent
     modules = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
-    named = set(re.findall(r"`([a-z]+)`", package.__doc__ or ""))
+    named = set(re.findall(r"`([a-z_]+)`", package.__doc__ or ""))
     assert named == modules - {"__init__"}

@@ -18,11 +18,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from protocol import Context, Plan, check_submission, references
-from protocol.execution import Execution, Outcome, Start, Success
-from protocol.references import Reference
-from protocol.resolution import Fold
+from protocol import Context, Plan, check_submission
+from protocol.engine.execution import Execution, Outcome, Start, Success
+from protocol.language import references
+from protocol.language.references import Reference
 from protocol.schemas import compilation
+from protocol.state.fold import Fold
 
 Json = Any
 Work = Callable[[], object]

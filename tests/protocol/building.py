@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from protocol import Context, Plan, Problem, Rejected, check_submission, parse
-from protocol.execution import Execution
-from protocol.resolution import Fold
+from protocol.engine.execution import Execution
+from protocol.state.fold import Fold
 
 from .driver import Driver, Function, Result
 

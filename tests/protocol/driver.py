@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from protocol import Context, Plan
-from protocol.execution import Execution, Failure, Outcome, Start, Status, Success
-from protocol.resolution import Fold
+from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
 """An activity: parameters and context in; a value, an `Output` or a data message out, or an exception."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from hypothesis import settings
 
 from protocol import Conflict, Reference
-from protocol.resolution import Fold
+from protocol.state.fold import Fold
 
 TIMES: Final = 20
 PLACES: Final = [

@@ -6,7 +6,7 @@ import re
 from math import isqrt
 
 from protocol import Plan, check_submission
-from protocol.drawing import LEGEND, MOST_ARROWS
+from protocol.analysis.drawing import LEGEND, MOST_ARROWS
 
 from .building import ANY, call, checked, plan_submission
 

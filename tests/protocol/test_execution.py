@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from protocol import Plan
-from protocol.execution import FINAL, TRANSITIONS, Execution, Failure, Outcome, Start, Status, Success
-from protocol.graph import Graph
-from protocol.resolution import Fold
+from protocol.engine.execution import FINAL, TRANSITIONS, Execution, Failure, Outcome, Start, Status, Success
+from protocol.graph.graph import Graph
+from protocol.state.fold import Fold
 
 from .building import DATE, FUNCTIONS, call, checked, executing, submission
 from .driver import Driver

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from protocol import Finding, Plan
-from protocol.findings.cases import shape_at
-from protocol.findings.fitting import misfit
-from protocol.graph import SPELLED_OUT
+from protocol.analysis.findings.cases import shape_at
+from protocol.analysis.findings.fitting import misfit
+from protocol.graph.graph import SPELLED_OUT
 
 from .building import ANY, call, checked, run
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.findings.doubts import doubtful_calls
-from protocol.simulation import simulate
+from protocol.analysis.findings.doubts import doubtful_calls
+from protocol.analysis.simulation import simulate
 
 from .building import call, checked
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Rejected, check_submission
-from protocol.operations import Method
+from protocol.state.operations import Method
 
 from .building import call, checked, plan_submission, run, run_plan, statuses
 

@@ -108,7 +108,7 @@ def test_of_many_instances_a_few_are_named(number: int, where: str) -> None:
 def test_of_instances_that_were_not_looked_at_it_is_only_told_that_they_were_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 50)
+    monkeypatch.setattr("protocol.analysis.findings.instances._MOST_CALLS", 50)
     data = dict.fromkeys(map(str, range(11)), holding("state", a=5))
     found, rest = told(call(to="a.b"), data=data)
     assert found.startswith("in instances '0', '1', '2' and 7 more, call 0")
@@ -128,7 +128,7 @@ def test_of_instances_that_were_not_looked_at_it_is_only_told_that_they_were_not
 def test_of_calls_of_many_places_fewer_instances_are_looked_at(
     monkeypatch: pytest.MonkeyPatch, call_of_many_places: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 150)
+    monkeypatch.setattr("protocol.analysis.findings.instances._MOST_CALLS", 150)
     data = dict.fromkeys(map(str, range(11)), holding("state", a=5, k0=1))
     assert "only the first 5 of 11 instances" in told(call_of_many_places, data=data)[-1]
     assert "only the first" not in str(told(call(value="†state.a", to="a.b"), data=data))
@@ -136,7 +136,7 @@ def test_of_calls_of_many_places_fewer_instances_are_looked_at(
 
 def test_of_more_calls_than_are_put_in_order_it_is_told_that_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("instances", "order", "races", "clashes"):
-        monkeypatch.setattr(f"protocol.findings.{module}.MOST_CALLS", 4)
+        monkeypatch.setattr(f"protocol.analysis.findings.{module}.MOST_CALLS", 4)
     few, many = ([call(to="†state.x")] * number for number in (4, 5))
     assert "in no certain order with" in checked(*few).findings[0].message
     assert [finding.message for finding in checked(*many).findings] == [
@@ -151,7 +151,7 @@ def test_the_values_of_all_instances_that_are_looked_at_are_held_against_their_r
 
 
 def test_global_calls_are_looked_at_before_those_of_instances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.findings.instances._MOST_CALLS", 10)
+    monkeypatch.setattr("protocol.analysis.findings.instances._MOST_CALLS", 10)
     context = [{"type": "state", "a": 5}, *({"type": "text", "_instance": name} for name in "①②③")]
     calls = [call(_instance=name) for name in "①②③"] + [call(to="†state.a.b")]
     found, rest = (finding.message for finding in checked(*calls, context=context).findings)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import Finding
-from protocol.findings.instances import MOST_TOLD
+from protocol.analysis.findings.instances import MOST_TOLD
 
 from .building import ANY, call, checked
 

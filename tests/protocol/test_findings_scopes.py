@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from protocol import Context, ExpressionError, Plan, Rejected, check_submission
-from protocol.delegates import delegate_context
-from protocol.visibility import who_sees
+from protocol.analysis.visibility import who_sees
+from protocol.calls.delegates import delegate_context
 
 from .building import ANY, call, checked, plan_submission, submission
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
-from protocol.findings.signatures import Signature, signature_findings
+from protocol.analysis.findings.signatures import Signature, signature_findings
 
 from .building import ANY, call, checked, submission
 

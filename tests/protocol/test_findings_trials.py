@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import check_submission
-from protocol.findings.trials import MOST_TRIALS
+from protocol.analysis.findings.trials import MOST_TRIALS
 from protocol.schemas import compiled
 
 from .building import call, checked, plan_submission

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.findings.cases import shape_at
-from protocol.findings.fitting import misfit
-from protocol.findings.ranges import Range
+from protocol.analysis.findings.cases import shape_at
+from protocol.analysis.findings.fitting import misfit
+from protocol.analysis.findings.ranges import Range
 
 INTEGER: dict[str, Any] = {"type": "integer"}
 STRING: dict[str, Any] = {"type": "string"}

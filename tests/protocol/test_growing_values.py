@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocol.operations import Method, Operation
-from protocol.paths import MISSING
-from protocol.references import Path, Reference
-from protocol.resolution import Fold
+from protocol.language.paths import MISSING
+from protocol.language.references import Path, Reference
 from protocol.schemas import CompiledSchema, schema_problem
 from protocol.schemas.growth import after
+from protocol.state.fold import Fold
+from protocol.state.operations import Method, Operation
 
 from .building import call, run, statuses
 from .schema_strategies import schema_values, schemas

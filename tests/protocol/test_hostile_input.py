@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import Output, Rejected, check_submission
-from protocol.delegates import delegate_context
-from protocol.execution import Execution, Failure, Outcome, Start, Success
-from protocol.resolution import Fold
-from protocol.submission import decode
+from protocol.calls.delegates import delegate_context
+from protocol.engine.execution import Execution, Failure, Outcome, Start, Success
+from protocol.state.fold import Fold
+from protocol.submission.submission import decode
 
 WORDS = re.findall(
     r"\S+",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Plan, Rejected
-from protocol.execution import Start
-from protocol.findings.sight import Sights
+from protocol.analysis.findings.sight import Sights
+from protocol.engine.execution import Start
 
 from .building import FUNCTIONS, call, checked
 from .driver import Driver

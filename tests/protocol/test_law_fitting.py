@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.findings.cases import shape_at
-from protocol.findings.fitting import misfit
-from protocol.paths import MISSING, lookup
-from protocol.references import Path
+from protocol.analysis.findings.cases import shape_at
+from protocol.analysis.findings.fitting import misfit
+from protocol.language.paths import MISSING, lookup
+from protocol.language.references import Path
 from protocol.schemas import compiled
 
 from .schema_strategies import schema_values, schemas

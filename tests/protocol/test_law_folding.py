@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol import Conflict, Reference
-from protocol.operations import Operation, read_operation
-from protocol.paths import MISSING, lookup, nest, unnest
-from protocol.resolution import Fold
+from protocol.language.paths import MISSING, lookup, nest, unnest
+from protocol.state.fold import Fold
+from protocol.state.operations import Operation, read_operation
 
 from . import naive
 from .laws import PLACES, folded, law, read, shown

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Conflict, Context, Unresolved
-from protocol.references import Reference
-from protocol.resolution import Fold
-from protocol.scopes import scoped, scoped_messages
+from protocol.language.references import Reference
+from protocol.state.fold import Fold
+from protocol.state.scopes import scoped, scoped_messages
 
 from .laws import folded, law, shown
 from .strategies import GIVEN, WRITTEN, log_messages, shuffled

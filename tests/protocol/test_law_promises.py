@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Rejected
-from protocol.operations import Method
-from protocol.outputs import Output
+from protocol.calls.outputs import Output
 from protocol.schemas import compiled
+from protocol.state.operations import Method
 
 from .building import call, checked, run_plan, statuses
 from .schema_strategies import schema_values, schemas

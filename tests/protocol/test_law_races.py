@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Plan
-from protocol.operations import Method
+from protocol.state.operations import Method
 
 from .building import call, checked, run_plan, statuses
 

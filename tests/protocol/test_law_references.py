@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import ExpressionError, Reference, parse
-from protocol.references import Expression, parse_output_path
+from protocol.language.references import Expression, parse_output_path
 
 from . import naive
 from .laws import law

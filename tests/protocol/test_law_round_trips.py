@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Context
-from protocol.messages import read_data, render_data
-from protocol.operations import read_operation
-from protocol.submission import decode
+from protocol.language.messages import read_data, render_data
+from protocol.state.operations import read_operation
+from protocol.submission.submission import decode
 
 from .laws import law
 from .strategies import json_values, kinds, log_messages, made_json, texts

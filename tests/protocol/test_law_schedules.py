@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol import Output, Plan, Rejected
-from protocol.execution import Start
-from protocol.findings.sight import Sights
-from protocol.statuses import Status
+from protocol.analysis.findings.sight import Sights
+from protocol.engine.execution import Start
+from protocol.engine.statuses import Status
 
 from .building import call, checked
 from .driver import Driver

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Context
-from protocol.paths import MISSING
-from protocol.references import Reference
-from protocol.scopes import scoped, scoped_messages
+from protocol.language.paths import MISSING
+from protocol.language.references import Reference
+from protocol.state.scopes import scoped, scoped_messages
 
 from . import naive
 from .laws import folded, law

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from protocol import Reference
-from protocol.errors import Problem
-from protocol.operations import Method, Operation
+from protocol.language.errors import Problem
 from protocol.schemas import CompiledSchema
 from protocol.schemas.calls import WholeCall
 from protocol.schemas.growth import after
+from protocol.state.operations import Method, Operation
 
 from .schema_strategies import schema_values, schemas
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import Limits, Rejected, check_submission
-from protocol.errors import pointer, segments
+from protocol.language.errors import pointer, segments
 
 from .building import ANY, call, checked, plan_submission, pointers, problems, problems_of, submission
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from protocol import Context, Rejected, check_submission
-from protocol.delegates import delegate_context
-from protocol.messages import PROVENANCE, read_data, render_data
-from protocol.references import Reference
-from protocol.resolution import Fold
-from protocol.scopes import scoped_messages
+from protocol.calls.delegates import delegate_context
+from protocol.language.messages import PROVENANCE, read_data, render_data
+from protocol.language.references import Reference
+from protocol.state.fold import Fold
+from protocol.state.scopes import scoped_messages
 
 from .building import call, pointers, problems, run, submission
 

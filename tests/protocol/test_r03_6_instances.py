@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Conflict, Context
-from protocol.overlay import Overlay
-from protocol.paths import MISSING
+from protocol.language.paths import MISSING
+from protocol.state.overlay import Overlay
 
 from .building import value_at, written
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import Rejected, check_submission
-from protocol.tools import Tool
+from protocol.calls.tools import Tool
 
 from .building import ANY, call, checked, pointers, problems_of, run, statuses, submission
 from .schema_strategies import schema_values, schemas

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
-from protocol.tools import Executor
+from protocol.calls.tools import Executor
 
 from .building import (
     ANY,

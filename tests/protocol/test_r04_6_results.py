@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.execution import Start, Success
-from protocol.tools import Executor
+from protocol.calls.tools import Executor
+from protocol.engine.execution import Start, Success
 
 from .building import (
     ANY,

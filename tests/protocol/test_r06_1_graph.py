@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from protocol import Plan
-from protocol.graph import SPELLED_OUT
+from protocol.graph.graph import SPELLED_OUT
 
 from .building import (
     FUNCTIONS,

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from protocol import Output, Plan
-from protocol.execution import Execution, Start, Status, Success
-from protocol.resolution import Fold
+from protocol.engine.execution import Execution, Start, Status, Success
+from protocol.state.fold import Fold
 
 from .building import (
     DATE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol import Plan, check_submission
-from protocol.graph import SPELLED_OUT, Graph
+from protocol.graph.graph import SPELLED_OUT, Graph
 
 from .building import (
     ANY,

@@ -9,10 +9,10 @@ import msgpack
 import pytest
 
 from protocol import Limits, Problem, Rejected, check_submission
-from protocol.errors import pointer
-from protocol.execution import Failure
-from protocol.limits import size_of
-from protocol.submission import decode
+from protocol.engine.execution import Failure
+from protocol.language.errors import pointer
+from protocol.language.limits import size_of
+from protocol.submission.submission import decode
 
 from .building import (
     ANY,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import Context, ExpressionError, check_submission
-from protocol.graph import SPELLED_OUT
+from protocol.graph.graph import SPELLED_OUT
 
 from .building import call, checked, plan_submission, pointers, problems_of, run
 

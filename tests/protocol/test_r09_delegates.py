@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
-from protocol.delegates import delegate_context
-from protocol.execution import Execution, Start
-from protocol.resolution import Fold
+from protocol.calls.delegates import delegate_context
+from protocol.engine.execution import Execution, Start
+from protocol.state.fold import Fold
 
 from .building import DATE, call, checked, executing, pointers, problems_of
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from protocol import check, check_submission
-from protocol.context import Context
+from protocol.state.context import Context
 
 from .building import (
     FUNCTIONS,

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol import Reference, parse
-from protocol.origins import Effect, Explanation, Logged, Read, explain
-from protocol.paths import MISSING
-from protocol.resolution import Fold
+from protocol.analysis.provenance import Effect, Explanation, Logged, Read, explain
+from protocol.language.paths import MISSING
+from protocol.state.fold import Fold
 
 from .laws import PLACES, folded, law, read
 from .strategies import STEPS, logs, message_of

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from protocol import Plan, Rejected, check_submission
-from protocol.execution import Execution, Outcome, Start, Status, Success
-from protocol.moulds import moulds_of
-from protocol.resolution import Fold
-from protocol.simulation import MOST_CALLS, simulate, tried
-from protocol.variety import Variety
+from protocol.analysis.moulds import moulds_of
+from protocol.analysis.simulation import MOST_CALLS, simulate, tried
+from protocol.analysis.variety import Variety
+from protocol.engine.execution import Execution, Outcome, Start, Status, Success
+from protocol.state.fold import Fold
 
 from .building import call, plan_submission, problems, submission
 
@@ -290,7 +290,7 @@ def test_schemas_are_read_once_for_all_instances(plan: Callable[[dict[str, Any],
 
 def test_findings_end_however_much_there_is_to_read_in_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the budget is spent, a call whose schemas are more to read costs hardly more than any."""
-    monkeypatch.setattr("protocol.findings.effort._MOST_STEPS", 20_000)
+    monkeypatch.setattr("protocol.analysis.findings.effort._MOST_STEPS", 20_000)
 
     def chain_of_tools(schema: dict[str, Any], number: int) -> dict[str, Any]:
         tools = {f"tool{i}": {"properties": {"value": schema}, "_output": schema} for i in range(number)}
@@ -441,7 +441,7 @@ def test_who_waits_for_whom_is_asked_once_where_instances_share_it() -> None:
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("protocol.spelling.PATIENCE", 100_000)
+    monkeypatch.setattr("protocol.hints.spelling.PATIENCE", 100_000)
 
     def rejected(known: int) -> Callable[[], object]:
         context = [{"type": "state", **{f"{'ab' * 45}{i}": 1 for i in range(known)}}]

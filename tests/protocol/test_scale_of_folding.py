@@ -6,11 +6,12 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from protocol import Context, check_submission, references
-from protocol.operations import Method, Operation
-from protocol.references import Reference
-from protocol.resolution import Fold
+from protocol import Context, check_submission
+from protocol.language import references
+from protocol.language.references import Reference
 from protocol.schemas import compilation
+from protocol.state.fold import Fold
+from protocol.state.operations import Method, Operation
 
 from .building import call, submission
 from .test_scale import steps

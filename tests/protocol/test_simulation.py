@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
-from protocol.samples import PLACEHOLDER, sample
-from protocol.schemas import compiled
-from protocol.simulation import (
+from protocol.analysis.samples import PLACEHOLDER, sample
+from protocol.analysis.simulation import (
     MOST_ALTERNATIVES,
     MOST_CALLS,
     MOST_PARTS,
@@ -19,7 +18,8 @@ from protocol.simulation import (
     branch_effects,
     simulate,
 )
-from protocol.statuses import Status
+from protocol.engine.statuses import Status
+from protocol.schemas import compiled
 
 from .building import call, checked, plan_submission, submission
 

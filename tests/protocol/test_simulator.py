@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from protocol import Output, Plan, check_submission
-from protocol.execution import FINAL, Failure, Start, Status, Success
+from protocol.engine.execution import FINAL, Failure, Start, Status, Success
 
 from . import naive
 from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from protocol import Conflict, Expression, Plan
-from protocol.operations import Operation, read_operation
-from protocol.overlay import Overlay
-from protocol.paths import MISSING
-from protocol.resolution import Fold
+from protocol.language.paths import MISSING
+from protocol.state.fold import Fold
+from protocol.state.operations import Operation, read_operation
+from protocol.state.overlay import Overlay
 
 from .building import FUNCTIONS
 from .strategies import METHODS, expressions, log_messages, logs

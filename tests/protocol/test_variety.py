@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.variety import Variety
+from protocol.analysis.variety import Variety
 
 TRIALS = 48
 PLACES = 40

@@ -28,7 +28,7 @@ from broker_config import (
     EmbeddedServer,
 )
 from protocol import Rejected
-from protocol.submission import decode
+from protocol.submission.submission import decode
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 from worker import Client
 

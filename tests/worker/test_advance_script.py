@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from broker_config import EmbeddedServer
-from protocol.execution import Outcome, Status
+from protocol.engine.execution import Outcome, Status
 from worker.attempts import CallId
 from worker.connections import connect, connect_async
 from worker.keys import Keys

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from protocol import Limits
-from protocol.execution import Failure
+from protocol.engine.execution import Failure
 from worker.activities import Policy, make_activity
 from worker.attempts import Attempt, CallId, Result, Retry
 from worker.invocation import invoke

@@ -40,10 +40,10 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
-from protocol.findings.cases import shape_at
-from protocol.findings.demands import Parameter
-from protocol.findings.memory import Memory
-from protocol.findings.signatures import Signature
+from protocol.analysis.findings.cases import shape_at
+from protocol.analysis.findings.demands import Parameter
+from protocol.analysis.findings.memory import Memory
+from protocol.analysis.findings.signatures import Signature
 from protocol.schemas import compiled
 from worker.activities import Activity, Policy, make_activity
 

@@ -59,7 +59,7 @@ def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, co
 
 def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
     from protocol import ExpressionError
-    from protocol.visibility import who_sees
+    from protocol.analysis.visibility import who_sees
 
     try:
         return who_sees(plan, path).to_dict() if path is not None else None
@@ -69,8 +69,8 @@ def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
-    from protocol.findings.doubts import doubtful_calls
-    from protocol.simulation import alternatives, branch_effects, simulate
+    from protocol.analysis.findings.doubts import doubtful_calls
+    from protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
     effects = list(branch_effects(plan, simulation))
@@ -95,7 +95,7 @@ MOST_READERS: Final = 100_000
 
 def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
-    from protocol.readers import Audience
+    from protocol.graph.readers import Audience
 
     choosing = [call for call in plan.calls if call.output is not None and len(call.output.alternatives) > 1]
     audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)

@@ -14,7 +14,7 @@ from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import call_name, heading, inline
 
 if TYPE_CHECKING:
-    from protocol.origins import Explanation, Origin
+    from protocol.analysis.provenance import Explanation, Origin
 
 _LONGEST: Final = 100
 """Characters of a value on one line; --json prints all of it."""
@@ -76,7 +76,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
 
 
 def _valued(value: Any) -> dict[str, Any]:
-    from protocol.paths import MISSING
+    from protocol.language.paths import MISSING
 
     return {} if value is MISSING else {"value": value}
 

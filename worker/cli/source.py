@@ -14,7 +14,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 def read_submission(file: str, settings: Settings) -> Any:
     """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
-    from protocol.submission import decode
+    from protocol.submission.submission import decode
 
     return decode(_read(file, int(settings.limit_submission_bytes)))
 

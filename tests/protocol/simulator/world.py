@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from protocol import Conflict, Context, Plan
-from protocol.execution import Failure, Start, Status, Success
+from protocol.engine.execution import Failure, Start, Status, Success
 
 from .log import DATE, Lane, Log, Result
 from .process import Process, Task

@@ -1,0 +1,9 @@
+"""What can be said of a valid submission without running it (SPEC R6.7, R11.2).
+
+`simulation`  a run on made-up results: `inventions`, `samples`, `moulds`, `variety`
+`cost`        how much a run takes
+`drawing`     the graph as Mermaid
+`visibility`  who can see what
+`provenance`  which messages a value came from
+`findings`    what speaks against a valid submission
+"""

@@ -1,0 +1,284 @@
+"""Calls: one use of a tool, read once and kept (SPEC R4, R5).
+
+`read_call` takes a call as a model wrote it and says everything that is wrong with its shape; `Call.resolved` gives
+the parameters with their expressions replaced by values, just before execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.paths import MISSING, copied, strings, type_name
+from protocol.language.references import Expression, Reference, is_expression, parse, parse_output_path, unescape
+from protocol.state.fold import Fold
+from protocol.state.operations import Method
+from protocol.state.scopes import read_scope
+
+from .tools import ALIASES, Executor, Runner
+
+META_PROPERTIES: Final = (
+    "_tool",
+    "_outputPath",
+    "_outputMethod",
+    "_instance",
+    "_scopes",
+    "_delegate",
+    "_activity",
+    "_output",
+    *ALIASES,
+)
+"""The properties of a call that mean something to the backend."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call and what its text means. `index` is its position in the solution or plan."""
+
+    index: int
+    raw: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    """Parameters and meta-properties, with what the tool's schema pins filled in (SPEC R4.1)."""
+    runner: Runner
+    reads: tuple[tuple[str, Expression], ...]
+    """Where in the call (JSON pointer) each expression stands."""
+    scopes: tuple[Reference, ...]
+    output: Expression | None
+    method: Method
+    instance: str | None
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return str(self.raw["_tool"])
+
+    @property
+    def written(self) -> tuple[Reference, ...]:
+        """The places that it may write, of all alternatives."""
+        return self.output.references if self.output is not None else ()
+
+    @property
+    def given(self) -> Any:
+        """The result a model wrote into a latent call, or `MISSING` (SPEC R4.7)."""
+        return self.raw.get("_output", MISSING) if self.runner.executor is Executor.LATENT else MISSING
+
+    @property
+    def is_thought(self) -> bool:
+        """A latent call without an output path: not executed, not stored (SPEC R5.2)."""
+        return self.runner.executor is Executor.LATENT and self.output is None
+
+    @property
+    def is_fire_and_forget(self) -> bool:
+        """An explicit call without an output path: sent, and never waited for (SPEC R5.1)."""
+        return self.runner.executor is not Executor.LATENT and self.output is None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters, unresolved."""
+        return {key: value for key, value in self.raw.items() if not key.startswith("_")}
+
+    @cached_property
+    def slices(self) -> tuple[Reference, ...]:
+        """The scopes narrower than a kind: they order calls as reads do (SPEC R8.3a)."""
+        return tuple(scope for scope in self.scopes if scope.path)
+
+    @cached_property
+    def expressions(self) -> tuple[Expression, ...]:
+        """What the parameters read, each once."""
+        return tuple(dict.fromkeys(expression for _, expression in self.reads))
+
+    def readers_of(self, place: Reference) -> tuple[Expression, ...]:
+        """The expressions in which a place stands."""
+        return self._by_place.get(place, ())
+
+    @cached_property
+    def _by_place(self) -> dict[Reference, tuple[Expression, ...]]:
+        found: dict[Reference, dict[Expression, None]] = {}
+        for expression in self.expressions:
+            for place in expression.references:
+                found.setdefault(place, {})[expression] = None
+        return {place: tuple(expressions) for place, expressions in found.items()}
+
+    def resolved(self, fold: Fold) -> dict[str, Any]:
+        """The parameters with every expression replaced by its value (SPEC R2.2-R2.4).
+
+        Values are never parsed again. Raises `Unresolved` or `Conflict`.
+        """
+        return {key: _resolved(value, fold) for key, value in self.parameters.items()}
+
+    def standing_in(self) -> dict[str, Any]:
+        """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1): also those that do
+        not parse.
+        """
+        return {key: value if key.startswith("_") else _standing_in(value) for key, value in self.properties.items()}
+
+
+def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
+    """What keeps a call from being read at all."""
+    if not isinstance(raw, dict):
+        return [Problem(pointer(*at), "a call must be an object")]
+    if raw.get("_tool") is None:
+        return [Problem(pointer(*at, "_tool") if "_tool" in raw else pointer(*at), 'a call needs a "_tool"')]
+    if not isinstance(raw["_tool"], str) or not raw["_tool"]:
+        return [Problem(pointer(*at, "_tool"), f'a call needs a "_tool", the name of a tool ({_found(raw["_tool"])})')]
+    return []
+
+
+def expression_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """The strings inside the parameters that start with `†` and do not parse (SPEC R2.2)."""
+    for place, text in _expressions(raw):
+        try:
+            parse(text)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, *place), str(error))
+
+
+def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the meta-properties of a completed call (SPEC R2.5, R3.2, R8.1)."""
+    for name in ("_instance", "_delegate", "_activity", "_outputPath"):
+        if not isinstance(properties.get(name, ""), str):
+            yield Problem(pointer(*at, name), "must be a string")
+    if properties.get("_instance") == "":
+        yield Problem(pointer(*at, "_instance"), "is empty: name an instance of the context, or leave _instance out")
+    path = properties.get("_outputPath")
+    if isinstance(path, str) and not path.strip():
+        yield Problem(
+            pointer(*at, "_outputPath"), "is empty: name a place such as †state.result, or leave _outputPath out"
+        )
+    elif isinstance(path, str):
+        try:
+            parse_output_path(path)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, "_outputPath"), str(error))
+    if properties.get("_outputMethod", Method.SET) not in list(Method):
+        yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
+    scopes = properties.get("_scopes", [])
+    if not isinstance(scopes, list):
+        yield Problem(pointer(*at, "_scopes"), "must be a list of kinds or references")
+        return
+    for index, scope in enumerate(scopes):
+        if not isinstance(scope, str) or not scope:
+            yield Problem(
+                pointer(*at, "_scopes", index),
+                f'must be a kind such as "state" or a reference such as "†state.user" ({_found(scope)})',
+            )
+            continue
+        try:
+            read_scope(scope)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, "_scopes", index), str(error))
+
+
+def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's properties with what its tool pins filled in, and `_imports` under its newer name (SPEC R8.1).
+
+    A meta-property of null counts as left out.
+    """
+    properties = {
+        key: value
+        for key, value in raw.items()
+        if key not in ALIASES and not (value is None and key.startswith("_") and key != "_output")
+    }
+    aliased = {name: raw[alias] for alias, name in ALIASES.items() if raw.get(alias) is not None}
+    return {**constants, **aliased, **properties}
+
+
+def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Where a property of a completed call stands in the call as it was written: under its older name, or, where its
+    tool's schema fills it in, nowhere below the call itself.
+    """
+    if raw.get(key) is not None or key == "_output":
+        return (key,)
+    older = next((alias for alias, name in ALIASES.items() if name == key and raw.get(alias) is not None), None)
+    return (older,) if older is not None else ()
+
+
+def alias_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """A property that is written under both of its names must have one value (SPEC R8.1)."""
+    for alias, name in ALIASES.items():
+        both = raw.get(alias), raw.get(name)
+        if None not in both and both[0] != both[1]:
+            yield Problem(pointer(*at, alias), f"says something else than {name}, whose older name it is: leave it out")
+
+
+def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], runner: Runner) -> Call:
+    """The call, from properties without `shape_problems` and `meta_problems`.
+
+    An expression that does not parse is no read.
+    """
+    properties = completed(raw, constants)
+    path = properties.get("_outputPath")
+    return Call(
+        index=index,
+        raw=raw,
+        properties=properties,
+        runner=runner,
+        reads=tuple(_reads(raw)),
+        scopes=tuple(map(read_scope, properties.get("_scopes", ()))),
+        output=parse_output_path(path) if path is not None else None,
+        method=Method(properties.get("_outputMethod", Method.SET)),
+        instance=properties.get("_instance"),
+    )
+
+
+def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
+    """What a call's text reads: its parameters' expressions, and the scopes narrower than a kind (SPEC R8.3a)."""
+    yield from (expression for _, expression in _reads(raw))
+    for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
+        if scope.path:
+            yield Expression(((scope,),))
+
+
+def _found(value: Any) -> str:
+    """What stands where a text should."""
+    return f"found: {type_name(value) if value != '' else 'an empty text'}"
+
+
+def _expressions(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every string in a call's parameters that is an expression, with its place."""
+    for key, value in raw.items():
+        if not key.startswith("_"):
+            for place, text in strings(value, (key,)):
+                if is_expression(text):
+                    yield place, text
+
+
+def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
+    for place, text in _expressions(raw):
+        try:
+            yield pointer(*place), parse(text)
+        except ExpressionError:
+            continue
+
+
+def _resolved(value: Any, fold: Fold) -> Any:
+    match value:
+        case str():
+            return fold.read(parse(value)) if is_expression(value) else unescape(value)
+        case dict():
+            return {key: _resolved(item, fold) for key, item in value.items()}
+        case list():
+            return [_resolved(item, fold) for item in value]
+    return copied(value)
+
+
+def _standing_in(value: Any) -> Any:
+    match value:
+        case str():
+            return _expression(value) if is_expression(value) else unescape(value)
+        case dict():
+            return {key: _standing_in(item) for key, item in value.items()}
+        case list():
+            return [_standing_in(item) for item in value]
+    return value
+
+
+def _expression(text: str) -> Expression:
+    """What the text reads, nothing where it does not parse: either stands for any value."""
+    try:
+        return parse(text)
+    except ExpressionError:
+        return Expression(())

@@ -1,0 +1,182 @@
+"""Output: where a call's result goes and what message it becomes (SPEC R4.3-R4.6).
+
+The result of a call is written to one of its alternatives (`||`), at every path of it (`&&`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.language.errors import ExpressionError, OutputError, Problem
+from protocol.language.messages import DATA_TYPES, kind_of, read_data, riders, written_message
+from protocol.language.paths import MISSING, lookup, nest, type_name
+from protocol.language.references import Expression, Reference, parse_output_path
+from protocol.schemas import compiled, schema_problem
+from protocol.schemas.growth import after
+from protocol.state.fold import Fold
+from protocol.state.operations import Operation
+
+from .call import Call
+from .tools import Tool
+
+Group = tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What an activity returns to choose one of the declared alternatives: `Output("†state.failed", reason)`."""
+
+    path: str
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One value at one place, and what else a message that the activity returned carries (SPEC R4.5)."""
+
+    place: Reference
+    value: Any
+    riders: Mapping[str, Any] = field(default_factory=dict)
+
+
+def chosen_writes(output: Expression, result: Any, *, may_be_message: bool = True) -> list[Write]:
+    """The writes that a returned value means (SPEC R4.4, R4.5). Raises `OutputError`.
+
+    A plain value goes to the first alternative, an `Output` to the one it names, and a whole data message, which only
+    an activity may return, to the declared paths that it carries.
+    """
+    if isinstance(result, Output):
+        group = _alternative(output, result.path)
+        return [Write(place, result.value) for place in group]
+    if may_be_message and _is_data_message(result):
+        return _carried_writes(output, result)
+    return [Write(place, result) for place in output.alternatives[0]]
+
+
+def failure_writes(output: Expression | None, error: Mapping[str, Any]) -> list[Write]:
+    """Where an exception goes: to the last alternative when there are two or more, else nowhere (SPEC R4.4)."""
+    if output is None or len(output.alternatives) < 2:
+        return []
+    return [Write(place, dict(error)) for place in output.alternatives[-1]]
+
+
+def written_messages(call: Call, writes: list[Write], *, date: str, instance: str | None) -> tuple[dict[str, Any], ...]:
+    """One message for each path written (SPEC R4.3).
+
+    Where the call declares several paths that could be mistaken for one another, the message says which it is.
+    """
+    messages = []
+    for write in writes:
+        message = written_message(
+            write.place.kind,
+            nest(write.value, write.place.path),
+            call=call.raw,
+            date=date,
+            method=call.properties.get("_outputMethod"),
+            instance=instance,
+        )
+        declared = call.written
+        if len(declared) > 1 or call.raw.get("_outputPath") != call.properties.get("_outputPath"):
+            message["_path"] = str(write.place)
+        messages.append({**message, **write.riders})
+    return tuple(messages)
+
+
+def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
+    """Hold the values against the state's schema and what is there (SPEC R4.6, R3.4).
+
+    Raises `OutputError`, `Conflict`.
+    """
+    here = Fold(fold) if len(writes) > 1 else fold  # of our own: each write finds what those before it leave
+    for write in writes:
+        operation = Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}")
+        here.verify(operation)
+        problems = _schema_problems(here, operation)
+        if problems:
+            raise OutputError(
+                f"the schema of {write.place.kind} forbids the value at {write.place}: {_joined(problems)}"
+            )
+        if here is not fold:
+            here.apply(operation)
+
+
+def verify_result(tool: Tool | None, writes: list[Write]) -> None:
+    """Hold the values against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`."""
+    schema = tool.compiled_output if tool is not None else None
+    if schema is None:
+        return
+    for value in {id(write.value): write.value for write in writes}.values():
+        problems = schema.problems(value, is_secret=True)
+        if problems:
+            raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
+
+
+def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
+    """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
+    kind, path = operation.place.kind, operation.place.path
+    schema = fold.schema(kind)
+    if schema is MISSING:
+        return []
+    left = after(fold.root(kind), operation)
+    return compiled(schema).problems(left, partial=True, is_secret=True, known=tuple(map(str, path)))
+
+
+def _is_data_message(result: Any) -> bool:
+    return isinstance(result, Mapping) and isinstance(result.get("type"), str) and result["type"] in DATA_TYPES
+
+
+def _alternative(output: Expression, path: str) -> Group:
+    """The declared alternative that a path names."""
+    if not isinstance(path, str):
+        raise OutputError(f"the result names a path that is no string but {type_name(path)}; declared: {output}")
+    try:
+        named = parse_output_path(path)
+    except ExpressionError as error:
+        raise OutputError(f"the result names a path that does not parse: {error}") from error
+    if len(named.alternatives) == 1:
+        wanted = set(named.alternatives[0])
+        fitting = [group for group in output.alternatives if wanted <= set(group)]
+        if fitting:
+            return next((group for group in fitting if wanted == set(group)), fitting[0])
+    raise OutputError(f"the result names the path {path}, which is not declared; declared: {output}")
+
+
+def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
+    """The declared paths that a returned message carries values for; it may carry no others.
+
+    Whatever else it says rides along, in the message of each path. Its `schema` describes that message and does not
+    become its kind's: what a kind has to be is for the context to say.
+    """
+    data = read_data(message) if isinstance(kind_of(message), str) else None
+    if data is None:
+        raise OutputError(f"the result is a message whose kind is no string; declared: {output}")
+    if "schema" in message and (problem := schema_problem(message["schema"], "schema")) is not None:
+        raise OutputError(f"the result is a message that is malformed: {problem}")
+    for group in output.alternatives:
+        writes = [
+            Write(place, value, riders(message))
+            for place in group
+            if place.kind == data.kind and (value := lookup(data.payload, place.path)) is not MISSING
+        ]
+        if _covers(data.payload, [write.place.path for write in writes]):
+            return writes
+    raise OutputError(
+        f"the result is a message of kind {data.kind} that does not lie at a declared path; declared: {output}"
+    )
+
+
+def _covers(payload: Any, paths: list[tuple[str | int, ...]]) -> bool:
+    """Whether every part of the payload lies at or below one of the paths."""
+    if any(not path for path in paths):
+        return True
+    if not paths or not isinstance(payload, dict):
+        return False
+    return all(_covers(value, [path[1:] for path in paths if str(path[0]) == key]) for key, value in payload.items())
+
+
+def _joined(problems: list[Problem]) -> str:
+    return "; ".join(
+        f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message for problem in problems
+    )

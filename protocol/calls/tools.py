@@ -1,0 +1,288 @@
+"""Tools: what a call may name, what its schema admits, and which code runs it (SPEC R4.1, R4.2).
+
+A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
+those of the call, wherever the schema applies to the call as a whole: `schemas.calls` says what keywords mean there.
+At the root meta-properties may also stand beside `properties`, as the original documents write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+from jsonschema import SchemaError
+
+from protocol.hints.foreign_formats import unwrapping
+from protocol.hints.spelling import Speller
+from protocol.language.errors import Problem, pointer, segments, shortened
+from protocol.language.references import Path
+from protocol.schemas import CompiledSchema, Schema, check_references, compiled, joined
+from protocol.schemas.addresses import settled
+from protocol.schemas.calls import WholeCall, speaks_of_meta_properties
+from protocol.schemas.excerpts import excerpt
+from protocol.schemas.parts import applied
+from protocol.schemas.patterns import matches
+
+GRANTED: Final = "x-granted"
+"""Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
+_FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
+_RESULT: Final = ("properties", "_output")
+ALIASES: Final = {"_imports": "_scopes"}
+"""Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
+ANONYMOUS: Final = "anonymous"
+"""The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
+
+
+class Executor(StrEnum):
+    """Who runs a call."""
+
+    ACTIVITY = "activity"
+    DELEGATE = "delegate"
+    LATENT = "latent"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Who runs one call, and under which name."""
+
+    executor: Executor
+    name: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A declared tool."""
+
+    name: str
+    declaration: Mapping[str, Any]
+    is_held: bool = True
+    """Whether results are held against what the tool promises of them."""
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The tool as one schema: all that it speaks of in `properties`, and references as pointers from its root."""
+        beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
+        inside = self.declaration.get("properties", {})
+        properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
+        rest = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
+        return settled({**rest, "properties": properties}, _readings)
+
+    @cached_property
+    def compiled(self) -> CompiledSchema:
+        """The schema a call is held against."""
+        return compiled(self.document)
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        """The meta-properties that a call gets where it omits them: what the schema pins with `const` (SPEC R4.1).
+
+        So it does what `GRANTED` says of `_scopes`. Both count where they stand by name, whatever the call is.
+        """
+        pinned: dict[str, Any] = {}
+        for keyword in (GRANTED, "const"):
+            for key in _FILLED_IN:
+                for part in joined(self._said_of(key), self.document):
+                    if isinstance(part, dict) and part.get(keyword) is not None:
+                        pinned[key] = part[keyword]
+        return pinned
+
+    @cached_property
+    def output_schema(self) -> Schema | None:
+        """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to.
+
+        That is what is said of it whatever the call is; what `anyOf`, `if` and the like say is said of calls only.
+        """
+        promises = self._said_of("_output") if self.is_held else []
+        if len(promises) > 1:
+            return excerpt({"allOf": promises}, self.document)
+        promise = promises[0] if promises else None
+        return excerpt(promise, self.document, "#" + pointer(*_RESULT)) if isinstance(promise, dict) else promise
+
+    @cached_property
+    def compiled_output(self) -> CompiledSchema | None:
+        """The same, ready to be applied."""
+        return compiled(self.output_schema) if self.output_schema is not None else None
+
+    def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""
+        if path[:1] == ("properties",) and len(path) > 1 and path[1] not in self.declaration.get("properties", {}):
+            return path[1:]
+        return path
+
+    def _said_of(self, key: str) -> list[Schema]:
+        """What the schema, with all that it joins, says of a meta-property by its names."""
+        parts = [part for part in joined((self.document,), self.document) if isinstance(part, dict)]
+        names = (key, *(alias for alias, name in ALIASES.items() if name == key))
+        return [part["properties"][name] for part in parts for name in names if name in part.get("properties", ())]
+
+    def problems(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        lenient: bool = False,
+        strict_meta: bool = False,
+        is_secret: bool = False,
+    ) -> list[Problem]:
+        """What the schema says against a call's parameters and meta-properties.
+
+        A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
+        """
+        older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
+        own = (key for key in properties if strict_meta and key.startswith("_") and key != "_tool")
+        counted = {key for key in own if not self.mentions(key)}
+        call = WholeCall({**properties, **older}, counted=counted)
+        return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
+
+    def mentions(self, key: str) -> bool:
+        """Whether the schema speaks of a property, wherever it is applied to a call as a whole."""
+        names, patterns = self._mentioned
+        return key in names or any(
+            matches(pattern, key) for pattern in patterns if speaks_of_meta_properties(pattern) == key.startswith("_")
+        )
+
+    @cached_property
+    def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The properties that the schema speaks of by name, and the patterns by which it speaks of others."""
+        parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
+        names = {name for part in parts for name in _named(part)}
+        patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
+        return frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}), frozenset(patterns)
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Everything a call may name: tools, activities by name with their schemas, delegates.
+
+    `activities` or `delegates` of None means that nobody has said which there are: then every declared tool counts as
+    backed by an activity of its name, and every delegate as registered (planning without a backend).
+    """
+
+    tools: Mapping[str, Tool]
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
+        return self.tools.get(name) or self._derived.get(name)
+
+    def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
+        """Who runs a call of a tool that names these (SPEC R4.2). Raises `LookupError` with the reason."""
+        if delegate:
+            if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
+                raise LookupError(f"unknown delegate {delegate!r}{self._delegate_names.hint(delegate)}")
+            return Runner(Executor.DELEGATE, delegate)
+        if activity:
+            if self.activities is not None and activity not in self.activities:
+                raise LookupError(f"unknown activity {activity!r}{self._activity_names.hint(activity)}")
+            return Runner(Executor.ACTIVITY, activity)
+        if self.activities is None or tool in self.activities:
+            return Runner(Executor.ACTIVITY, tool)
+        return Runner(Executor.LATENT, tool)
+
+    @cached_property
+    def names(self) -> Speller:
+        """The names of all known tools, for hints."""
+        return Speller(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+    @cached_property
+    def _derived(self) -> dict[str, Tool]:
+        """The tools that the activities are, by their names."""
+        return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
+
+    @cached_property
+    def _delegate_names(self) -> Speller:
+        return Speller(listed(self.delegates))
+
+    @cached_property
+    def _activity_names(self) -> Speller:
+        return Speller(self.activities or ())
+
+
+def listed(names: object) -> Iterable[str]:
+    """The names in a container, where it can tell them."""
+    return names if isinstance(names, Iterable) else ()
+
+
+def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:
+    """The tools declared by a context's messages and by the shorthand beside it; the last of a name wins."""
+    tools: dict[str, Tool] = {}
+    problems: list[Problem] = []
+    sources: list[tuple[tuple[str | int, ...], Any]] = [
+        (("context", index, "tool"), message.get("tool"))
+        for index, message in enumerate(context)
+        if isinstance(message, dict) and message.get("type") == "tool"
+    ]
+    if shorthand is not None:
+        sources.append((("tools",), shorthand))
+    for at, declarations in sources:
+        if declarations is None:
+            problems.append(Problem(pointer(*at[:-1]), 'a tool message needs "tool": tool name to JSON Schema'))
+            continue
+        if not isinstance(declarations, dict):
+            problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema"))
+            continue
+        for name, declaration in declarations.items():
+            tool = Tool(name, declaration)
+            problem = _declaration_problem(tool, *at, name)
+            if problem is not None:
+                problems.append(problem)
+                tool = Tool(name, {})  # so that its calls are not called unknown as well
+            tools[name] = tool
+    return tools, problems
+
+
+def _named(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The properties that a schema's own keywords speak of by name."""
+    for keyword in ("properties", "required", "dependentSchemas", "dependentRequired"):
+        yield from schema.get(keyword, ())
+    for names in schema.get("dependentRequired", {}).values():
+        yield from names
+
+
+def _under_newer_names(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems, each at the newer name of what it speaks of; what is said under both names, once."""
+    told: dict[Problem, None] = {}
+    for problem in problems:
+        key, *below = segments(problem.pointer) or ("",)
+        newer = Problem(pointer(ALIASES[key], *below), problem.message) if key in ALIASES else problem
+        told[newer] = None
+    return list(told)
+
+
+def _readings(place: Path, path: Path) -> Iterator[Path]:
+    """What a pointer standing at a place may mean: in the tool's `_output`, that may be the document it is from, and
+    anywhere a meta-property may be named as it stands beside `properties`.
+    """
+    if place[:2] == _RESULT:
+        yield (*_RESULT, *path)
+    yield path
+    if path and str(path[0]).startswith("_"):
+        yield ("properties", *path)
+
+
+def _as_schema(key: str, value: Any) -> Any:
+    """A meta-property may be pinned by writing its value: `"_activity": "logEvent"`."""
+    return value if isinstance(value, (dict, bool)) or not key.startswith("_") else {"const": value}
+
+
+def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
+    declaration: Any = tool.declaration
+    if not isinstance(declaration, dict):
+        return Problem(pointer(*at), "a tool must be a JSON Schema object")
+    if not isinstance(declaration.get("properties", {}), dict):
+        return Problem(pointer(*at, "properties"), "must be an object")
+    required = declaration.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
+        return Problem(pointer(*at, "required"), "must be a list of strings")
+    try:
+        check_references(tool.compiled.schema)
+    except SchemaError as error:
+        place = tool.place_in_declaration(tuple(error.absolute_path))
+        hints = "".join(f"; {hint}" for hint in unwrapping(declaration))
+        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}{hints}")
+    return None

@@ -1,0 +1,6 @@
+"""The state machine of the calls of one lane, without I/O (SPEC R5, R6.4-R6.6, R7.2).
+
+`statuses`   the states of a call, and their transitions
+`readiness`  counting down what each call waits for
+`execution`  what can be done next, and what a result means
+"""

@@ -1,0 +1,306 @@
+"""Execution: the state machine of one lane's calls, without I/O (SPEC R5, R6.4-R6.6, R7.2).
+
+It is told what the log says (`record`) and says what can be done next (`decide`); given the result of a call
+(`finish`), it says what is to be appended to the log. It changes only by what the log says, so it can be rebuilt from
+the log at any moment and two of them that have read the same log are in the same state.
+
+    execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=lane.instance)
+    for decision in execution.decide(date):    # a Start to carry out, or an Outcome to append
+        ...
+    execution.record(index, status)            # once it is in the log, its messages appended to the fold
+
+Results that end at the same time are finished one after the other, each when the one before is in the fold: what may
+be written hangs on what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocol.calls.call import Call
+from protocol.calls.outputs import (
+    Output,
+    Write,
+    chosen_writes,
+    failure_writes,
+    verify_result,
+    verify_writes,
+    written_messages,
+)
+from protocol.calls.tools import Executor, Tool
+from protocol.graph.graph import Graph
+from protocol.language.errors import Conflict, OutputError, shortened
+from protocol.language.messages import error_message
+from protocol.language.paths import MISSING
+from protocol.language.references import Expression, Reference
+from protocol.state.fold import Fold
+from protocol.state.operations import Method
+from protocol.state.scopes import scoped, scoped_messages
+
+from .readiness import Readiness
+from .statuses import FINAL, TRANSITIONS, Status
+
+__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A call's executor returned a value: plain, an `Output`, or a whole data message."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call's executor raised or timed out. `type` and `message` are for readers: no secrets, no traceback."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A call that can be carried out now, with its parameters resolved."""
+
+    call: Call
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended, and the messages that say so; to be appended together, once."""
+
+    index: int
+    status: Status
+    messages: tuple[Mapping[str, Any], ...] = ()
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+
+class Execution:
+    """The state of one lane's calls.
+
+    `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
+    the messages of the log as the lane's reader sees them, and is fed by the caller before `record`.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        graph: Graph,
+        fold: Fold,
+        tools: Mapping[str, Tool],
+        *,
+        instance: str | None = None,
+    ) -> None:
+        self._calls = {call.index: call for call in calls}
+        self._graph = graph
+        self._fold = fold
+        self._tools = tools
+        self._instance = instance
+        self._status: dict[int, Status] = {}
+        self._left = len(self._calls)
+        self._readiness = Readiness(self._calls, graph)
+        self._ready: dict[int, set[Expression]] = {}
+        self._touched: dict[int, dict[Expression, None]] = {}
+        self._candidates: dict[int, None] = dict.fromkeys(self._calls)
+        self._decided: set[int] = set()
+
+    @property
+    def statuses(self) -> dict[int, Status]:
+        """The status of each of the lane's own calls."""
+        return {index: self.status(index) for index in self._calls}
+
+    def status(self, index: int) -> Status:
+        """The status of a call, also of one of the global lane."""
+        return self._status.get(index, Status.WAITING)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every call of the lane has ended."""
+        return self._left == 0
+
+    def record(self, index: int, status: Status) -> bool:
+        """Take note of what the log says of a call; says whether that was news.
+
+        What the transitions do not allow is a duplicate or came late, and changes nothing.
+        """
+        if status not in TRANSITIONS[self.status(index)]:
+            return False
+        self._status[index] = status
+        if status is Status.WAITING:
+            self.reconsider(index)
+        elif status in FINAL:
+            self._left -= index in self._calls
+            for reader, place in self._readiness.end(index):
+                self._settle(reader, place)
+        return True
+
+    def decide(self, date: str) -> list[Start | Outcome]:
+        """Everything that can be done now and was not decided before, in the order listed.
+
+        `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
+        """
+        self._look_again()
+        decisions = []
+        here = self._fold
+        for index in sorted(self._candidates):
+            decision = self._decide(self._calls[index], date, here)
+            if decision is not None:
+                self._decided.add(index)
+                decisions.append(decision)
+            if isinstance(decision, Outcome) and decision.messages:
+                here = Fold(self._fold) if here is self._fold else here  # each outcome finds what those before it leave
+                for message in decision.messages:
+                    here.append(message, f"result of call {index}")
+        self._candidates.clear()
+        return decisions
+
+    def reconsider(self, index: int) -> None:
+        """Decide anew about a call of the lane whose last decision was not carried out."""
+        self._decided.discard(index)
+        if index in self._calls and self.status(index) not in FINAL:
+            self._candidates[index] = None
+
+    def scoped(self, call: Call) -> dict[str, Any]:
+        """The call's context argument: kind to folded value (SPEC R8.3)."""
+        return scoped(self._fold, call.scopes)
+
+    def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
+        """The parent's part of a delegate's context (SPEC R9.2)."""
+        return scoped_messages(self._fold, call.scopes)
+
+    def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
+        """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
+        return self._outcome(self._calls[index], result, date, self._fold)
+
+    def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
+        """What a result means where a fold says what is there."""
+        if call.output is None:
+            return Outcome(call.index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
+        try:
+            if isinstance(result, Success):
+                may_be_message = call.runner.executor is Executor.ACTIVITY
+                writes = chosen_writes(call.output, result.value, may_be_message=may_be_message)
+                verify_result(self._tools.get(call.tool), writes)
+            else:
+                writes = failure_writes(call.output, _error(result))
+                call = _fitting(call, writes, fold)
+            verify_writes(call, writes, fold)
+        except (OutputError, Conflict) as problem:
+            refused = Failure(type(problem).__name__, str(problem))
+            return self._failed(call, result if isinstance(result, Failure) else refused, date)
+        if not writes:
+            assert isinstance(result, Failure)
+            return self._failed(call, result, date)
+        return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
+
+    def _settle(self, reader: int, place: Reference) -> None:
+        """Note that a place settled which can make a difference to a call: see `_look_again`."""
+        if reader in self._candidates or reader in self._decided or self.status(reader) is not Status.WAITING:
+            return
+        self._touched.setdefault(reader, {}).update(dict.fromkeys(self._calls[reader].readers_of(place)))
+
+    def _look_again(self) -> None:
+        """Find the calls that can be decided by what has settled: once for all of it, since many places may stand in
+        one expression.
+        """
+        for reader, expressions in self._touched.items():
+            call, ready = self._calls[reader], self._ready.setdefault(reader, set())
+            verdicts = {expression: self._verdict(call, expression) for expression in expressions}
+            ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
+            if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in verdicts.values()):
+                self._candidates[reader] = None
+        self._touched.clear()
+
+    def _decide(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
+        if call.index in self._decided or self.status(call.index) is not Status.WAITING:
+            return None
+        if call.is_thought:
+            return Outcome(call.index, Status.LATENT)
+        verdicts = {expression: self._verdict(call, expression) for expression in call.expressions}
+        missing = next((verdict for verdict in verdicts.values() if isinstance(verdict, str)), None)
+        if missing is not None:
+            return Outcome(call.index, Status.SKIPPED, reason=missing)
+        self._ready[call.index] = {expression for expression, verdict in verdicts.items() if verdict}
+        if not all(verdicts.values()) or not all(
+            self._readiness.is_settled(call.index, slice) for slice in call.slices
+        ):
+            return None
+        return self._start(call, date, here)
+
+    def _verdict(self, call: Call, expression: Expression) -> bool | str:
+        """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
+        for group in expression.alternatives:
+            settled = [self._readiness.is_settled(call.index, place) for place in group]
+            if all(self._fold.exists(place) for place, done in zip(group, settled, strict=True) if done):
+                return all(settled)
+        return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
+
+    def _why(self, call: Call, expression: Expression) -> str:
+        """What became of the calls that were to bring a value, the first few of them."""
+        writers = {index for place in expression.references for index in self._graph.writers(call.index, place)}
+        ended = [
+            f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
+        ]
+        more = f" and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
+        return f": {', '.join(ended[:_TOLD])}{more}" if ended else ""
+
+    def _start(self, call: Call, date: str, here: Fold) -> Start | Outcome:
+        """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
+        try:
+            parameters = call.resolved(self._fold)
+            for scope in call.scopes:
+                self._fold.value(scope)
+        except Conflict as conflict:
+            return self._failed(call, Failure("Conflict", str(conflict)), date)
+        tool = self._tools.get(call.tool)
+        if tool is not None and call.reads:
+            meta = {key: value for key, value in call.properties.items() if key.startswith("_")}
+            problems = tool.problems({**meta, **parameters}, is_secret=True)
+            if problems:
+                return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
+        if call.given is not MISSING:
+            return self._outcome(call, Success(Output(str(_first(call)), call.given)), date, here)
+        return Start(call, parameters)
+
+    def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
+        error = _error(failure)
+        message = error_message(call.raw, error, date=date, instance=self._instance)
+        return Outcome(call.index, Status.FAILED, (message,), error=error)
+
+
+def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:
+    """The call as it writes an exception: by `set` where its own method does not fit one (SPEC R4.4)."""
+    try:
+        verify_writes(call, writes, fold)
+    except Conflict:
+        properties = {key: value for key, value in call.properties.items() if key != "_outputMethod"}
+        return replace(call, method=Method.SET, properties=properties)
+    return call
+
+
+_TOLD = 3
+_FATES = {
+    Status.DONE: "did not write it",
+    Status.FAILED: "failed",
+    Status.SKIPPED: "was skipped",
+    Status.SENT: "was sent and forgotten",
+    Status.LATENT: "was a passing thought",
+}
+
+
+def _error(failure: Failure) -> dict[str, str]:
+    """The error as readers see it: bounded, and fit to be stored, for an exception's text may hold anything."""
+    return {"type": _printable(failure.type), "message": _printable(shortened(failure.message, 4_000))}
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _first(call: Call) -> Reference:
+    assert call.output is not None
+    return call.output.alternatives[0][0]

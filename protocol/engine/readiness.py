@@ -1,0 +1,52 @@
+"""Readiness: counting down what each call still waits for (SPEC R6.1, R6.4).
+
+A place is *settled* for a call when everything it waits for there has ended, however it ended. Noting that a call has
+ended costs as much as it has readers, not as much as they read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from protocol.graph.graph import Graph
+from protocol.language.references import Reference
+
+
+class Readiness:
+    """Which places are settled for which calls of a lane."""
+
+    def __init__(self, calls: Iterable[int], graph: Graph) -> None:
+        self._unsettled: dict[int, dict[Reference, int]] = {}
+        self._barriers = {barrier: len(before) for barrier, before in graph.barriers.items()}
+        self._readers: dict[int, list[tuple[int, Reference]]] = defaultdict(list)
+        self._behind: dict[int, list[int]] = defaultdict(list)
+        for call in calls:
+            places = graph.waits.get(call, {})
+            self._unsettled[call] = {place: len(nodes) for place, nodes in places.items() if nodes}
+            for place, nodes in places.items():
+                for node in nodes:
+                    self._readers[node].append((call, place))
+        for barrier, before in graph.barriers.items():
+            for node in before:
+                self._behind[node].append(barrier)
+
+    def is_settled(self, call: int, place: Reference) -> bool:
+        """Whether everything that the call waits for at the place has ended."""
+        return place not in self._unsettled[call]
+
+    def end(self, call: int) -> Iterator[tuple[int, Reference]]:
+        """Note that a call has ended, once; yields the readers and places that settle by it."""
+        ended = [call]
+        while ended:
+            node = ended.pop()
+            for barrier in self._behind.pop(node, ()):
+                self._barriers[barrier] -= 1
+                if not self._barriers[barrier]:
+                    ended.append(barrier)
+            for reader, place in self._readers.pop(node, ()):
+                unsettled = self._unsettled[reader]
+                unsettled[place] -= 1
+                if not unsettled[place]:
+                    del unsettled[place]
+                    yield reader, place

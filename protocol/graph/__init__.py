@@ -1,0 +1,8 @@
+"""Who waits for whom (SPEC R6, R10).
+
+`graph`     the waits of the calls of one lane
+`readers`   who reads a place; `writers` who writes there
+`holdings`  which places the context holds
+`waits`     what calls wait for, by what the context holds
+`lanes`     the calls of a submission, by instance
+"""

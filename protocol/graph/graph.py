@@ -1,0 +1,170 @@
+"""The data-flow graph: which call waits for which (SPEC R6.1-R6.3).
+
+Calls are joined by the paths they read and write. The graph is that of one *lane*: the calls of one instance together
+with the global ones they can see, or the global calls alone. Lanes never wait for each other otherwise.
+
+Where many calls wait for the same many writers, listing each pair would take the square of their number. There a
+*barrier* stands between them: a node without a call, numbered below zero, that ends when all before it have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from protocol.language.references import Reference
+
+Holds = Callable[[Reference], bool]
+"""Whether the initial context has a value at a place, as the lane's reader sees it."""
+
+SPELLED_OUT: Final = 8
+"""Up to this many calls waited for at one place are listed one by one."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The waits of a lane's calls: call index -> place read -> the calls that may write it, and barriers."""
+
+    waits: Mapping[int, Mapping[Reference, tuple[int, ...]]]
+    barriers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Barrier -> the calls and barriers that have to end before it."""
+
+    def before(self, index: int) -> tuple[int, ...]:
+        """The calls that a call waits for, in the order listed."""
+        return tuple(sorted({node for node in self._reached(self.directly_before(index)) if node >= 0}))
+
+    def writers(self, index: int, place: Reference) -> tuple[int, ...]:
+        """The calls that a call waits for at one place, in the order listed."""
+        nodes = self.waits.get(index, {}).get(place, ())
+        return tuple(sorted({node for node in self._reached(nodes) if node >= 0}))
+
+    @cached_property
+    def awaited(self) -> frozenset[int]:
+        """Every call that some call waits for."""
+        direct = {node for places in self.waits.values() for nodes in places.values() for node in nodes}
+        return frozenset(
+            node for node in direct.union(*self.barriers.values()) if node >= 0
+        )  # a barrier that nobody waits for is not made
+
+    @cached_property
+    def readers(self) -> Mapping[int, Set[int]]:
+        """Call -> the calls that wait for it. Behind a barrier, what follows from the nearest ones is left out."""
+        return self.readers_among(self.waits)
+
+    def readers_among(self, calls: Iterable[int]) -> Mapping[int, Set[int]]:
+        """Call -> those of some calls that wait for it; see `readers`."""
+        openings = {barrier: self._opening(barrier) for barrier in self.barriers}
+        waiting: dict[int, list[int]] = {}
+        for reader in calls:
+            for node in self.directly_before(reader):
+                waiting.setdefault(node, []).append(reader)
+        ends: dict[int, list[int]] = {}
+        for node in waiting:
+            for writer in self._nearest((node,), openings):
+                ends.setdefault(writer, []).append(node)
+        alike: dict[tuple[int, ...], frozenset[int]] = {}  # those that many writers have in common, once
+        for nodes in map(tuple, ends.values()):
+            if nodes not in alike:
+                alike[nodes] = frozenset(reader for node in nodes for reader in waiting[node])
+        return {writer: alike[tuple(nodes)] for writer, nodes in ends.items()}
+
+    def cycles(self) -> Iterator[tuple[int, ...]]:
+        """Calls that wait for each other in a circle, each circle in the order they wait (SPEC R6.2)."""
+        done: set[int] = set()
+        for start in self.waits:
+            if start not in done:
+                cycle = self._cycle_from(start, done)
+                if cycle:
+                    yield tuple(node for node in cycle if node >= 0)
+
+    def levels(self, known: Mapping[int, int]) -> dict[int, int]:
+        """How many calls stand one behind the other before each call. `known` has the levels of other lanes' calls.
+
+        The graph must have no cycle.
+        """
+        levels: dict[int, int] = {}
+        for node in self.in_order():
+            before = self.directly_before(node)
+            deepest = max((levels[w] if w in levels else known.get(w, 0) for w in before), default=-1)
+            levels[node] = deepest if node < 0 else 1 + deepest
+        return {index: levels[index] for index in self.waits}
+
+    def in_order(self) -> list[int]:
+        """Every call and barrier after those it waits for. The graph must have no cycle."""
+        order: list[int] = []
+        seen: set[int] = set()
+        for start in self.waits:
+            stack = [(start, iter(self.directly_before(start)))] if start not in seen else []
+            seen.add(start)
+            while stack:
+                node, before = stack[-1]
+                for writer in before:
+                    if writer not in seen and self._is_ours(writer):
+                        seen.add(writer)
+                        stack.append((writer, iter(self.directly_before(writer))))
+                        break
+                else:
+                    order.append(node)
+                    stack.pop()
+        return order
+
+    def directly_before(self, node: int) -> Iterable[int]:
+        """The calls and barriers that a call or barrier waits for, as they are noted down."""
+        if node < 0:
+            return self.barriers[node]
+        return dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
+
+    def _is_ours(self, node: int) -> bool:
+        return node < 0 or node in self.waits
+
+    def _reached(self, nodes: Iterable[int]) -> Iterator[int]:
+        """The nodes, and through barriers those before them."""
+        stack, seen = list(nodes), set[int]()
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                stack.extend(self.barriers.get(node, ()))
+
+    def _nearest(self, nodes: Iterable[int], openings: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
+        """Like `_reached`, but calls only, and not beyond a barrier's opening."""
+        stack, seen = list(nodes), set[int]()
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                if node >= 0:
+                    yield node
+                else:
+                    stack.extend(openings[node])
+
+    def _opening(self, barrier: int) -> tuple[int, ...]:
+        """What stands before a barrier, without the barriers that one of the calls there waits for anyway."""
+        behind = self.barriers[barrier]
+        waited_for = {before for call in behind if call >= 0 for before in self.directly_before(call)}
+        return tuple(before for before in behind if before >= 0 or before not in waited_for)
+
+    def _cycle_from(self, start: int, done: set[int]) -> tuple[int, ...]:
+        """A circle among the nodes before a call that are not done; what was looked at is done afterwards."""
+        path = [start]
+        on_path = {start}
+        stack = [iter(self.directly_before(start))]
+        while stack:
+            for writer in stack[-1]:
+                if writer in on_path:
+                    done |= on_path
+                    return tuple(path[path.index(writer) :])
+                if writer not in done and self._is_ours(writer):
+                    path.append(writer)
+                    on_path.add(writer)
+                    stack.append(iter(self.directly_before(writer)))
+                    break
+            else:
+                stack.pop()
+                finished = path.pop()
+                on_path.discard(finished)
+                done.add(finished)
+        return ()

@@ -1,0 +1,98 @@
+"""Readers: who reads at a place, by its parameters or its scopes (SPEC R2.3, R8). The counterpart of `writers`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from protocol.calls.call import Call
+from protocol.language.references import Reference
+
+_Places = Callable[[Call], Iterable[Reference]]
+
+
+def places_read(call: Call) -> tuple[Reference, ...]:
+    """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a).
+
+    A passing thought is not executed, so it waits for nothing (SPEC R5.2).
+    """
+    if call.is_thought:
+        return ()
+    references = [reference for _, expression in call.reads for reference in expression.references]
+    return tuple(dict.fromkeys((*references, *call.slices)))
+
+
+def places_read_first(call: Call) -> tuple[Reference, ...]:
+    """Of these what is read if it is there: of several alternatives the first (SPEC R2.3), and narrow scopes."""
+    if call.is_thought:
+        return ()
+    first = (place for _, expression in call.reads for place in expression.alternatives[0])
+    return tuple(dict.fromkeys((*first, *call.slices)))
+
+
+def places_seen(call: Call) -> Iterator[Reference]:
+    """Every place a call comes by: the same, and whole kinds in its scopes, though those order nothing (SPEC R8.3a)."""
+    if call.is_thought:
+        return
+    for _, expression in call.reads:
+        yield from expression.references
+    yield from call.scopes
+
+
+class Reads:
+    """Places that are read, and whether another overlaps any of them."""
+
+    def __init__(self, places: Iterable[Reference]) -> None:
+        self._at = {place.key for place in places}
+        self._at_or_above = {key[:length] for key in self._at for length in range(1, len(key) + 1)}
+
+    def overlap(self, place: Reference) -> bool:
+        """Whether one of them is this place, above it or below it (SPEC R6.1)."""
+        key = place.key
+        return key in self._at_or_above or any(key[:length] in self._at for length in range(1, len(key)))
+
+
+class Readers:
+    """An index over the places that calls read, as `places` has it."""
+
+    def __init__(self, calls: Iterable[Call], places: _Places = places_seen) -> None:
+        self._at: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
+        self._at_or_below: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
+        for call in calls:
+            for place in places(call):
+                key = place.key
+                self._at[key][call.index] = None
+                for length in range(1, len(key) + 1):
+                    self._at_or_below[key[:length]][call.index] = None
+
+    def at(self, place: Reference, *, but: int | None = None) -> Iterator[int]:
+        """The calls, but one, that read at, above or below a place; a call may come twice."""
+        key = place.key
+        groups = [self._at_or_below.get(key, {})]
+        groups += [self._at.get(key[:length], {}) for length in range(1, len(key))]
+        for group in groups:
+            yield from (index for index in group if index != but)
+
+    def has(self, place: Reference, *, but: int) -> bool:
+        """Whether a call but this one reads there."""
+        return next(self.at(place, but=but), None) is not None
+
+
+class Audience:
+    """Who can ever read what a call writes: those that read there, where it is in sight (SPEC R3.6, R10)."""
+
+    def __init__(self, calls: Collection[Call], *, is_template: bool, places: _Places = places_seen) -> None:
+        members: dict[str | None, list[Call]] = defaultdict(list)
+        for call in calls:
+            members[call.instance].append(call)
+        self._all = Readers(calls, places)
+        self._of = {instance: Readers(own, places) for instance, own in members.items() if instance is not None}
+        self._everywhere = Readers(members[None] if is_template else (), places)
+
+    def of(self, writer: Call, place: Reference) -> Iterator[int]:
+        """The calls that can read what a call writes at a place, itself among them; a call may come twice."""
+        if writer.instance is None:
+            yield from self._all.at(place)
+            return
+        yield from self._of[writer.instance].at(place)
+        yield from self._everywhere.at(place)

@@ -1,0 +1,57 @@
+"""Writers: who writes at a place, by its output paths (SPEC R6.1). The counterpart of `readers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from protocol.calls.call import Call
+from protocol.language.references import Reference
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Line:
+    """The calls that write at one place (or at or below it), in the order listed."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def add(self, index: int) -> None:
+        """Append a call; it may come several times in a row."""
+        if not self.calls or self.calls[-1] != index:
+            self.calls.append(index)
+
+
+class Writers:
+    """Who writes where: an index over the output paths of the calls a lane can see.
+
+    `shared` is the index of other calls, seen as well.
+    """
+
+    def __init__(self, calls: Iterable[Call], shared: Writers | None = None) -> None:
+        self._shared = shared
+        self._at: dict[tuple[str, ...], Line] = {}
+        self._at_or_below: dict[tuple[str, ...], Line] = {}
+        for call in sorted(calls, key=lambda call: call.index):
+            for place in {reference.key for reference in call.output.references} if call.output else ():
+                self._at.setdefault(place, Line()).add(call.index)
+                for length in range(1, len(place) + 1):
+                    self._at_or_below.setdefault(place[:length], Line()).add(call.index)
+
+    def lines(self, place: Reference) -> Iterator[Line]:
+        """The calls that write at or below a place, then those that write above it (SPEC R6.1)."""
+        key = place.key
+        if key in self._at_or_below:
+            yield self._at_or_below[key]
+        for length in range(1, len(key)):
+            if key[:length] in self._at:
+                yield self._at[key[:length]]
+        if self._shared is not None:
+            yield from self._shared.lines(place)
+
+    def has_earlier(self, place: Reference, *, than: int) -> bool:
+        """Whether a call listed before writes there."""
+        return any(line.calls[0] < than for line in self.lines(place))
+
+    def has_other(self, place: Reference, *, than: int) -> bool:
+        """Whether another call writes there."""
+        return any(len(line.calls) > 1 or line.calls[0] != than for line in self.lines(place))

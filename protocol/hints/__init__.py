@@ -1,0 +1,9 @@
+"""What a person is told beyond the fact that something is wrong (SPEC R7.1).
+
+`explanations`     adds hints to problems
+`suggestions`      the nearest place that a reader sees
+`views`            what a reader may come to see
+`spelling`         names that are nearly another one
+`missing_dagger`   paths that lack their dagger
+`foreign_formats`  tools declared as other systems do
+"""

@@ -1,0 +1,8 @@
+"""What one can write: references and expressions, messages, paths through values; limits, and errors (SPEC R1, R2).
+
+`errors`      what can go wrong, as one small tree
+`references`  the grammar of `†state.user.id || †input.id`
+`paths`       walking values along a path
+`messages`    what a message carries
+`limits`      how large a submission may be
+"""

@@ -1,0 +1,9 @@
+"""What is true: the values that a log of messages makes (SPEC R3, R8).
+
+`operations`  what one message does to the values
+`kinds`       the value of one kind; `overlay` one on top of another; `conflicts` operations that do not fit
+`fold`        the values of one reader
+`shapes`      what is wrong with a message
+`scopes`      what of the values a call may see
+`context`     a list of messages, and what its readers see
+"""

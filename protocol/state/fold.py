@@ -1,0 +1,134 @@
+"""Resolution: the value of a path is folded from the log (SPEC R3).
+
+Every data message is one operation (see `operations`). A `Fold` applies them in log order, once each, and keeps the
+values it has got so far (see `kinds`), so reading a path costs the length of the path and not of the log.
+
+A reader in an instance sees the instance's operations on top of the global ones, whatever the order of arrival
+(SPEC R3.6): the fold of an instance has the global fold as its `base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from protocol.language.errors import Conflict, Unresolved
+from protocol.language.messages import Message, is_written
+from protocol.language.paths import MISSING, copied
+from protocol.language.references import Expression, Reference
+
+from .kinds import Kind
+from .operations import Operation, read_operation, verify
+
+
+class Fold:
+    """The values of one reader's kinds: those of an instance on top of its `base`, or the global ones (SPEC R3.6)."""
+
+    def __init__(self, base: Fold | None = None) -> None:
+        self._base = base
+        self._kinds: dict[str, Kind] = {}
+        self._schemas: dict[str, Any] = {}
+        self._descriptions: dict[str, str] = {}
+
+    def append(self, message: Message, source: str) -> None:
+        """Take in the next message of the log; one that carries no data changes nothing."""
+        operation = read_operation(message, source)
+        if operation is None:
+            return
+        self.apply(operation)
+        if not is_written(message):
+            kind = operation.place.kind
+            if "schema" in message:
+                self._schemas[kind] = message["schema"]
+            if isinstance(message.get("description"), str):
+                self._descriptions[kind] = message["description"]
+
+    def apply(self, operation: Operation) -> None:
+        """Take in one operation."""
+        name = operation.place.kind
+        if name not in self._kinds:
+            self._kinds[name] = Kind(partial(self._below, name))
+        self._kinds[name].operations.append(operation)
+
+    def value(self, reference: Reference) -> Any:
+        """The folded value, or `MISSING`. To be read, not changed. Raises `Conflict` (SPEC R3.4)."""
+        kind = self._kind(reference.kind)
+        return kind.value(reference) if kind is not None else MISSING
+
+    def root(self, kind: str) -> Any:
+        """A kind's whole value without regard to conflicts, or `MISSING`. To be read, not changed."""
+        found = self._kind(kind)
+        return found.root() if found is not None else MISSING
+
+    def exists(self, reference: Reference) -> bool:
+        """Whether the reference exists (SPEC R2.3). A path in conflict does: reading it tells what is wrong."""
+        try:
+            return self.value(reference) is not MISSING
+        except Conflict:
+            return True
+
+    def has_own(self, reference: Reference) -> bool:
+        """Whether an operation of its own, and not of its base, makes a difference at the place, above or below it."""
+        kind = self._kinds.get(reference.kind)
+        return kind is not None and kind.has_own(reference)
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`.
+
+        A place in conflict is there: it is an error (SPEC R3.4), and no reason to take the next alternative.
+        """
+        for group in expression.alternatives:
+            if all(map(self.exists, group)):
+                return copied([self.value(reference) for reference in group][-1])
+        raise Unresolved(f"{expression} is not there")
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that have a value, in the order they came: the base's first."""
+        return tuple(name for name, kind in self._all() if kind.root() is not MISSING)
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The operations that could not be applied and were not replaced since (SPEC R3.4)."""
+        return tuple(conflict for _, kind in self._all() for conflict in kind.conflicts())
+
+    def conflicted(self, kind: str) -> tuple[tuple[str, ...], ...]:
+        """The places in a kind, as kind and path, of the operations that could not be applied; see `conflicts`."""
+        found = self._kind(kind)
+        return found.conflicted() if found is not None else ()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every kind's value, as a copy; at a place in conflict, what was there before it."""
+        return {name: copied(kind.root()) for name, kind in self._all() if kind.root() is not MISSING}
+
+    def schema(self, kind: str) -> Any:
+        """The schema declared for a kind by the last message that has one, or `MISSING` (SPEC R4.6)."""
+        if kind in self._schemas or self._base is None:
+            return self._schemas.get(kind, MISSING)
+        return self._base.schema(kind)
+
+    def description(self, kind: str) -> str | None:
+        """The description declared for a kind by the last message that has one."""
+        if kind in self._descriptions or self._base is None:
+            return self._descriptions.get(kind)
+        return self._base.description(kind)
+
+    def verify(self, operation: Operation) -> None:
+        """Raise the `Conflict` that applying the operation now would give; change nothing (SPEC R3.4)."""
+        kind = self._kind(operation.place.kind)
+        if kind is not None:
+            kind.verify(operation)
+        else:
+            verify(operation, MISSING)
+
+    def _all(self) -> Iterator[tuple[str, Kind]]:
+        base = dict(self._base._all()) if self._base is not None else {}
+        yield from (base | self._kinds).items()
+
+    def _below(self, name: str) -> Kind | None:
+        return self._base._kind(name) if self._base is not None else None
+
+    def _kind(self, name: str) -> Kind | None:
+        """The kind as the reader sees it: the base's own where nothing is on top of it."""
+        if name in self._kinds or self._base is None:
+            return self._kinds.get(name)
+        return self._base._kind(name)

@@ -1,0 +1,275 @@
+"""Kinds: the value of one kind, as a log's operations make it (SPEC R3.2, R3.4, R3.6).
+
+Values are shared with the messages they came from until an operation changes them: a container is copied when it is
+first written to (`_own`), so folding is linear in the number of operations and no message is ever modified. What is
+joined to a text is put aside until somebody looks, and then joined at once.
+
+An instance's operations come on top of the global ones, whatever the order of arrival. Of a large object that they
+write into, only what they write is stored (`Overlay`). Where the global value changes at places that the instance has
+nothing to do with, the instance takes them over; else its operations are applied anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.language.errors import Conflict
+from protocol.language.paths import MISSING, lookup
+from protocol.language.references import Reference
+
+from .conflicts import Conflicts
+from .operations import Method, Operation, replaced, touched, verify
+from .overlay import Overlay
+
+Key = tuple[str, ...]
+
+_MOST_OWNED: Final = 65_536
+_MOST_COPIED: Final = 32
+"""Up to this many entries an instance copies of a global object that it writes into."""
+
+
+class Kind:
+    """The value of one kind: its operations on top of those of the kind `below` gives, if any."""
+
+    def __init__(self, below: Callable[[], Kind | None]) -> None:
+        self.operations: list[Operation] = []
+        self._below = below
+        self._below_version = 0
+        self._own_places = _Places()
+        self._noted = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._applied = 0
+        self._root: Any = MISSING
+        self._conflicts = Conflicts()
+        self._owned: dict[int, Any] = {}
+        self._texts: dict[Key, list[Operation]] = {}
+        self._above_texts: set[Key] = set()
+
+    @property
+    def version(self) -> int:
+        """How many operations there are, those below included."""
+        below = self._below()
+        return len(self.operations) + (below.version if below is not None else 0)
+
+    def root(self) -> Any:
+        """The whole value, without regard to conflicts."""
+        self._refresh()
+        self._join_texts()
+        return self._root
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The conflicts that stand."""
+        self._refresh()
+        return tuple(self._conflicts)
+
+    def conflicted(self) -> tuple[Key, ...]:
+        """The places of the conflicts that stand."""
+        self._refresh()
+        return self._conflicts.places()
+
+    def value(self, reference: Reference) -> Any:
+        """The value at a place, or `MISSING`. Raises `Conflict`."""
+        root = self.root()
+        if self._conflicts and (conflict := self._conflicts.touching(reference.key)) is not None:
+            raise conflict
+        return lookup(root, reference.path)
+
+    def verify(self, operation: Operation) -> None:
+        """Raise the `Conflict` that applying the operation now would give."""
+        self._refresh()
+        self._verify(operation)
+
+    def has_own(self, reference: Reference) -> bool:
+        """Whether one of its own operations, and not of those below, makes a difference at, above or below a place."""
+        self._note()
+        return self._own_places.overlap(reference.key)
+
+    def _refresh(self) -> None:
+        """Apply what has arrived since the last look."""
+        below = self._below()
+        if below is not None and below.version != self._below_version:
+            if not self._taken_over(below):
+                self._forget()
+                self._root = below.root()
+                self._conflicts = below._conflicts.copy()
+            self._below_version = below.version
+        while self._applied < len(self.operations):
+            operation = self.operations[self._applied]
+            self._applied += 1
+            self._apply(operation)
+
+    def _note(self) -> None:
+        for operation in self.operations[self._noted :]:
+            self._own_places.add(operation)
+        self._noted = len(self.operations)
+
+    def _taken_over(self, below: Kind) -> bool:
+        """Take over what is new below, unless it could make a difference to our own operations: says whether."""
+        if not self._applied or below._below() is not None:
+            return False
+        root = below.root()
+        if self._conflicts or below._conflicts:
+            return False
+        self._note()
+        new = below.operations[self._below_version :]
+        places = [place for operation in new for place in touched(operation)]
+        if any(self._own_places.overlap(place) for place in places):
+            return False
+        return all(self._take_over(place, root) for place in places)
+
+    def _take_over(self, place: Key, root: Any) -> bool:
+        """Make a place the same as below; not where a list stands above it, or stood until one of our own operations
+        replaced it: for then its index could mean another, or a key.
+        """
+        if any(place[:length] in self._own_places.indexed for length in range(1, len(place))):
+            return False
+        mine, theirs, depth = self._root, root, 1
+        while place[: depth + 1] in self._own_places.above:
+            segment = place[depth]
+            if not isinstance(mine, dict) or not isinstance(theirs, dict):
+                return False
+            mine, theirs, depth = mine.get(segment, MISSING), theirs.get(segment, MISSING), depth + 1
+        if not isinstance(mine, dict) or not isinstance(theirs, dict) or place[depth] not in theirs:
+            return False
+        reference, value = Reference(place[0], place[1 : depth + 1]), theirs[place[depth]]
+        self._root = self._written(self._root, Operation(reference, Method.SET, value, ""), 0)
+        return True
+
+    def _apply(self, operation: Operation) -> None:
+        try:
+            self._verify(operation)
+        except Conflict as conflict:
+            self._conflicts.add(operation.place.key, conflict)
+            return
+        if self._conflicts:
+            self._conflicts.settle(operation)
+        if not self._put_aside(operation):
+            self._root = self._written(self._root, operation, 0)
+
+    def _verify(self, operation: Operation) -> None:
+        """An operation at or below a conflict is one too, unless it replaces what is there."""
+        key = operation.place.key
+        covering = self._conflicts.covering(key) if self._conflicts else None
+        if covering is not None:
+            place, conflict = covering
+            if place != key or key not in replaced(operation):
+                raise conflict
+        verify(operation, self._root)
+
+    def _put_aside(self, operation: Operation) -> bool:
+        """Whether this is a text to be joined to one that is there; anything else near those put aside joins them."""
+        key = operation.place.key
+        if operation.method is Method.CONCAT and isinstance(operation.value, str):
+            if key not in self._texts and lookup(self._root, operation.place.path) is MISSING:
+                return False
+            self._texts.setdefault(key, []).append(operation)
+            self._above_texts.update(key[:length] for length in range(1, len(key) + 1))
+            return True
+        if key in self._above_texts:  # below a text nothing fits
+            self._join_texts()
+        return False
+
+    def _join_texts(self) -> None:
+        if self._texts:
+            texts, self._texts = self._texts, {}
+            self._above_texts.clear()
+            for operations in texts.values():
+                text = "".join(operation.value for operation in operations)
+                whole = Operation(operations[0].place, Method.CONCAT, text, operations[-1].source)
+                self._root = self._written(self._root, whole, 0)
+
+    def _written(self, container: Any, operation: Operation, depth: int) -> Any:
+        """The container with the operation applied below it."""
+        path = operation.place.path
+        if depth == len(path):
+            return self._combined(container, operation.method, operation.value)
+        segment = path[depth]
+        if container is MISSING:
+            container = self._keep([] if isinstance(segment, int) else {})
+        container = self._own(container)
+        if isinstance(container, dict):
+            key = str(segment)
+            container[key] = self._written(container.get(key, MISSING), operation, depth + 1)
+        else:
+            assert isinstance(segment, int)
+            below = container[segment] if segment < len(container) else MISSING
+            container[segment : segment + 1] = [self._written(below, operation, depth + 1)]
+        return container
+
+    def _combined(self, base: Any, method: Method, value: Any) -> Any:
+        """What a method makes of what is there and a value (SPEC R3.2); `verify` has accepted the types."""
+        match method:
+            case Method.SET:
+                return value
+            case Method.PUSH:
+                items = self._own([] if base is MISSING else base)
+                items.append(value)
+                return items
+            case Method.CONCAT if base is MISSING:
+                return value
+            case Method.CONCAT if isinstance(base, str):
+                return base + value
+            case Method.CONCAT:
+                items = self._own(base)
+                items.extend(value)
+                return items
+            case Method.ASSIGN:
+                target = self._own({} if base is MISSING else base)
+                target.update(value)
+                return target
+            case Method.MERGE:
+                return self._merged(base, value)
+
+    def _merged(self, base: Any, value: Any) -> Any:
+        """Objects deeply; lists and scalars replace."""
+        if not isinstance(value, dict) or not isinstance(base, dict):
+            return value
+        target = self._own(base)
+        for key, item in value.items():
+            target[key] = self._merged(target.get(key, MISSING), item)
+        return target
+
+    def _own(self, container: Any) -> Any:
+        """The container itself where this kind made it, else one of its own that may be changed in place."""
+        if id(container) in self._owned:
+            return container
+        if isinstance(container, dict) and len(container) > _MOST_COPIED and self._below() is not None:
+            return self._keep(Overlay(container))
+        return self._keep(container.copy())
+
+    def _keep(self, container: Any) -> Any:
+        """Remember a container as our own; holding it keeps its identity from being used again.
+
+        To forget them all costs no more than copying again what is written to again.
+        """
+        if len(self._owned) >= _MOST_OWNED:
+            self._owned.clear()
+        self._owned[id(container)] = container
+        return container
+
+
+class _Places:
+    """The places that some operations make a difference to."""
+
+    def __init__(self) -> None:
+        self.above: set[Key] = set()
+        """Those places, and all above them."""
+        self.indexed: set[Key] = set()
+        """Where an index says what is meant: which element of a list, or of an object which key."""
+        self._at: set[Key] = set()
+
+    def add(self, operation: Operation) -> None:
+        key = operation.place.key
+        self.indexed.update(
+            key[: depth + 1] for depth, part in enumerate(operation.place.path) if isinstance(part, int)
+        )
+        for place in touched(operation):
+            self._at.add(place)
+            self.above.update(place[:length] for length in range(1, len(place) + 1))
+
+    def overlap(self, place: Key) -> bool:
+        """Whether one of the places is this one, above it or below it."""
+        return place in self.above or any(place[:length] in self._at for length in range(1, len(place)))

@@ -1,0 +1,148 @@
+"""Operations: what one message of the log does to the values (SPEC R3.1, R3.2, R3.4).
+
+A message written by a call is its method applied at its output path to its value; any other data message is a deep
+merge of its payload at the root of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from protocol.language.errors import Conflict
+from protocol.language.messages import Message, is_written, read_data
+from protocol.language.paths import MISSING, type_name, unnest
+from protocol.language.references import Reference, parse_output_path
+
+
+class Method(StrEnum):
+    """How a result combines with what is there (SPEC R3.2)."""
+
+    SET = "set"
+    MERGE = "merge"
+    ASSIGN = "assign"
+    PUSH = "push"
+    CONCAT = "concat"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change: a method applied at a place to a value. `source` names the message, for errors."""
+
+    place: Reference
+    method: Method
+    value: Any
+    source: str
+
+
+def read_operation(message: Message, source: str) -> Operation | None:
+    """The operation a message stands for, or None where it carries no data (SPEC R3.1)."""
+    data = read_data(message)
+    if data is None:
+        return None
+    written = _written_place(message, data.kind, data.payload)
+    if written is None:
+        return Operation(Reference(data.kind), Method.MERGE, data.payload, source)
+    place, value = written
+    method = message.get("_outputMethod")
+    return Operation(place, Method(method) if method is not None else Method.SET, value, source)
+
+
+def _written_place(message: Message, kind: str, payload: Any) -> tuple[Reference, Any] | None:
+    """Where a call wrote, and what: `_path` where the message says it, else the declared path its data nests at."""
+    declared = message.get("_path") or message["_call"].get("_outputPath") if is_written(message) else None
+    if not isinstance(declared, str):
+        return None
+    for place in parse_output_path(declared).references:
+        value = unnest(payload, place.path) if place.kind == kind else MISSING
+        if value is not MISSING:
+            return place, value
+    return None
+
+
+def verify(operation: Operation, root: Any) -> None:
+    """Raise a `Conflict` where the operation cannot be applied to its kind's value (SPEC R3.4, R3.5)."""
+    value = root
+    for segment in operation.place.path:
+        if value is MISSING:
+            if isinstance(segment, int) and segment > 0:
+                raise _conflict(operation, value, f"index {segment} is beyond the end")
+        elif isinstance(value, dict):
+            value = value.get(str(segment), MISSING)
+        elif not isinstance(value, list):
+            raise _conflict(operation, value, f"{segment!r} is not inside it")
+        elif not isinstance(segment, int):
+            raise _conflict(operation, value, f"a list has no key {segment!r}")
+        elif segment > len(value):
+            raise _conflict(operation, value, f"index {segment} is beyond the end, {len(value)}")
+        else:
+            value = value[segment] if segment < len(value) else MISSING
+    if not _fits(operation.method, value, operation.value):
+        raise _conflict(operation, value, "")
+
+
+def replaced(operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places that an operation gives a new value whatever was there."""
+    key = operation.place.key
+    match operation.method, operation.value:
+        case (Method.SET, _):
+            yield key
+        case (Method.ASSIGN, dict(value)):
+            yield from ((*key, name) for name in value)
+        case (Method.MERGE, value):
+            yield from _leaves(value, key)
+
+
+def touched(operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places at or below which an operation can make a difference."""
+    if operation.method is Method.MERGE or operation.method is Method.ASSIGN:
+        deep = operation.method is Method.MERGE
+        yield from _touched_by_joining(operation.value, operation.place.key, deep=deep)
+    else:
+        yield operation.place.key
+
+
+def _touched_by_joining(value: Any, key: tuple[str, ...], *, deep: bool) -> Iterator[tuple[str, ...]]:
+    """An object without entries makes one where there is none."""
+    if not isinstance(value, dict) or not value:
+        yield key
+        return
+    for name, item in value.items():
+        if deep:
+            yield from _touched_by_joining(item, (*key, name), deep=True)
+        else:
+            yield (*key, name)
+
+
+def _leaves(value: Any, key: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The places that a deep merge replaces: those of everything but objects."""
+    if not isinstance(value, dict):
+        yield key
+        return
+    for name, item in value.items():
+        yield from _leaves(item, (*key, name))
+
+
+def _fits(method: Method, base: Any, value: Any) -> bool:
+    match method:
+        case Method.SET:
+            return True
+        case Method.PUSH:
+            return base is MISSING or isinstance(base, list)
+        case Method.CONCAT:
+            same = base is MISSING or type(base) is type(value)
+            return same and isinstance(value, (list, str))
+        case Method.ASSIGN:
+            return isinstance(value, dict) and (base is MISSING or isinstance(base, dict))
+        case Method.MERGE:
+            return not isinstance(value, dict) or base is MISSING or isinstance(base, dict)
+
+
+def _conflict(operation: Operation, base: Any, why: str) -> Conflict:
+    return Conflict(
+        f"cannot {operation.method} {type_name(operation.value)} at {operation.place}: "
+        f"there is {type_name(base)}{', and ' + why if why else ''} ({operation.source})",
+        operation.source,
+    )

@@ -1,0 +1,101 @@
+"""Shapes: what is wrong with a message or a request definition, whatever it means (SPEC R1.1, R7.1).
+
+What has no problems here can be read by the other modules without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.messages import DATA_TYPES, is_written
+from protocol.language.references import parse_output_path
+from protocol.schemas import schema_problem
+
+from .operations import Method
+
+
+def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the shape of one message (SPEC R1.1)."""
+    if not isinstance(message, Mapping):
+        yield Problem(pointer(*at), "a message must be an object")
+        return
+    instance = message.get("_instance")
+    if instance is not None and (not isinstance(instance, str) or not instance):
+        yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
+    type_ = message.get("type")
+    if type_ is None and not ("role" in message and "content" in message):
+        yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
+    elif type_ is not None and not isinstance(type_, str):
+        yield Problem(pointer(*at, "type"), "must be a string")
+    elif type_ in DATA_TYPES:
+        yield from _data_problems(message, *at)
+
+
+def may_carry_data(message: Any) -> bool:
+    """Whether a malformed message was perhaps meant to bring something that can be read (SPEC R1.1): one that does not
+    name its type may, unless it looks like a chat.
+    """
+    if not isinstance(message, Mapping):
+        return True
+    type_ = message.get("type")
+    if type_ is None:
+        return not ("role" in message or "content" in message)
+    return not isinstance(type_, str) or type_ in DATA_TYPES
+
+
+def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with a delegate's request definition (SPEC R9.1)."""
+    if not isinstance(definition, dict):
+        yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
+        return
+    context = definition.get("context", [])
+    if not isinstance(context, list):
+        yield Problem(pointer(*at, "context"), "must be a list of messages")
+    else:
+        for index, message in enumerate(context):
+            yield from message_problems(message, *at, "context", index)
+    yield from config_problems(definition.get("config"), *at, "config")
+    schema = definition.get("schema")
+    if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
+        yield problem
+
+
+def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the `config` of a submission or a request definition."""
+    if config is None:
+        return
+    if not isinstance(config, dict):
+        yield Problem(pointer(*at), "must be an object")
+        return
+    limit = config.get("max_concurrency")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        yield Problem(pointer(*at, "max_concurrency"), "must be a whole number, at least 1")
+
+
+def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    if message["type"] == "data" and not isinstance(message.get("kind", ""), str):
+        yield Problem(pointer(*at, "kind"), "must be a string")
+    if "schema" in message and (problem := schema_problem(message["schema"], *at, "schema")) is not None:
+        yield problem
+    if is_written(message):
+        yield from _operation_problems(message, *at)
+
+
+def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """A message that a call wrote names its path and method (SPEC R3.1, R4.3)."""
+    if message.get("_outputMethod") is not None and message["_outputMethod"] not in list(Method):
+        yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
+    for place, text in (
+        (("_path",), message.get("_path")),
+        (("_call", "_outputPath"), message["_call"].get("_outputPath")),
+    ):
+        if text is None:
+            continue
+        try:
+            if not isinstance(text, str):
+                raise ExpressionError(str(text), 0, "a string")
+            parse_output_path(text)
+        except ExpressionError as error:
+            yield Problem(pointer(*at, *place), str(error))

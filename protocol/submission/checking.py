@@ -1,0 +1,300 @@
+"""Checking: everything that can be known before anything runs (SPEC R4.1, R4.2, R6.2, R6.3, R7.1, R10).
+
+All structural errors are found at once. Each check is a function of its own that yields `Problem`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from protocol.calls.call import (
+    Call,
+    alias_problems,
+    completed,
+    expression_problems,
+    make_call,
+    meta_problems,
+    place_in,
+    shape_problems,
+)
+from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
+from protocol.graph.lanes import lay_out, runs
+from protocol.hints.explanations import Scene, explained
+from protocol.hints.spelling import Speller
+from protocol.language.errors import Problem, Rejected, pointer, segments
+from protocol.language.limits import Limits
+from protocol.language.messages import Message
+from protocol.language.paths import MISSING
+from protocol.schemas.steps import MOST_STEPS, bounded, spent
+from protocol.state.context import Context
+
+from .plan import Plan
+from .submission import Pointer, Submission, read_submission
+
+_MOST_STEPS: Final = 4 * MOST_STEPS
+"""Steps that the schemas of all calls together may take, and for each call some more; each takes microseconds."""
+_STEPS_PER_CALL: Final = 1_000
+"""Several times what a call of a tool with a hundred parameters takes."""
+_MOST_KEPT: Final = 1_000
+"""Of so many calls it is remembered what their tools have against them: equal ones are held against those once."""
+
+
+def check(
+    context: Context | Iterable[Message],
+    solution: Mapping[str, Any] | None = None,
+    *,
+    tools: Mapping[str, Any] | None = None,
+    activities: Mapping[str, Mapping[str, Any]] | None = None,
+    delegates: Container[str] | None = None,
+    model: bool = True,
+    strict_meta: bool = False,
+    limits: Limits | None = None,
+) -> Plan:
+    """Check a solution, or the plan messages of a context, against the context.
+
+    `activities` maps the names of registered activities to their schemas, `delegates` holds the names of registered
+    delegates, `model` says whether one is configured; leave them out to plan without a backend. Raises `Rejected`
+    with every structural error.
+    """
+    messages = list(context.messages if isinstance(context, Context) else context)
+    submission: dict[str, Any] = {"context": messages}
+    if solution is not None:
+        submission["solution"] = dict(solution)
+    if tools is not None:
+        submission["tools"] = dict(tools)
+    return check_submission(
+        submission,
+        activities=activities,
+        delegates=delegates,
+        model=model,
+        strict_meta=strict_meta,
+        limits=limits,
+    )
+
+
+def check_submission(
+    value: Any,
+    *,
+    activities: Mapping[str, Mapping[str, Any]] | None = None,
+    delegates: Container[str] | None = None,
+    model: bool = True,
+    strict_meta: bool = False,
+    limits: Limits | None = None,
+) -> Plan:
+    """Check a whole submission as it was handed in; see `check`."""
+    limits = limits or Limits()
+    submission, problems = read_submission(value, limits)
+    known = Surroundings(activities, delegates, model, strict_meta, limits)
+    return check_calls(value, submission, problems, known)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a submission is held against besides itself; see `check`."""
+
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def check_calls(
+    value: Any,
+    submission: Submission,
+    problems: list[Problem],
+    known: Surroundings,
+    *,
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
+) -> Plan:
+    """Check the calls of a submission that was read from a value with these problems.
+
+    `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
+    """
+    delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
+    toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta)
+    limits = known.limits
+    calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
+    problems += call_problems
+    if not submission.is_whole or not paths_are_known:
+        # Without these messages, or with a call that may write anywhere, the graph would be another one.
+        raise Rejected(explained(_ordered(problems), value))
+    if (size := runs(submission, calls)) > limits.calls:
+        raise Rejected(
+            _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
+        )
+    context = Context(submission.context)
+    lanes, lane_problems = lay_out(submission, context, calls, begun)
+    problems += lane_problems
+    if problems:
+        raise Rejected(explained(_ordered(problems), value, Scene(submission, context, lanes)))
+    behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
+    return Plan(
+        submission=submission,
+        context=context,
+        calls=calls,
+        lanes=lanes,
+        tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
+        signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
+    )
+
+
+@dataclass(frozen=True)
+class _Either(Container[str]):
+    """The delegates of a submission and those registered."""
+
+    own: Mapping[str, Any]
+    registered: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.registered
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, as far as they can be listed."""
+        yield from self.own
+        yield from listed(self.registered)
+
+
+def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, ...], list[Problem], bool]:
+    """Every call whose paths can be told, what is wrong with any, and whether it is known where each writes."""
+    calls: list[Call] = []
+    problems: list[Problem] = []
+    paths_are_known = True
+    granted = _MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)
+    reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances), granted)
+    with bounded(granted):
+        for index, at, raw in submission.numbered:
+            call, found = reader.read(index, raw, at)
+            problems += found
+            if call is not None:
+                calls.append(call)
+            elif isinstance(raw, dict):
+                paths_are_known = False
+    return tuple(calls), problems, paths_are_known
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads calls against what is known."""
+
+    toolbox: Toolbox
+    instances: frozenset[str]
+    spelling: Speller
+    granted: int
+    """The steps that all calls together may take: the first that takes more is told, no later one is looked at."""
+    kept: dict[str, list[Problem]] = field(default_factory=dict)
+    """What tools have against calls, by the calls as they are written."""
+
+    def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
+        """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
+        shapeless = shape_problems(raw, *at)
+        if not isinstance(raw, dict):
+            return None, shapeless
+        elsewhere = [*shapeless, *expression_problems(raw, *at), *alias_problems(raw, *at)]
+        name = "" if shapeless else raw["_tool"]
+        tool = self.toolbox.tool(name) if not shapeless else None
+        constants = tool.constants if tool is not None else {}
+        properties = completed(raw, constants)
+        problems = list(meta_problems(properties))
+        unusable = _told(problems)
+        runner, nobody_runs = self._runner(name, tool, properties) if not shapeless else (_nobody(name), [])
+        usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
+        call = make_call(index, usable, _without(constants, unusable), runner)
+        problems += [*nobody_runs, *self._instance_problems(call), *self._latent_problems(call)]
+        if tool is not None:
+            problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems), repr(raw))
+        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
+            call = replace(call, reads=(), scopes=())
+        return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
+
+    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
+        """Who runs a call (SPEC R4.2); where nobody does, a stand-in and the problem."""
+        delegate, activity = properties.get("_delegate"), properties.get("_activity")
+        if tool is None and (not delegate or delegate == ANONYMOUS):
+            hint = self.toolbox.names.hint(name)
+            return _nobody(name), [Problem("/_tool", f"unknown tool {name!r}{hint}")]
+        if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
+            return _nobody(name), []
+        try:
+            return self.toolbox.runner(name, delegate, activity), []
+        except LookupError as error:
+            return _nobody(name), [Problem("/_delegate" if delegate else "/_activity", str(error))]
+
+    def _parameter_problems(
+        self, tool: Tool, held: Mapping[str, Any], told: frozenset[str], written: str
+    ) -> Iterator[Problem]:
+        """What the tool's schema says against a call, but of meta-properties of which something is told already."""
+        found = self.kept.get(written)
+        if found is None:
+            if spent() > self.granted:
+                return
+            found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta)
+            found = [self._too_costly(tool)] if spent() > self.granted else found
+            if len(self.kept) < _MOST_KEPT:
+                self.kept[written] = found
+        yield from (problem for problem in found if not _told([problem]) & told)
+
+    def _too_costly(self, tool: Tool) -> Problem:
+        return Problem(
+            "",
+            f"the schemas of all calls together take too long to apply, more than {self.granted} steps: give "
+            f"{tool.name!r} fewer alternatives, or hand in fewer calls at once; this call and those behind it were not "
+            "held against their tools",
+        )
+
+    def _instance_problems(self, call: Call) -> Iterator[Problem]:
+        """A call's instance must occur in the context (SPEC R10.1)."""
+        if call.instance is not None and call.instance not in self.instances:
+            hint = self.spelling.hint(call.instance)
+            yield Problem("/_instance", f"instance {call.instance!r} is not in the context{hint}")
+
+    def _latent_problems(self, call: Call) -> Iterator[Problem]:
+        """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
+        is_latent = call.runner.executor is Executor.LATENT
+        if is_latent and call.output is not None and call.given is MISSING and not self.toolbox.model:
+            yield Problem(
+                "",
+                f"no activity and no delegate runs {call.tool!r}, it has no _output, and no model is configured: "
+                "register an activity of that name, or set ACTS_MODEL",
+            )
+
+
+def _nobody(name: str) -> Runner:
+    """Stands for whoever would run a call of that tool."""
+    return Runner(Executor.ACTIVITY, name)
+
+
+def _told(problems: Iterable[Problem]) -> frozenset[str]:
+    """The meta-properties that problems of a completed call speak of."""
+    keys = (segments(problem.pointer)[0] for problem in problems if problem.pointer)
+    return frozenset(key for key in keys if key.startswith("_"))
+
+
+def _without(properties: Mapping[str, Any], unusable: Container[str]) -> dict[str, Any]:
+    """The properties but these, whichever of their names they are written under."""
+    return {key: value for key, value in properties.items() if ALIASES.get(key, key) not in unusable}
+
+
+def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:
+    """The problems of a completed call, each at what the author wrote: a value that the tool's schema filled in stands
+    nowhere in the submission, so it is told at the call.
+    """
+    for problem in problems:
+        key, *below = segments(problem.pointer) or ("",)
+        if not key.startswith("_"):
+            yield Problem(pointer(*at) + problem.pointer, problem.message)
+        elif written := place_in(raw, key):
+            yield Problem(pointer(*at, *written, *below), problem.message)
+        else:
+            yield Problem(pointer(*at), f"{key}, which its tool's schema fills in: {problem.message}")
+
+
+def _ordered(problems: Iterable[Problem]) -> list[Problem]:
+    """Once each, in the order of the submission."""
+    return sorted(dict.fromkeys(problems), key=lambda problem: [_natural(part) for part in problem.pointer.split("/")])
+
+
+def _natural(part: str) -> tuple[int, int, str]:
+    return (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)

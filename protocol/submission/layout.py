@@ -1,0 +1,63 @@
+"""Layout: the calls of a valid submission as they will run - in which lanes, on which context, with which tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from protocol.calls.call import Call
+from protocol.calls.tools import Tool
+from protocol.graph.graph import Graph
+from protocol.graph.lanes import Lane
+from protocol.state.context import Context
+
+from .submission import Submission
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a check has found out; all else that is known before anything runs follows from it (see `plan`)."""
+
+    submission: Submission
+    context: Context
+    calls: tuple[Call, ...]
+    lanes: Mapping[str | None, Lane]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Every tool that a call names, declared or derived from an activity."""
+    signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The schemas that activities have by their signatures, where a backend has said so."""
+    queued: frozenset[str] = frozenset()
+    """The activities with a queue of their own, as far as a backend has said so."""
+
+    @property
+    def size(self) -> int:
+        """How many calls will be executed, over all instances."""
+        return sum(len(lane.calls) for lane in self.lanes.values())
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs of the lanes, each once."""
+        return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
+
+    @cached_property
+    def readers(self) -> Mapping[int, Set[int]]:
+        """Call index to those of its readers, over all lanes, where it has any; see `plan.Plan.edges`."""
+        found: dict[int, Set[int]] = {}
+        seen: set[int] = set()
+        for graph in self.graphs:
+            for writer, readers in graph.readers_among(_unseen(graph, seen)).items():
+                found[writer] = found[writer] | readers if writer in found else readers
+        return found
+
+
+def _unseen(graph: Graph, seen: set[int]) -> list[int]:
+    """The calls that do not wait for the very same as in a graph before, which lanes of the same calls share.
+
+    What is nearest behind a barrier may differ from one graph to another.
+    """
+    waits = list(map(id, graph.waits.values()))
+    calls = [index for index, own in zip(graph.waits, waits, strict=True) if graph.barriers or own not in seen]
+    seen.update(waits)
+    return calls

@@ -1,0 +1,278 @@
+"""A submission: what is handed in, read and held against shape and limits (SPEC R7.1, R10.2).
+
+Reading is lenient in one way only: it goes on after an error, so that all of them can be told at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import msgpack
+
+from protocol.calls.tools import Tool, read_tools
+from protocol.language.errors import Problem, Rejected, pointer
+from protocol.language.limits import Limits, size_of, value_problems
+from protocol.language.messages import Message
+from protocol.schemas import schema_problem
+from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
+from protocol.state.shapes import config_problems, definition_problems, may_carry_data, message_problems
+
+__all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
+
+Pointer = tuple[str | int, ...]
+_KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
+
+_MOST_STEPS: Final = 10 * MOST_STEPS
+"""What all schemas of a submission may take to be read: less than a minute."""
+_UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What was handed in. `calls` are those of the solution, or of the plan messages where there is no solution."""
+
+    context: Sequence[Message]
+    calls: Sequence[tuple[Pointer, Any]]
+    is_template: bool
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    output: Any
+    schema: Any
+    config: Mapping[str, Any]
+    is_whole: bool
+    """Whether every call handed in, and every message that may carry data, could be taken up."""
+    first: int = 0
+    """The index of the first call: those of an amendment come behind the calls that are there."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """What a solution holds besides its calls and its output: it means nothing."""
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
+        """The calls with their indexes and places."""
+        return ((index, at, raw) for index, (at, raw) in enumerate(self.calls, self.first))
+
+    def place(self, index: int) -> Pointer:
+        """Where a call stands."""
+        return self.calls[index - self.first][0]
+
+    @cached_property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that occur in the context, in order (SPEC R10.1)."""
+        return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
+
+
+def decode(data: bytes) -> Any:
+    """The value of a submission's bytes, JSON (UTF-8) or msgpack. Raises `Rejected`."""
+    if not data.strip():
+        raise Rejected([Problem("", "the submission is empty")])
+    if 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF):
+        return _decode_msgpack(data)
+    try:
+        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except RecursionError:
+        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels")]) from None
+    except UnicodeDecodeError as error:
+        raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
+    except ValueError as error:
+        raise Rejected([Problem("", f"not JSON: {error}")]) from None
+
+
+def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
+    """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
+    try:
+        with bounded(_MOST_STEPS):
+            return _read(value, limits)
+    except TooCostly as costly:
+        raise Rejected([Problem("", f"its schemas take too long to read: {costly}")]) from None
+
+
+def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
+    if not isinstance(value, dict):
+        raise Rejected([Problem("", "a submission must be an object with a context, and a solution or a plan message")])
+    problems = list(value_problems(dict.fromkeys(value), limits)) or [
+        Problem(pointer(key), _UNKNOWN_KEY) for key in value if key not in _KEYS
+    ]
+    context = value.get("context", [])
+    if not isinstance(context, list):
+        raise Rejected([*problems, Problem("/context", "must be a list of messages")])
+    if too_many := list(_count_problems(context, value.get("solution"), limits)):
+        raise Rejected([*problems, *too_many])
+    unfit = {at: found for at, part in _parts(value) if (found := list(value_problems(part, limits, *at)))}
+    problems += chain.from_iterable(unfit.values())
+    if not all(at[0] == "context" and _can_be_missed(context[int(at[1])]) for at in unfit):
+        raise Rejected(problems)
+    context = [_stand_in(m) if ("context", index) in unfit else m for index, m in enumerate(context)]
+    value = {**value, "context": context}
+    problems += _size_problems(value, limits)
+    messages, message_problems_ = _messages(context)
+    problems += message_problems_
+    tools, tool_problems = read_tools(context, value.get("tools"))
+    problems += tool_problems
+    delegates = value.get("delegates") if value.get("delegates") is not None else {}
+    problems += _delegate_problems(delegates)
+    problems += _request_problems(value)
+    solution = value.get("solution")
+    calls, call_problems = _solution_calls(solution) if solution is not None else _plan_calls(context)
+    problems += call_problems
+    if solution is None and not calls and not call_problems:
+        problems.append(Problem("", _nothing_to_run(value)))
+    if len(calls) > limits.solution_calls:
+        (*list_of_calls, _), _ = calls[limits.solution_calls]
+        raise Rejected([*problems, Problem(pointer(*list_of_calls), f"more than {limits.solution_calls} calls")])
+    is_object = isinstance(solution, dict)
+    submission = Submission(
+        context=messages,
+        calls=calls,
+        is_template=solution is None,
+        tools=tools,
+        delegates=delegates if isinstance(delegates, dict) else {},
+        output=solution.get("output") if is_object else None,
+        schema=value.get("schema"),
+        config=value.get("config") or {},
+        is_whole=len(messages) == len(context) and not call_problems,
+        beside={k: v for k, v in solution.items() if k not in ("calls", "output")}
+        if isinstance(solution, dict)
+        else {},
+    )
+    return submission, problems
+
+
+def _decode_msgpack(data: bytes) -> Any:
+    try:
+        return msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=_object)
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
+        raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """An object; of a key that stands twice nobody could say which value counts."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _nothing_to_run(value: Mapping[str, Any]) -> str:
+    if "schema" in value:
+        return (
+            "a request for the loop (schema without solution) is not supported yet: give a solution or a plan message"
+        )
+    return "nothing to run: give a solution, or a plan message in the context"
+
+
+def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
+    """What limits are applied to one by one: each message, each call, each of the other properties."""
+    for index, message in enumerate(value.get("context", ())):
+        yield ("context", index), message
+    solution = value.get("solution")
+    if isinstance(solution, dict) and isinstance(solution.get("calls"), list):
+        yield from ((("solution", key), item) for key, item in solution.items() if key != "calls")
+        yield from ((("solution", "calls", index), call) for index, call in enumerate(solution["calls"]))
+    else:
+        yield ("solution",), solution
+    yield from (((key,), value.get(key)) for key in ("tools", "delegates", "schema", "config"))
+
+
+def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> Iterator[Problem]:
+    """Whether there is more of something than is to be looked at."""
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    instances = {m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)}
+    for place, what, number, most in (
+        ("/context", "messages", len(context), limits.messages),
+        ("/context", "instances", len(instances), limits.instances),
+        ("/solution/calls", "calls", len(calls) if isinstance(calls, list) else 0, limits.solution_calls),
+    ):
+        if number > most:
+            yield Problem(place, f"{number} {what}, where {most} are allowed")
+
+
+def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
+    total = 0
+    for at, part in _parts(value):
+        size = size_of(part)
+        total += size
+        if size > limits.message_bytes and at[0] in ("context", "solution"):
+            yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+    if total > limits.submission_bytes:
+        yield Problem("", f"{total} bytes in all, where {limits.submission_bytes} are allowed")
+
+
+def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
+    """The messages that are well formed, what stands for those that cannot carry data, and what is wrong."""
+    messages: list[Message] = []
+    problems: list[Problem] = []
+    for index, message in enumerate(context):
+        found = list(message_problems(message, "context", index))
+        problems += found
+        if not found:
+            messages.append(message)
+        elif not may_carry_data(message):
+            messages.append(_stand_in(message))
+    return messages, problems
+
+
+def _can_be_missed(message: Any) -> bool:
+    """Whether a submission can be looked at without a message that cannot travel."""
+    return not may_carry_data(message) and message.get("type") not in ("plan", "tool")
+
+
+def _stand_in(message: Message) -> Message:
+    """What is left of a malformed message that carries no data: that its instance occurs (SPEC R10.1)."""
+    instance = message.get("_instance")
+    return {"type": "meta", **({"_instance": instance} if isinstance(instance, str) and instance else {})}
+
+
+def _delegate_problems(delegates: Any) -> Iterator[Problem]:
+    if not isinstance(delegates, dict):
+        yield Problem("/delegates", "must be an object of delegate name to request definition")
+        return
+    for name, definition in delegates.items():
+        yield from definition_problems(definition, "delegates", name)
+
+
+def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    schema = value.get("schema")
+    if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
+        yield problem
+    yield from config_problems(value.get("config"), "config")
+
+
+def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
+    if not isinstance(solution, dict):
+        return [], [Problem("/solution", 'must be an object {"calls": […], "output": …}')]
+    calls = solution.get("calls", [])
+    if "calls" not in solution and solution.keys() - {"output"}:
+        return [], [Problem("/solution", f'has no "calls", but {", ".join(sorted(solution.keys() - {"output"}))}')]
+    if not isinstance(calls, list):
+        return [], [Problem("/solution/calls", "must be a list of calls")]
+    return [(("solution", "calls", index), call) for index, call in enumerate(calls)], []
+
+
+def _plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
+    """The templates of all plan messages: `{"type": "plan", "calls": […]}`, or inside a property `plan`."""
+    found: list[tuple[Pointer, Any]] = []
+    problems: list[Problem] = []
+    for index, message in enumerate(context):
+        if not isinstance(message, dict) or message.get("type") != "plan":
+            continue
+        at: Pointer = ("context", index)
+        calls: Any = message
+        for key in ("plan", "calls"):
+            if isinstance(calls, dict) and key in calls:
+                at, calls = (*at, key), calls[key]
+        if isinstance(calls, list):
+            found.extend(((*at, position), call) for position, call in enumerate(calls))
+        else:
+            problems.append(Problem(pointer(*at), "a plan needs a list of calls"))
+    return found, problems
