@@ -51,11 +51,17 @@ def main() -> None:
 
 def _core(arguments: argparse.Namespace) -> None:
     rows, counts = core.measure(arguments.rounds, arguments.only), core.constructions()
+    imported = core.import_ratio()
     if arguments.json:
-        print(json.dumps({"measured": [row.to_dict() for row in rows], "constructions": counts}, indent=1))
+        print(
+            json.dumps(
+                {"measured": [row.to_dict() for row in rows], "constructions": counts, "import": imported}, indent=1
+            )
+        )
     else:
         for line in core.table(rows, counts):
             print(line, flush=True)
+        print(f"import of protocol, by an empty interpreter: {imported}", flush=True)
 
 
 def _backend(arguments: argparse.Namespace) -> None:

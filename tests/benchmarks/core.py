@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import gc
 import json
+import math
+import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +39,7 @@ LOGS: Final = (1_000, 10_000, 100_000)
 READS: Final = (10, 1_000, 10_000, 100_000)
 _TIMES: Final = 1_000
 """How often what takes microseconds is done for one timing."""
+_IMPORTS: Final = 7
 _CHUNK: Final = "ten letters"
 _DATE: Final = "2026-01-01T00:00:00Z"
 
@@ -94,6 +99,11 @@ def constructions(calls: int = 10_000) -> dict[str, int]:
     return counts | {"validators in all": len(built), "expressions parsed in all": len(parsed)}
 
 
+def import_ratio() -> float:
+    """How many times as long an interpreter takes to start and import `protocol` as to start alone; wall-clock."""
+    return round(_start_of("import protocol") / _start_of("pass"), 1)
+
+
 def table(rows: Iterable[Measured], counts: Mapping[str, int]) -> Iterator[str]:
     """For people, line by line as it is measured."""
     yield f"{'':55}{'size: seconds':66}{'growth per decade':20}{'expected':10}x json"
@@ -107,7 +117,7 @@ def table(rows: Iterable[Measured], counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _decades(few: int, many: int) -> float:
-    return len(str(many)) - len(str(few))
+    return math.log10(many / few)
 
 
 def _measured(name: str, sizes: tuple[int, ...], expected: str, bench: Bench, rounds: int) -> Measured:
@@ -136,6 +146,16 @@ def _seconds(work: Work) -> float:
         return time.process_time() - start
     finally:
         gc.unfreeze()
+
+
+def _start_of(program: str) -> float:
+    """The seconds that a new interpreter takes for a program, the median of some."""
+    timings = []
+    for _ in range(_IMPORTS):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", program], check=True)
+        timings.append(time.perf_counter() - start)
+    return statistics.median(timings)
 
 
 def _forget_parsed() -> None:
@@ -370,6 +390,111 @@ def _instances(number: int) -> Json:
     return {"context": [*context, {"type": "plan", "calls": calls}], "tools": _ANY}
 
 
+# Calls that schemas speak of.
+
+
+_BOOKING: Final = {
+    "type": "object",
+    "properties": {
+        "customer": {"type": "string", "minLength": 1, "maxLength": 80},
+        "reference": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4,8}$"},
+        "channel": {"enum": ["web", "phone", "agent", "partner"]},
+        "quantity": {"type": "integer", "minimum": 1, "maximum": 100},
+        "price": {"type": "number", "exclusiveMinimum": 0},
+        "gift": {"type": "boolean"},
+        "notes": {"type": "array", "items": {"type": "string"}, "maxItems": 20},
+        "address": {
+            "type": "object",
+            "properties": {
+                "street": {"type": "string"},
+                "city": {"type": "string"},
+                "country": {"type": "string", "pattern": "^[A-Z]{2}$"},
+            },
+            "required": ["city", "country"],
+            "additionalProperties": False,
+        },
+        "previous": {"type": ["object", "null"]},
+        "_outputPath": {"type": "string"},
+        "_output": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "string"},
+                "total": {"type": "number", "minimum": 0},
+                "state": {"enum": ["open", "done"]},
+            },
+            "required": ["id", "total"],
+        },
+    },
+    "required": ["customer", "reference", "channel", "quantity", "address"],
+    "additionalProperties": False,
+}
+"""A tool of nine parameters, with what real ones have: an enumeration, a nested object, patterns and a result."""
+_BOOKED: Final = {"id": "B-1", "total": 12.5, "state": "done"}
+_LINKS: Final = 5
+
+
+def _booking(link: int) -> Json:
+    return {
+        "_tool": "book",
+        "_outputPath": f"†state.booking{link}",
+        "customer": "†input.customer",
+        "reference": "ABC-12345",
+        "channel": "web",
+        "quantity": 2,
+        "price": 6.25,
+        "gift": False,
+        "notes": ["by the door", "†input.note"],
+        "address": {"street": "Main street 5", "city": "†input.city", "country": "GB"},
+        "previous": f"†state.booking{link - 1}" if link else None,
+    }
+
+
+def _bookings() -> Json:
+    booked = _BOOKING["properties"]["_output"]  # type: ignore[index]  # a schema of our own
+    state = {"type": "object", "properties": {"known": {"type": "array"}}, "additionalProperties": booked}
+    return {
+        "context": [
+            {"type": "input", "customer": "Ann", "note": "ring twice", "city": "London"},
+            {"type": "state", "schema": state, "known": []},
+        ],
+        "solution": {"calls": [_booking(link) for link in range(_LINKS)]},
+        "tools": {"book": _BOOKING},
+    }
+
+
+def _chain_of_five(calls: int) -> tuple[Json, Work]:
+    """The engine alone, from the plan to the last result: the size is the number of calls, in chains of five."""
+    plan = check_submission(_bookings())
+    _drive(plan, _BOOKED)
+
+    def work() -> None:
+        for _ in range(calls // _LINKS):
+            _drive(plan, _BOOKED)
+
+    return None, work
+
+
+def _writes_into(keys: int) -> tuple[Json, Work]:
+    """A thousand results into a state that has a schema and so many keys; the engine's `finish` and the fold alone."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    state = {"type": "state", "schema": schema, "state": {f"old{n}": n for n in range(keys)}}
+    plan = check_submission(_submission([_call(f"†state.k{n}", value=n) for n in range(_TIMES)], (state,)))
+    (lane,) = plan.lanes.values()
+    fold = plan.context.fold(None)
+    fold.kinds()
+    execution = Execution(lane.calls, lane.graph, fold, plan.tools)
+    started = execution.decide(_DATE)
+
+    def work() -> None:
+        for decision in started:
+            outcome = _outcome(execution, decision)
+            for message in outcome.messages:
+                fold.append(message, "a result")
+            execution.record(outcome.index, outcome.status)
+
+    return None, work
+
+
 def _planning(shape: Callable[[int], Json]) -> Bench:
     """Validating, planning and readiness: from the submission to the first calls that can start."""
 
@@ -399,30 +524,36 @@ def _driving(shape: Callable[[int], Json]) -> Bench:
     return bench
 
 
-def _drive(plan: Plan) -> None:
+def _drive(plan: Plan, result: Json = None) -> None:
     for name, lane in plan.lanes.items():
         fold = plan.context.fold(name)
         execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=name)
         while decisions := execution.decide(_DATE):
             for decision in decisions:
-                outcome = _outcome(execution, decision)
+                outcome = _outcome(execution, decision, result)
                 for message in outcome.messages:
                     fold.append(message, "a result")
                 execution.record(outcome.index, outcome.status)
         assert execution.is_finished
 
 
-def _outcome(execution: Execution, decision: Start | Outcome) -> Outcome:
+def _outcome(execution: Execution, decision: Start | Outcome, result: Json = None) -> Outcome:
+    """What becomes of a call that returns this, or else its parameter `value` where that is a scalar."""
     if isinstance(decision, Outcome):
         return decision
-    value = decision.parameters["value"]
-    return execution.finish(decision.call.index, Success(None if isinstance(value, (dict, list)) else value), _DATE)
+    value = result if result is not None else decision.parameters["value"]
+    returned = None if result is None and isinstance(value, (dict, list)) else value
+    outcome = execution.finish(decision.call.index, Success(returned), _DATE)
+    assert outcome.error is None, outcome.error
+    return outcome
 
 
 BENCHES: Final[tuple[tuple[str, tuple[int, ...], str, Bench], ...]] = (
     ("1,000 readings of a path, by messages in the log", READS, "flat", _warm_read),
     ("1,000 x one more message and a reading, by messages", READS, "flat", _warm_append),
     ("the same in an instance over that log, by messages", READS, "flat", _warm_instance),
+    ("chain of five with schemas, by calls", (1_000,), "", _chain_of_five),
+    ("1,000 writes into a state with a schema, by its keys", (1_000, 4_000, 16_000), "flat", _writes_into),
     ("cold fold: one path over and over", LOGS, "linear", _cold(_overwritten_log)),
     ("cold fold: keys of one wide object", LOGS, "linear", _cold(_wide_log)),
     ("cold fold: keys below 5,000 objects", LOGS, "linear", _cold(_below_log)),
