@@ -5,5 +5,6 @@
 `drawing`     the graph as Mermaid
 `visibility`  who can see what
 `provenance`  which messages a value came from
-`findings`    what speaks against a valid submission
+`analyse`     what speaks against a valid submission: `finding`s, by the codes of the `catalogue`
+`findings`    the same as it was found before
 """

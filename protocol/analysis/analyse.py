@@ -1,0 +1,66 @@
+"""Analysis: everything that can be said of a valid submission before it runs, and is no error (SPEC R6.7).
+
+Each pass looks at the whole submission and gives its findings; none knows of another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Final
+
+from protocol.submission.layout import Layout
+
+from .catalogue import CATALOGUE
+from .finding import Finding
+
+Pass = Callable[[Layout], Iterable[Finding]]
+
+PASSES: Final[tuple[Pass, ...]] = ()
+
+MOST_OF_A_CODE: Final = 20
+"""Of one code so many findings are reported; the last of them says how many more there are."""
+
+
+def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
+    """The findings of a checked submission, warnings first, each once.
+
+    `ignore` holds codes (`ACT103`) or names (`race`) that are left out, as does `config.ignore` of the submission.
+    """
+    ignored = frozenset(ignore) | _ignored(layout.submission.config)
+    found = (finding for look in PASSES for finding in look(layout))
+    kept = dict.fromkeys(finding for finding in found if not is_ignored(finding, ignored))
+    return tuple(_first(sorted(kept, key=_rank)))
+
+
+def is_ignored(finding: Finding, ignored: Container[str]) -> bool:
+    """Whether a finding is left out, by its code or its name."""
+    return finding.code in ignored or finding.name in ignored
+
+
+def _ignored(config: object) -> frozenset[str]:
+    """What `config.ignore` names."""
+    named = config.get("ignore") if isinstance(config, dict) else None
+    return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()
+
+
+def _rank(finding: Finding) -> tuple[int, str]:
+    return _SEVERITIES.index(CATALOGUE[finding.code].severity), finding.code
+
+
+_SEVERITIES: Final = ("warning", "info", "note")
+
+
+def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of each code the first."""
+    findings = tuple(findings)
+    left = Counter(finding.code for finding in findings)
+    given: Counter[str] = Counter()
+    for finding in findings:
+        given[finding.code] += 1
+        left[finding.code] -= 1
+        if given[finding.code] <= MOST_OF_A_CODE:
+            yield finding
+        elif given[finding.code] == MOST_OF_A_CODE + 1:
+            more = f"{left[finding.code] + 1} more findings of this code are left out"
+            yield Finding(finding.code, more, remedy="correct those above and check again")

@@ -1,0 +1,53 @@
+"""Findings: what is worth knowing of a valid submission and is no error (SPEC R6.7).
+
+What a code means, how severe it is and which rule it rests on is said once, in the `catalogue`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .catalogue import CATALOGUE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: a code of the catalogue, a sentence, and what to do about it."""
+
+    code: str
+    message: str
+    calls: tuple[int, ...] = ()
+    """The indexes of the calls concerned."""
+    pointer: str | None = None
+    """JSON pointer into the submission, where the finding is about one place in it."""
+    remedy: str | None = None
+    """What to do, with the corrected text where there is one."""
+
+    @property
+    def name(self) -> str:
+        """The code in words, such as `race`."""
+        return CATALOGUE[self.code].name
+
+    @property
+    def severity(self) -> str:
+        """`warning`, `info` or `note`."""
+        return CATALOGUE[self.code].severity
+
+    @property
+    def rule(self) -> str:
+        """The rule of the specification, such as `R6.4`."""
+        return CATALOGUE[self.code].rule
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "code": self.code,
+            "name": self.name,
+            "severity": self.severity,
+            "message": self.message,
+            "calls": list(self.calls),
+            "pointer": self.pointer,
+            "remedy": self.remedy,
+            "rule": self.rule,
+        }
