@@ -3,8 +3,8 @@
 One folder is one part of the rules; its own page names its modules.
 
     R1, R2       `language`    what one can write: messages, references and expressions; errors and limits
-    R3, R8       `state`       what is true: the fold of a log, instances, scopes
     R4.1, R4.6   `schemas`     JSON Schema, applied to values that may not be known whole
+    R3, R8       `state`       what is true: the fold of a log, instances, scopes
     R4, R5, R9   `calls`       a call, its tool, its output, its delegate
     R6, R10      `graph`       who waits for whom
     R5-R7.2      `engine`      the state machine of one lane's calls
@@ -12,16 +12,21 @@ One folder is one part of the rules; its own page names its modules.
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
                  `hints`       what a person is told beyond the fact that something is wrong
 
-A folder imports only those listed above it, but `analysis` and `hints`, which stand on all others.
+Imports go from below to above: a folder knows none of those that stand on it. `facade` stands above all, and loads
+analysis and hints when they are asked for.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .calls.outputs import Output
+from .facade import Plan, check, check_amendment, check_in, check_submission
 from .language.errors import Conflict, ExpressionError, OutputError, Problem, ProtocolError, Rejected, Unresolved
 from .language.limits import Limits
 from .language.references import Expression, Reference, parse
 from .state.context import Context
-from .submission.checking import check, check_submission
-from .submission.plan import Finding, Plan
+
+if TYPE_CHECKING:
+    from .analysis.findings import Finding
 
 __all__ = [
     "Conflict",
@@ -39,6 +44,17 @@ __all__ = [
     "Rejected",
     "Unresolved",
     "check",
+    "check_amendment",
+    "check_in",
     "check_submission",
     "parse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`Finding`, which belongs to the analysis, and is loaded with it."""
+    if name != "Finding":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .analysis.findings import Finding
+
+    return Finding

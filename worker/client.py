@@ -9,13 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
-from protocol import Plan, Problem, Rejected
+from protocol import Plan, Problem, Rejected, check_amendment, check_in
 from protocol.calls.call import place_in
 from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
-from protocol.submission.amendments import SoFar, check_amendment, placed
-from protocol.submission.checking import Surroundings, check_calls
-from protocol.submission.submission import read_submission
+from protocol.submission.amendments import SoFar, placed
+from protocol.submission.checking import Surroundings
 
 from .activities import Registry
 from .activities import registry as default_registry
@@ -88,8 +87,7 @@ class Client:
 
     def check(self, value: Any) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        submission, problems = read_submission(value, limits_of(self.settings))
-        return self._held_against_settings(check_calls(value, submission, problems, self._surroundings))
+        return self._held_against_settings(check_in(self._surroundings, value))
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run against what is registered here. Raises `protocol.Rejected`."""

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgpack
 
+from protocol import Plan
 from protocol.calls.call import Call, make_call
 from protocol.calls.tools import Executor, Runner, Tool
 from protocol.graph.graph import Graph
+from protocol.graph.lanes import Lane
 from protocol.graph.waits import Waits
 from protocol.graph.writers import Writers
 from protocol.language.references import parse
-from protocol.submission.plan import Lane, Plan
 
 from .errors import OtherFormat
 

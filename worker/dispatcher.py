@@ -15,7 +15,7 @@ from redis import Redis
 from redis.client import Pipeline
 
 from broker_config import Settings
-from protocol.submission.plan import Plan
+from protocol import Plan
 
 from .definition import FORMAT, pack, pack_definition, pack_lane
 from .keys import Keys, active_runs, lane_token, make_run_id

@@ -29,7 +29,7 @@ from protocol.language.errors import ExpressionError
 from protocol.language.messages import DATA_TYPES, read_data
 from protocol.language.paths import MISSING
 from protocol.language.references import DAGGER, Reference, parse
-from protocol.submission.plan import Plan
+from protocol.submission.layout import Layout
 
 from .findings.presence import Presence
 
@@ -82,7 +82,7 @@ _ERRORS: Final = Reference("error")
 """Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
 
 
-def who_sees(plan: Plan, path: str) -> Visibility:
+def who_sees(plan: Layout, path: str) -> Visibility:
     """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none.
 
     A path may go without its `†` where it begins with a kind that anything is of.
@@ -109,7 +109,7 @@ def _place(path: str, kinds: Container[str]) -> Reference:
     return place
 
 
-def _nothing_there(place: Reference, plan: Plan) -> str:
+def _nothing_there(place: Reference, plan: Layout) -> str:
     """That nothing is ever at a place, and at which it is that is called nearly so."""
     views, patience = Views(plan.lanes, plan.context), Patience()
     seen_by = (None, *islice(plan.context.instances, _MOST_INSTANCES))
@@ -139,7 +139,7 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
 class _Derivation:
     """What is made of a value, and who reads that; a step is a call and a place where what comes of it tells."""
 
-    def __init__(self, plan: Plan, calls: Mapping[int, Call]) -> None:
+    def __init__(self, plan: Layout, calls: Mapping[int, Call]) -> None:
         self._calls = calls
         self._judged = {
             data.kind for message in plan.context.messages if "schema" in message and (data := read_data(message))

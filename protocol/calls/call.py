@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from protocol.language.paths import MISSING, copied, strings, type_name
 from protocol.language.references import Expression, Reference, is_expression, parse, parse_output_path, unescape
 from protocol.state.fold import Fold
@@ -133,7 +133,7 @@ def expression_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Prob
         try:
             parse(text)
         except ExpressionError as error:
-            yield Problem(pointer(*at, *place), str(error))
+            yield unparsed(error, *at, *place)
 
 
 def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
@@ -152,7 +152,7 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
         try:
             parse_output_path(path)
         except ExpressionError as error:
-            yield Problem(pointer(*at, "_outputPath"), str(error))
+            yield unparsed(error, *at, "_outputPath")
     if properties.get("_outputMethod", Method.SET) not in list(Method):
         yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
     scopes = properties.get("_scopes", [])
@@ -169,7 +169,7 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
         try:
             read_scope(scope)
         except ExpressionError as error:
-            yield Problem(pointer(*at, "_scopes", index), str(error))
+            yield unparsed(error, *at, "_scopes", index)
 
 
 def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,14 @@ At the root meta-properties may also stand beside `properties`, as the original 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
 from jsonschema import SchemaError
 
-from protocol.hints.foreign_formats import unwrapping
-from protocol.hints.spelling import Speller
-from protocol.language.errors import Problem, pointer, segments, shortened
+from protocol.language.errors import Cause, Problem, UnknownName, pointer, segments, shortened
 from protocol.language.references import Path
 from protocol.schemas import CompiledSchema, Schema, check_references, compiled, joined
 from protocol.schemas.addresses import settled
@@ -50,6 +48,21 @@ class Runner:
 
     executor: Executor
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoSchema(Cause):
+    """A tool's declaration is not a JSON Schema."""
+
+    declaration: Mapping[str, Any] = field(repr=False)
+
+
+class UnknownRunner(LookupError):
+    """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"unknown {what} {name!r}")
+        self.cause = UnknownName(name, tuple(known))
 
 
 @dataclass(frozen=True)
@@ -171,36 +184,28 @@ class Toolbox:
         return self.tools.get(name) or self._derived.get(name)
 
     def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
-        """Who runs a call of a tool that names these (SPEC R4.2). Raises `LookupError` with the reason."""
+        """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
         if delegate:
             if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
-                raise LookupError(f"unknown delegate {delegate!r}{self._delegate_names.hint(delegate)}")
+                raise UnknownRunner("delegate", delegate, listed(self.delegates))
             return Runner(Executor.DELEGATE, delegate)
         if activity:
             if self.activities is not None and activity not in self.activities:
-                raise LookupError(f"unknown activity {activity!r}{self._activity_names.hint(activity)}")
+                raise UnknownRunner("activity", activity, self.activities)
             return Runner(Executor.ACTIVITY, activity)
         if self.activities is None or tool in self.activities:
             return Runner(Executor.ACTIVITY, tool)
         return Runner(Executor.LATENT, tool)
 
     @cached_property
-    def names(self) -> Speller:
-        """The names of all known tools, for hints."""
-        return Speller(dict.fromkeys((*self.tools, *(self.activities or ()))))
+    def names(self) -> tuple[str, ...]:
+        """The names of all known tools."""
+        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
 
     @cached_property
     def _derived(self) -> dict[str, Tool]:
         """The tools that the activities are, by their names."""
         return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
-
-    @cached_property
-    def _delegate_names(self) -> Speller:
-        return Speller(listed(self.delegates))
-
-    @cached_property
-    def _activity_names(self) -> Speller:
-        return Speller(self.activities or ())
 
 
 def listed(names: object) -> Iterable[str]:
@@ -283,6 +288,5 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
         check_references(tool.compiled.schema)
     except SchemaError as error:
         place = tool.place_in_declaration(tuple(error.absolute_path))
-        hints = "".join(f"; {hint}" for hint in unwrapping(declaration))
-        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}{hints}")
+        return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}", NoSchema(declaration))
     return None

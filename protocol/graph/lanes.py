@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from protocol.calls.call import Call
-from protocol.language.errors import Problem, pointer
-from protocol.language.references import Reference
+from protocol.language.errors import Cause
+from protocol.language.references import Expression, Reference
 from protocol.state.context import Context
-from protocol.submission.submission import Pointer, Submission
 
 from .graph import Graph
 from .holdings import Holdings
@@ -32,37 +31,66 @@ class Lane:
     """The places, of those that make a difference to the graph, that the initial context holds."""
 
 
-def runs(submission: Submission, calls: Iterable[Call]) -> int:
+@dataclass(frozen=True, slots=True)
+class Unresolvable(Cause):
+    """An expression of a call that no value of the context and no other call can satisfy (SPEC R6.3)."""
+
+    call: int
+    at: str
+    """Where in the call it stands (JSON pointer)."""
+    expression: Expression
+    instance: str | None
+
+    def __str__(self) -> str:
+        where = "the context" if self.instance is None else f"the context of instance {self.instance!r}"
+        return f"unresolvable reference {self.expression}: it is not in {where} and no other call writes it"
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle(Cause):
+    """Calls that wait for each other in a circle, in the order in which they wait (SPEC R6.2)."""
+
+    calls: tuple[int, ...]
+    tools: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = [f"call {index} ({tool})" for index, tool in zip(self.calls, self.tools, strict=True)]
+        return f"the calls wait for each other in a cycle: {' waits for '.join([*names, names[0]])}"
+
+
+def runs(calls: Iterable[Call], *, instances: Sequence[str], is_template: bool) -> int:
     """How many calls will run over all instances, found without laying them out."""
-    if not submission.is_template or not submission.instances:
+    if not is_template or not instances:
         return sum(1 for _ in calls)
-    return sum(len(submission.instances) if call.instance is None else 1 for call in calls)
+    return sum(len(instances) if call.instance is None else 1 for call in calls)
 
 
 def lay_out(
-    submission: Submission,
-    context: Context,
     calls: Iterable[Call],
+    context: Context,
+    *,
+    instances: Sequence[str],
+    is_template: bool,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
-) -> tuple[dict[str | None, Lane], list[Problem]]:
+) -> tuple[dict[str | None, Lane], list[Unresolvable | Cycle]]:
     """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
 
-    `begun` are calls at work, by instance: they may still write, and wait for nobody.
+    `begun` are calls at work, by instance: they may still write, and wait for no call. Beside the lanes comes what
+    keeps their calls from running.
     """
     begun = begun or {}
     own: dict[str | None, list[Call]] = {}
     for call in calls:
         own.setdefault(call.instance, []).append(call)
     shared: tuple[Call, ...] = ()
-    if submission.is_template and submission.instances:
+    if is_template and instances:
         everywhere = own.pop(None, [])
-        own = {instance: _merged(everywhere, own.get(instance)) for instance in submission.instances}
+        own = {instance: _merged(everywhere, own.get(instance)) for instance in instances}
     else:
         shared = tuple(own.get(None, ()))
-        known = {None, *submission.instances}
+        known = {None, *instances}
         own = {instance: members for instance, members in own.items() if instance in known}
-    places = {index: at for index, at, _ in submission.numbered}
-    builder = _Builder(context, shared, places, begun)
+    builder = _Builder(context, shared, begun)
     lanes = {
         instance: builder.lane(instance, [*members] if begun.get(instance) else members)
         for instance, members in own.items()
@@ -82,12 +110,10 @@ class _Builder:
         self,
         context: Context,
         shared: Sequence[Call],
-        places: Mapping[int, Pointer],
         begun: Mapping[str | None, Sequence[Call]],
     ) -> None:
-        self.problems: dict[Problem, None] = {}
+        self.problems: dict[Unresolvable | Cycle, None] = {}
         self._context = context
-        self._places = places
         self._begun = begun
         self._shared = Writers((*begun.get(None, ()), *shared))
         self._members: dict[int, _Members] = {}
@@ -100,7 +126,7 @@ class _Builder:
         held = members.holdings.of(self._context.fold(instance))
         if held not in members.graphs:
             graph = members.graphs[held] = members.waits.graph(held)
-            self._note(self._unsatisfiable(instance, members, held))
+            self._note(self._unresolvable(instance, members, held))
             self._note(self._cycles(graph, members))
         return Lane(instance, members.calls, members.graphs[held], held)
 
@@ -109,22 +135,17 @@ class _Builder:
         waits = Waits(calls, self._shared if instance is None else Writers(own, self._shared))
         return _Members(calls, tuple(calls), waits, Holdings(waits.uncertain, self._context.fold()))
 
-    def _note(self, problems: Iterable[Problem]) -> None:
+    def _note(self, problems: Iterable[Unresolvable | Cycle]) -> None:
         self.problems.update(dict.fromkeys(problems))
 
-    def _unsatisfiable(self, instance: str | None, members: _Members, held: Set[Reference]) -> Iterator[Problem]:
-        where = f" in instance {instance!r}" if instance is not None else ""
+    def _unresolvable(self, instance: str | None, members: _Members, held: Set[Reference]) -> Iterator[Unresolvable]:
         for call, at, expression in members.waits.unsatisfiable(held):
-            yield Problem(
-                pointer(*self._places[call.index]) + at,
-                f"nothing can bring {expression}: the context does not hold it{where} and no other call writes it",
-            )
+            yield Unresolvable(call.index, at, expression, instance)
 
-    def _cycles(self, graph: Graph, members: _Members) -> Iterator[Problem]:
+    def _cycles(self, graph: Graph, members: _Members) -> Iterator[Cycle]:
         tools = {call.index: call.tool for call in members.calls} if members.waits.may_circle else {}
         for cycle in graph.cycles() if members.waits.may_circle else ():
-            chain = " waits for ".join(f"call {index} ({tools[index]})" for index in (*cycle, cycle[0]))
-            yield Problem(pointer(*self._places[cycle[0]]), f"the calls wait for each other in a cycle: {chain}")
+            yield Cycle(cycle, tuple(tools[index] for index in cycle))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Nearness: the place that was probably meant by whoever reads one where nothing is.
+"""Suggestions: the place that a reference to nothing was probably meant to read.
 
-The nearest of those that the reader can see, where the kind or a key of the path looks misspelt; or the one that a path
-without its dagger was meant to write.
+The nearest of those that its reader sees, where the kind is left out, or the kind or a key of the path looks misspelt;
+or the one that a path without its dagger was meant to write.
 """
 
 from __future__ import annotations
@@ -51,12 +51,22 @@ class Reader:
         """The place that the first misspelt of some was probably meant to be."""
         for place in places:
             kinds = self.view.kinds(but=self.call)
-            if not self.patience.lasts(len(kinds)):
+            if not self.patience.lasts(2 * len(kinds)):
                 break
+            if place.kind not in kinds and (meant := self._without_kind(place, kinds)) is not None:
+                return meant
             kind = place.kind if place.kind in kinds else self._near(place.kind, kinds)
             path = self._path(kind, place.path) if kind is not None else None
             if kind is not None and path is not None and (kind, path) != (place.kind, place.path):
                 return Reference(kind, path)
+        return None
+
+    def _without_kind(self, place: Reference, kinds: Iterable[str]) -> Reference | None:
+        """What is meant where the kind is left out: `†state.user.id` by `†user.id`."""
+        for kind in kinds:
+            if place.kind in self.view.names(Reference(kind), but=self.call):
+                path = self._path(kind, (place.kind, *place.path))
+                return Reference(kind, path if path is not None else (place.kind, *place.path))
         return None
 
     def _path(self, kind: str, path: Path) -> Path | None:

@@ -30,8 +30,7 @@ class ExpressionError(ProtocolError, ValueError):
     @property
     def caret(self) -> str:
         """Two lines for people: the text, and a caret under the position."""
-        shown, column = _excerpt(self.text, self.position)
-        return f"{shown}\n{' ' * column}^"
+        return _caret(self.text, self.position)
 
 
 class Unresolved(ProtocolError, LookupError):
@@ -53,17 +52,47 @@ class OutputError(ProtocolError, ValueError):
     """A result that may not be written: an undeclared path, or a value its schema forbids (SPEC R4.4-R4.6)."""
 
 
+class Cause:
+    """Why there is a problem, as data: hints are made of it, and the message is not read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed(Cause):
+    """An expression does not parse: `position` is the offset in `text` where `expected` should stand (SPEC R2.2)."""
+
+    text: str
+    position: int
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName(Cause):
+    """A name is not among those that are known."""
+
+    name: str
+    known: tuple[str, ...] = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One structural error: `pointer` is a JSON pointer (RFC 6901) into the submission (SPEC R7.1)."""
 
     pointer: str
     message: str
-    excerpt: str | None = field(default=None, compare=False)
-    """Two lines for people, where an expression does not parse: the text, and a caret under the position."""
+    cause: Cause | None = field(default=None, compare=False)
+
+    @property
+    def excerpt(self) -> str | None:
+        """Two lines for people, where an expression does not parse: the text, and a caret under the position."""
+        return _caret(self.cause.text, self.cause.position) if isinstance(self.cause, Unparsed) else None
 
     def __str__(self) -> str:
         return f"{self.pointer or '/'}: {self.message}"
+
+
+def unparsed(error: ExpressionError, *at: str | int) -> Problem:
+    """The problem of an expression that does not parse, standing at a place."""
+    return Problem(pointer(*at), str(error), Unparsed(error.text, error.position, error.expected))
 
 
 class Rejected(ProtocolError):
@@ -88,6 +117,11 @@ def segments(pointer: str) -> tuple[str, ...]:
 def shortened(text: str, most: int = 300) -> str:
     """A text with its middle left out where it is long."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
+def _caret(text: str, position: int) -> str:
+    shown, column = _excerpt(text, position)
+    return f"{shown}\n{' ' * column}^"
 
 
 def _excerpt(text: str, position: int, around: int = 30) -> tuple[str, int]:

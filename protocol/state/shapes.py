@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from protocol.language.messages import DATA_TYPES, is_written
 from protocol.language.references import parse_output_path
 from protocol.schemas import schema_problem
@@ -98,4 +98,4 @@ def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[
                 raise ExpressionError(str(text), 0, "a string")
             parse_output_path(text)
         except ExpressionError as error:
-            yield Problem(pointer(*at, *place), str(error))
+            yield unparsed(error, *at, *place)

@@ -2,6 +2,6 @@
 
 `submission`  reading it
 `checking`    finding all structural errors
-`layout`      what a check has found out; `plan` what follows from it
+`layout`      what a check has found out, and the order that follows from it
 `amendments`  other calls for a run under way
 """

@@ -14,8 +14,8 @@ from protocol.calls.call import Call
 from protocol.language.errors import Problem, Rejected, pointer
 from protocol.language.messages import Message
 
-from .checking import Surroundings, check_calls
-from .plan import Plan
+from .checking import RejectedCalls, Surroundings, check_calls
+from .layout import Layout
 from .submission import read_submission
 
 _KEYS: Final = frozenset({"calls", "solution", "tools", "delegates"})
@@ -38,8 +38,8 @@ class SoFar:
     delegates: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Plan:
-    """The plan of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
+def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
+    """The layout of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
     if not isinstance(value, dict) or ("calls" in value) is ("solution" in value):
         raise Rejected([Problem("", 'an amendment must be an object with "calls", or with a "solution" that has them')])
     unknown = [
@@ -56,7 +56,9 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Plan:
     try:
         submission, problems = read_submission(whole, known.limits)
         submission = replace(submission, is_template=so_far.is_template, first=so_far.first)
-        return check_calls(whole, submission, [*unknown, *problems], known, begun=so_far.begun)
+        return check_calls(submission, [*unknown, *problems], known, begun=so_far.begun)
+    except RejectedCalls as rejected:
+        raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.scene) from None
     except Rejected as rejected:
         raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, TypedDict
 
 from protocol.calls.call import (
     Call,
@@ -19,19 +20,16 @@ from protocol.calls.call import (
     place_in,
     shape_problems,
 )
-from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, listed
-from protocol.graph.lanes import lay_out, runs
-from protocol.hints.explanations import Scene, explained
-from protocol.hints.spelling import Speller
-from protocol.language.errors import Problem, Rejected, pointer, segments
+from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, UnknownRunner, listed
+from protocol.graph.lanes import Cycle, Lane, Unresolvable, lay_out, runs
+from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
 from protocol.language.limits import Limits
-from protocol.language.messages import Message
 from protocol.language.paths import MISSING
 from protocol.schemas.steps import MOST_STEPS, bounded, spent
 from protocol.state.context import Context
 
-from .plan import Plan
-from .submission import Pointer, Submission, read_submission
+from .layout import Layout
+from .submission import Pointer, Submission
 
 _MOST_STEPS: Final = 4 * MOST_STEPS
 """Steps that the schemas of all calls together may take, and for each call some more; each takes microseconds."""
@@ -41,97 +39,68 @@ _MOST_KEPT: Final = 1_000
 """Of so many calls it is remembered what their tools have against them: equal ones are held against those once."""
 
 
-def check(
-    context: Context | Iterable[Message],
-    solution: Mapping[str, Any] | None = None,
-    *,
-    tools: Mapping[str, Any] | None = None,
-    activities: Mapping[str, Mapping[str, Any]] | None = None,
-    delegates: Container[str] | None = None,
-    model: bool = True,
-    strict_meta: bool = False,
-    limits: Limits | None = None,
-) -> Plan:
-    """Check a solution, or the plan messages of a context, against the context.
-
-    `activities` maps the names of registered activities to their schemas, `delegates` holds the names of registered
-    delegates, `model` says whether one is configured; leave them out to plan without a backend. Raises `Rejected`
-    with every structural error.
-    """
-    messages = list(context.messages if isinstance(context, Context) else context)
-    submission: dict[str, Any] = {"context": messages}
-    if solution is not None:
-        submission["solution"] = dict(solution)
-    if tools is not None:
-        submission["tools"] = dict(tools)
-    return check_submission(
-        submission,
-        activities=activities,
-        delegates=delegates,
-        model=model,
-        strict_meta=strict_meta,
-        limits=limits,
-    )
-
-
-def check_submission(
-    value: Any,
-    *,
-    activities: Mapping[str, Mapping[str, Any]] | None = None,
-    delegates: Container[str] | None = None,
-    model: bool = True,
-    strict_meta: bool = False,
-    limits: Limits | None = None,
-) -> Plan:
-    """Check a whole submission as it was handed in; see `check`."""
-    limits = limits or Limits()
-    submission, problems = read_submission(value, limits)
-    known = Surroundings(activities, delegates, model, strict_meta, limits)
-    return check_calls(value, submission, problems, known)
-
-
 @dataclass(frozen=True)
 class Surroundings:
-    """What a submission is held against besides itself; see `check`."""
+    """What a submission is held against besides itself; the defaults are for planning without a backend."""
 
     activities: Mapping[str, Mapping[str, Any]] | None = None
+    """The schemas of the registered activities by name."""
     delegates: Container[str] | None = None
+    """The names of the registered delegates."""
     model: bool = True
+    """Whether a model is configured."""
     strict_meta: bool = False
     limits: Limits = field(default_factory=Limits)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """What a rejected submission was found to be: where its calls run, and on which context."""
+
+    submission: Submission
+    context: Context
+    lanes: Mapping[str | None, Lane]
+
+
+class RejectedCalls(Rejected):
+    """A rejected submission whose calls could be laid out: hints are made of its `scene`."""
+
+    def __init__(self, errors: Iterable[Problem], scene: Scene) -> None:
+        super().__init__(errors)
+        self.scene = scene
+
+
 def check_calls(
-    value: Any,
     submission: Submission,
     problems: list[Problem],
     known: Surroundings,
     *,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
-) -> Plan:
-    """Check the calls of a submission that was read from a value with these problems.
+) -> Layout:
+    """Check the calls of a submission that was read with these problems.
 
     `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
     """
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
     toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta)
     limits = known.limits
+    where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
     problems += call_problems
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
-        raise Rejected(explained(_ordered(problems), value))
-    if (size := runs(submission, calls)) > limits.calls:
+        raise Rejected(_ordered(problems))
+    if (size := runs(calls, **where)) > limits.calls:
         raise Rejected(
             _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
         )
     context = Context(submission.context)
-    lanes, lane_problems = lay_out(submission, context, calls, begun)
-    problems += lane_problems
+    lanes, obstacles = lay_out(calls, context, begun=begun, **where)
+    problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
     if problems:
-        raise Rejected(explained(_ordered(problems), value, Scene(submission, context, lanes)))
+        raise RejectedCalls(_ordered(problems), Scene(submission, context, lanes))
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
-    return Plan(
+    return Layout(
         submission=submission,
         context=context,
         calls=calls,
@@ -139,6 +108,18 @@ def check_calls(
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
         signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
     )
+
+
+class _Where(TypedDict):
+    instances: tuple[str, ...]
+    is_template: bool
+
+
+def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) -> Problem:
+    """What keeps calls from running, at its place in the submission (SPEC R6.2, R6.3)."""
+    if isinstance(obstacle, Unresolvable):
+        return Problem(pointer(*submission.place(obstacle.call)) + obstacle.at, str(obstacle), obstacle)
+    return Problem(pointer(*submission.place(obstacle.calls[0])), str(obstacle), obstacle)
 
 
 @dataclass(frozen=True)
@@ -163,7 +144,7 @@ def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, .
     problems: list[Problem] = []
     paths_are_known = True
     granted = _MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)
-    reader = _Reader(toolbox, frozenset(submission.instances), Speller(submission.instances), granted)
+    reader = _Reader(toolbox, submission.instances, granted)
     with bounded(granted):
         for index, at, raw in submission.numbered:
             call, found = reader.read(index, raw, at)
@@ -180,12 +161,15 @@ class _Reader:
     """Reads calls against what is known."""
 
     toolbox: Toolbox
-    instances: frozenset[str]
-    spelling: Speller
+    instances: tuple[str, ...]
     granted: int
     """The steps that all calls together may take: the first that takes more is told, no later one is looked at."""
     kept: dict[str, list[Problem]] = field(default_factory=dict)
     """What tools have against calls, by the calls as they are written."""
+
+    @cached_property
+    def _instances(self) -> frozenset[str]:
+        return frozenset(self.instances)
 
     def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
         """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
@@ -199,10 +183,10 @@ class _Reader:
         properties = completed(raw, constants)
         problems = list(meta_problems(properties))
         unusable = _told(problems)
-        runner, nobody_runs = self._runner(name, tool, properties) if not shapeless else (_nobody(name), [])
+        runner, not_run = self._runner(name, tool, properties) if not shapeless else (_stand_in(name), [])
         usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
         call = make_call(index, usable, _without(constants, unusable), runner)
-        problems += [*nobody_runs, *self._instance_problems(call), *self._latent_problems(call)]
+        problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
         if tool is not None:
             problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems), repr(raw))
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
@@ -210,17 +194,17 @@ class _Reader:
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
 
     def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
-        """Who runs a call (SPEC R4.2); where nobody does, a stand-in and the problem."""
+        """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problem."""
         delegate, activity = properties.get("_delegate"), properties.get("_activity")
         if tool is None and (not delegate or delegate == ANONYMOUS):
-            hint = self.toolbox.names.hint(name)
-            return _nobody(name), [Problem("/_tool", f"unknown tool {name!r}{hint}")]
+            cause = UnknownName(name, self.toolbox.names)
+            return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}", cause)]
         if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
-            return _nobody(name), []
+            return _stand_in(name), []
         try:
             return self.toolbox.runner(name, delegate, activity), []
-        except LookupError as error:
-            return _nobody(name), [Problem("/_delegate" if delegate else "/_activity", str(error))]
+        except UnknownRunner as error:
+            return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
 
     def _parameter_problems(
         self, tool: Tool, held: Mapping[str, Any], told: frozenset[str], written: str
@@ -246,9 +230,9 @@ class _Reader:
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""
-        if call.instance is not None and call.instance not in self.instances:
-            hint = self.spelling.hint(call.instance)
-            yield Problem("/_instance", f"instance {call.instance!r} is not in the context{hint}")
+        if call.instance is not None and call.instance not in self._instances:
+            cause = UnknownName(call.instance, self.instances)
+            yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
 
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
@@ -261,8 +245,8 @@ class _Reader:
             )
 
 
-def _nobody(name: str) -> Runner:
-    """Stands for whoever would run a call of that tool."""
+def _stand_in(name: str) -> Runner:
+    """Stands for what would run a call of an unknown tool."""
     return Runner(Executor.ACTIVITY, name)
 
 
@@ -284,11 +268,12 @@ def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) ->
     for problem in problems:
         key, *below = segments(problem.pointer) or ("",)
         if not key.startswith("_"):
-            yield Problem(pointer(*at) + problem.pointer, problem.message)
+            yield replace(problem, pointer=pointer(*at) + problem.pointer)
         elif written := place_in(raw, key):
-            yield Problem(pointer(*at, *written, *below), problem.message)
+            yield replace(problem, pointer=pointer(*at, *written, *below))
         else:
-            yield Problem(pointer(*at), f"{key}, which its tool's schema fills in: {problem.message}")
+            message = f"{key}, which its tool's schema fills in: {problem.message}"
+            yield replace(problem, pointer=pointer(*at), message=message)
 
 
 def _ordered(problems: Iterable[Problem]) -> list[Problem]:

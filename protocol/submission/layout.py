@@ -1,4 +1,4 @@
-"""Layout: the calls of a valid submission as they will run - in which lanes, on which context, with which tools."""
+"""Layout: a valid submission's calls as they will run: in which lanes, on which context, in what order (SPEC R6.7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .submission import Submission
 
 @dataclass(frozen=True)
 class Layout:
-    """What a check has found out; all else that is known before anything runs follows from it (see `plan`)."""
+    """What a check has found out; all else that is known before anything runs follows from it."""
 
     submission: Submission
     context: Context
@@ -43,13 +43,44 @@ class Layout:
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
-        """Call index to those of its readers, over all lanes, where it has any; see `plan.Plan.edges`."""
+        """Call index to those of its readers, over all lanes, where it has any; see `edges`."""
         found: dict[int, Set[int]] = {}
         seen: set[int] = set()
         for graph in self.graphs:
             for writer, readers in graph.readers_among(_unseen(graph, seen)).items():
                 found[writer] = found[writer] | readers if writer in found else readers
         return found
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (writer, reader) of call indexes, over all lanes.
+
+        Where a call waits for more than a few at one place, those that follow from the nearest are left out.
+        """
+        return tuple((writer, reader) for writer in sorted(self.readers) for reader in sorted(self.readers[writer]))
+
+    @cached_property
+    def awaited(self) -> frozenset[int]:
+        """The global calls that calls of instances wait for."""
+        shared = {call.index for call in self.lanes[None].calls} if None in self.lanes else set()
+        own = {id(lane.graph): lane.graph for lane in self.lanes.values() if lane.instance is not None}
+        return frozenset({index for graph in own.values() for index in graph.awaited} & shared)
+
+    @cached_property
+    def waves(self) -> tuple[tuple[int, ...], ...]:
+        """Call indexes that can run at the same time, in order; passing thoughts do not run (SPEC R6.7)."""
+        known: dict[int, int] = {}
+        if None in self.lanes:
+            known = self.lanes[None].graph.levels({})
+        levels = dict(known)
+        for graph in self.graphs:
+            for index, level in graph.levels(known).items():
+                levels[index] = max(levels.get(index, 0), level)
+        waves: dict[int, list[int]] = {}
+        for call in self.calls:
+            if call.index in levels and not call.is_thought:
+                waves.setdefault(levels[call.index], []).append(call.index)
+        return tuple(tuple(waves[level]) for level in sorted(waves))
 
 
 def _unseen(graph: Graph, seen: set[int]) -> list[int]:

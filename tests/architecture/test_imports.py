@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,39 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_BUILTINS
     ]
     assert found == []
+
+
+FOLDERS = ("language", "schemas", "state", "calls", "graph", "engine", "submission", "hints", "analysis")
+"""The core's folders: each imports only those before it."""
+BESIDE_EACH_OTHER = {"submission": {"engine"}, "hints": {"engine"}}
+"""Folders that stand before a folder and are none of its business."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_of_the_core_imports_only_those_before_it(folder: str) -> None:
+    allowed = {*FOLDERS[: FOLDERS.index(folder) + 1]} - BESIDE_EACH_OTHER.get(folder, set())
+    found = {
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in sources(f"protocol/{folder}")
+        if path.name != "growth.py"  # about to be replaced
+        for line, module in imports(path)
+        if module.partition(".")[0] == "protocol" and module.split(".")[1:2] not in [[name] for name in allowed]
+    }
+    assert found == set()
+
+
+def test_the_core_has_a_facade_and_folders_alone() -> None:
+    root = ROOT / "protocol"
+    assert {path.name for path in root.glob("*.py")} == {"__init__.py", "facade.py"}
+    assert {path.parent.name for path in root.glob("*/__init__.py")} == {*FOLDERS}
+
+
+def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
+    code = "import sys, protocol; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    parts = {name.split(".")[1] for name in loaded.stdout.split() if name.startswith("protocol.")}
+    assert "submission" in parts
+    assert parts & {"hints", "analysis"} == set()
 
 
 def test_the_guardian_imports_nothing_but_the_standard_library() -> None:

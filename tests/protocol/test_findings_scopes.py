@@ -213,4 +213,4 @@ def test_calls_inside_a_delegate_can_only_narrow_what_it_was_given() -> None:
     for path in (SSN, "†state.other", "†secret"):
         with pytest.raises(Rejected) as rejected:
             check_submission(submission(call(value=path), context=given, tools={"give": ANY}))
-        assert rejected.value.errors[0].message.startswith(f"nothing can bring {path}")
+        assert rejected.value.errors[0].message.startswith(f"unresolvable reference {path}")

@@ -116,7 +116,7 @@ def test_r7_1_beside_a_meta_property_that_means_nothing_the_rest_of_its_call_is_
     assert set(map(str, problems_of(wrong, call(value="†state.a"), tools=tools))) == {
         f"/solution/calls/0{told}",
         "/solution/calls/0/n: 'one' is not of type 'integer'",
-        "/solution/calls/0/value: nothing can bring †state.nowhere: the context does not hold it and no other call "
+        "/solution/calls/0/value: unresolvable reference †state.nowhere: it is not in the context and no other call "
         "writes it",
     }
 
@@ -172,7 +172,7 @@ def test_r7_1_beside_a_malformed_message_without_data_all_that_hangs_on_data_is_
     assert list(map(str, found)) == [
         told,
         f"/context/1: {MISSING_ROLE}",
-        "/solution/calls/0/value: nothing can bring †state.nowhere: the context does not hold it and no other call "
+        "/solution/calls/0/value: unresolvable reference †state.nowhere: it is not in the context and no other call "
         "writes it",
         "/solution/calls/2/_instance: instance '②' is not in the context",
     ]

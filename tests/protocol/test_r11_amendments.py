@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Plan, Rejected
+from protocol import Plan, Rejected, check_amendment
 from protocol.calls.call import Call, make_call
 from protocol.calls.tools import Executor, Runner
-from protocol.submission.amendments import SoFar, check_amendment
+from protocol.submission.amendments import SoFar
 from protocol.submission.checking import Surroundings
 
 KNOWN = Surroundings(activities={"echo": {"type": "object"}}, delegates=(), model=False)

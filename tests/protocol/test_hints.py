@@ -9,7 +9,7 @@ import pytest
 from .building import call, plan_submission, problems, problems_of, submission
 
 CONTEXT: list[dict[str, Any]] = [{"type": "state", "user": {"name": "Ада"}}, {"type": "text", "_instance": "room-1"}]
-NOTHING = "the context does not hold it and no other call writes it"
+NOTHING = "it is not in the context and no other call writes it"
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ NOTHING = "the context does not hold it and no other call writes it"
 )
 def test_a_misspelt_kind_or_path_is_answered_with_the_nearest(path: str, meant: str) -> None:
     (problem,) = problems_of(call(value=path), call(to="†data.result"), context=CONTEXT)
-    assert problem.message == f"nothing can bring {path}: {NOTHING}, did you mean {meant}?"
+    assert problem.message == f"unresolvable reference {path}: {NOTHING}, did you mean {meant}?"
 
 
 def test_a_hundred_misspelt_paths_among_a_hundred_are_all_answered() -> None:
@@ -45,12 +45,15 @@ def test_an_element_of_a_list_is_meant_by_its_number(path: str) -> None:
 def test_what_only_an_instance_holds_is_told_to_a_call_without_one(path: str) -> None:
     context = [{"type": "text", "_instance": "②"}, {"type": "input", "_instance": "①", "7": "x"}]
     (problem,) = problems_of(call(value=path), context=[*context, {"type": "input", "_instance": "①", "a": 1}])
-    assert problem.message == f"nothing can bring {path}: instance '①' holds it, and the call has no _instance"
+    assert (
+        problem.message
+        == f"unresolvable reference {path}: {NOTHING}; instance '①' holds it, and the call has no _instance"
+    )
 
 
 def test_what_another_instance_holds_is_not_told_to_a_call_of_an_instance() -> None:
     context = [{"type": "input", "_instance": "①", "a": "x"}, {"type": "text", "_instance": "②"}]
-    nothing = "nothing can bring †input.a: the context does not hold it in instance '②' and no other call writes it"
+    nothing = "unresolvable reference †input.a: it is not in the context of instance '②' and no other call writes it"
     for value in (plan_submission(call(value="†input.a"), context=context),
                   submission(call(value="†input.a", _instance="②"), context=context)):  # fmt: skip
         (problem,) = problems(value)
@@ -60,12 +63,12 @@ def test_what_another_instance_holds_is_not_told_to_a_call_of_an_instance() -> N
 def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
     context = [{"type": "state", "_instance": "①", "user": {"name": 1}}, {"type": "state", "user": {"age": 1}}]
     (problem,) = problems_of(call(value="†state.user.nam"), context=context)
-    assert problem.message == f"nothing can bring †state.user.nam: {NOTHING}"
+    assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}"
     (problem,) = problems_of(call(value="†state.user.nam", _instance="①"), context=context)
     assert problem.message.endswith("writes it, did you mean †state.user.name?")
     elsewhere = call(to="†state.user.name", _instance="②"), call(to="name", _instance="②")
     (problem,) = problems_of(*elsewhere, call(value="†state.user.nam"), context=[{"type": "state", "_instance": "②"}])
-    assert problem.message == f"nothing can bring †state.user.nam: {NOTHING}"
+    assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}"
 
 
 def test_of_what_a_call_writes_in_another_instance_it_is_told_which_and_where() -> None:
@@ -73,27 +76,28 @@ def test_of_what_a_call_writes_in_another_instance_it_is_told_which_and_where() 
     writing = call(to="†state.x", _instance="①")
     (problem,) = problems_of(writing, call(value="†state.x"), context=context)
     assert problem.message == (
-        "nothing can bring †state.x: call 0 writes †state.x in instance '①', and the call has no _instance"
+        f"unresolvable reference †state.x: {NOTHING}; call 0 writes †state.x in instance '①', "
+        "and the call has no _instance"
     )
     (problem,) = problems_of(writing, call(value="†state.x.y || †state.z", _instance="②"), context=context)
     assert problem.message == (
-        "nothing can bring †state.x.y || †state.z: the context does not hold it in instance '②' and no other call "
-        "writes it there; call 0 writes †state.x.y in instance '①', whose data the call does not see"
+        "unresolvable reference †state.x.y || †state.z: it is not in the context of instance '②' and no other call "
+        "writes it; call 0 writes †state.x.y in instance '①', whose data the call does not see"
     )
 
 
 def test_what_only_the_reader_itself_writes_is_not_told_as_of_another_instance() -> None:
     context = [{"type": "state", "_instance": "①"}]
     (problem,) = problems_of(call(value="†state.x", to="†state.x", _instance="①"), context=context)
-    assert problem.message.endswith("in instance '①' and no other call writes it")
+    assert problem.message.endswith("of instance '①' and no other call writes it")
 
 
 @pytest.mark.parametrize("to", ["†state.totals", "state.total", "†stata.total"])
 def test_what_only_the_call_itself_writes_is_not_suggested(to: str) -> None:
     (problem,) = problems_of(call(value="†state.total", to=to))
-    assert problem.message == f"nothing can bring †state.total: {NOTHING}"
+    assert problem.message == f"unresolvable reference †state.total: {NOTHING}"
     (problem,) = problems_of(call(value="†state.total", to="†state.totals"), call(to="†state.totals"))
-    assert problem.message == f"nothing can bring †state.total: {NOTHING}, did you mean †state.totals?"
+    assert problem.message == f"unresolvable reference †state.total: {NOTHING}, did you mean †state.totals?"
 
 
 @pytest.mark.parametrize(
@@ -103,20 +107,29 @@ def test_what_only_the_call_itself_writes_is_not_suggested(to: str) -> None:
 def test_what_only_a_dagger_is_missing_from_is_told_to_whoever_reads_there(written: str, read: str) -> None:
     (problem,) = problems_of(call(value=read), call(to=written))
     assert problem.message == (
-        f"nothing can bring {read}: {NOTHING}; call 1 (give) writes to †state.{written}, since a path without † is one "
-        f"inside state, did you mean †{written}?"
+        f"unresolvable reference {read}: {NOTHING}; call 1 (give) writes to †state.{written}, since a path without † "
+        f"is one inside state, did you mean †{written}?"
     )
 
 
 def test_a_path_without_a_dagger_explains_nothing_that_is_missing_elsewhere() -> None:
     (problem,) = problems_of(call(value="†state.y"), call(to="state.x"))
-    assert problem.message == f"nothing can bring †state.y: {NOTHING}"
+    assert problem.message == f"unresolvable reference †state.y: {NOTHING}"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("†user.name", "†state.user.name"), ("†user.nam", "†state.user.name"), ("†made.x", "†data.made.x")],
+)
+def test_a_reference_without_its_kind_is_completed(path: str, meant: str) -> None:
+    (problem,) = problems_of(call(value=path), call(to="†data.made"), context=[{"type": "state", "user": {"name": 1}}])
+    assert problem.message == f"unresolvable reference {path}: {NOTHING}, did you mean {meant}?"
 
 
 @pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra", "†state.user.name.x"])
 def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
     (problem,) = problems_of(call(value=path), context=CONTEXT)
-    assert problem.message == f"nothing can bring {path}: {NOTHING}"
+    assert problem.message == f"unresolvable reference {path}: {NOTHING}"
 
 
 def test_misspelt_tools_and_instances_are_answered_too() -> None:
@@ -131,7 +144,7 @@ def test_misspelt_tools_and_instances_are_answered_too() -> None:
 def test_hints_know_the_data_of_instances() -> None:
     context = [{"type": "state", "_instance": "①", "text": "x"}]
     (problem,) = problems(plan_submission(call(value="†state.txt"), context=context))
-    assert problem.message.endswith("in instance '①' and no other call writes it, did you mean †state.text?")
+    assert problem.message.endswith("of instance '①' and no other call writes it, did you mean †state.text?")
 
 
 @pytest.mark.parametrize(

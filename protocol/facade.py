@@ -1,0 +1,132 @@
+"""The facade: checking and planning as users see it.
+
+What is loaded only when it is asked for: the analysis behind `Plan.findings`, `.cost` and `.to_mermaid()`, and the
+hints that a rejection carries. It stands above all other modules; none of them imports it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .language.errors import Rejected
+from .language.limits import Limits
+from .language.messages import Message
+from .state.context import Context
+from .submission import amendments
+from .submission.amendments import SoFar
+from .submission.checking import Surroundings, check_calls
+from .submission.layout import Layout
+from .submission.submission import read_submission
+
+if TYPE_CHECKING:
+    from .analysis.cost import Cost
+    from .analysis.findings import Finding
+
+
+class Plan(Layout):
+    """Everything known before anything runs (SPEC R6.7, R10)."""
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is worth knowing and is no error. Found when asked for, not when the plan is made."""
+        from .analysis.findings import findings_of
+
+        return findings_of(self)
+
+    @cached_property
+    def unread(self) -> tuple[int, ...]:
+        """The calls whose results no call reads: what the run is there to produce, or what is not needed."""
+        from .analysis.findings import unread_results
+
+        return unread_results(self.calls)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """How much the run will take."""
+        from .analysis.cost import cost_of
+
+        return cost_of(self.lanes.values(), self.queued)
+
+    def to_mermaid(self, *, annotated: bool = False) -> str:
+        """The graph as a Mermaid flowchart; instances of one call are one node (SPEC R6.7).
+
+        Annotated, it has a legend, branches are dashed, and what fans out is marked.
+        """
+        from .analysis.drawing import annotated_mermaid, mermaid
+
+        calls = (call.index for lane in self.lanes.values() for call in lane.calls)
+        runs = Counter(calls) if self.submission.is_template else {}
+        return (annotated_mermaid if annotated else mermaid)(self.calls, self.edges, runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The graph as data."""
+        return {
+            "waves": [list(wave) for wave in self.waves],
+            "edges": [list(edge) for edge in self.edges],
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+def check(
+    context: Context | Iterable[Message],
+    solution: Mapping[str, Any] | None = None,
+    *,
+    tools: Mapping[str, Any] | None = None,
+    activities: Mapping[str, Mapping[str, Any]] | None = None,
+    delegates: Container[str] | None = None,
+    model: bool = True,
+    strict_meta: bool = False,
+    limits: Limits | None = None,
+) -> Plan:
+    """Check a solution, or the plan messages of a context, against the context.
+
+    `activities` maps the names of registered activities to their schemas, `delegates` holds the names of registered
+    delegates, `model` says whether one is configured; leave them out to plan without a backend. Raises `Rejected`
+    with every structural error.
+    """
+    submission: dict[str, Any] = {"context": list(context.messages if isinstance(context, Context) else context)}
+    if solution is not None:
+        submission["solution"] = dict(solution)
+    if tools is not None:
+        submission["tools"] = dict(tools)
+    return check_submission(
+        submission, activities=activities, delegates=delegates, model=model, strict_meta=strict_meta, limits=limits
+    )
+
+
+def check_submission(
+    value: Any,
+    *,
+    activities: Mapping[str, Mapping[str, Any]] | None = None,
+    delegates: Container[str] | None = None,
+    model: bool = True,
+    strict_meta: bool = False,
+    limits: Limits | None = None,
+) -> Plan:
+    """Check a whole submission as it was handed in; see `check`."""
+    return check_in(Surroundings(activities, delegates, model, strict_meta, limits or Limits()), value)
+
+
+def check_in(known: Surroundings, value: Any) -> Plan:
+    """Check a whole submission against a backend. Raises `Rejected`."""
+    return _plan(lambda: check_calls(*read_submission(value, known.limits), known))
+
+
+def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Plan:
+    """The plan of the new calls of a run alone; see `submission.amendments`. Raises `Rejected`."""
+    return _plan(lambda: amendments.check_amendment(value, so_far, known))
+
+
+def _plan(checked: Callable[[], Layout]) -> Plan:
+    """The plan; a rejection is raised with hints."""
+    try:
+        layout = checked()
+    except Rejected as rejected:
+        from .hints.explanations import explained
+
+        raise Rejected(explained(rejected)) from None
+    return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})
