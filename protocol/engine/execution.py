@@ -39,7 +39,7 @@ from protocol.state.fold import Fold
 from protocol.state.operations import Method
 from protocol.state.scopes import scoped, scoped_messages
 
-from .readiness import Readiness
+from .readiness import Readiness, verdict
 from .statuses import FINAL, TRANSITIONS, Status
 
 __all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
@@ -233,10 +233,9 @@ class Execution:
 
     def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
-        for group in expression.alternatives:
-            settled = [self._readiness.is_settled(call.index, place) for place in group]
-            if all(self._fold.exists(place) for place, done in zip(group, settled, strict=True) if done):
-                return all(settled)
+        found = verdict(expression.alternatives, self._readiness.unsettled(call.index), self._fold.exists)
+        if found is not None:
+            return found
         return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
 
     def _why(self, call: Call, expression: Expression) -> str:

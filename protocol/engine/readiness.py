@@ -1,4 +1,4 @@
-"""Readiness: counting down what each call still waits for (SPEC R6.1, R6.4).
+"""Readiness: counting down what each call still waits for, and whether it can be read (SPEC R6.1, R6.4-R6.6).
 
 A place is *settled* for a call when everything it waits for there has ended, however it ended. Noting that a call has
 ended costs as much as it has readers, not as much as they read.
@@ -7,10 +7,31 @@ ended costs as much as it has readers, not as much as they read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from protocol.graph.graph import Graph
 from protocol.language.references import Reference
+
+
+def verdict(
+    alternatives: Iterable[Iterable[Reference]],
+    unsettled: Container[Reference],
+    exists: Callable[[Reference], bool],
+) -> bool | None:
+    """Whether an expression can be read (SPEC R6.5, R6.6). True: now. False: it has to wait. None: never.
+
+    The first alternative counts of which no settled place is missing. `exists` is asked about settled places only.
+    """
+    for group in alternatives:
+        waits = False
+        for place in group:
+            if place in unsettled:
+                waits = True
+            elif not exists(place):
+                break
+        else:
+            return not waits
+    return None
 
 
 class Readiness:
@@ -34,6 +55,10 @@ class Readiness:
     def is_settled(self, call: int, place: Reference) -> bool:
         """Whether everything that the call waits for at the place has ended."""
         return place not in self._unsettled[call]
+
+    def unsettled(self, call: int) -> Container[Reference]:
+        """The places that are not settled for a call; it changes as calls end."""
+        return self._unsettled[call]
 
     def end(self, call: int) -> Iterator[tuple[int, Reference]]:
         """Note that a call has ended, once; yields the readers and places that settle by it."""
