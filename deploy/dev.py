@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""One command each: python3 deploy/dev.py run | test | check | bench | chaos | setup [arguments]
+"""One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | setup [arguments]
 
-run    the main job on a real example (with arguments: `acts run` on those)
-test   the tests; arguments go to pytest
-check  format, lint, types
-bench  the benchmarks; arguments go to them
-chaos  random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
-setup  only what the others do first: make .venv and install the project into it
+run      the main job on a real example (with arguments: `acts run` on those)
+test     the tests, in two processes; arguments go to pytest (-n 0: in one)
+nightly  the tests that take long too, thousands of examples for each law, and half an hour of chaos
+check    format, lint, types
+bench    the benchmarks; arguments go to them
+chaos    random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
+setup    only what the others do first: make .venv and install the project into it
 
 Needs Python >= 3.11 and the network (once), nothing else. Set-up is repeated when pyproject.toml changes.
 """
@@ -28,11 +29,23 @@ STAMP = os.path.join(VENV, ".installed")
 OLDEST = (3, 11)
 EXAMPLE = ["deploy/examples/reviews.json", "--activities", "deploy/examples/reviews.py"]
 INTERRUPTED = 130
+# A module's tests stay in one process, whose servers they share.
+IN_TWO = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
+NIGHT_OF_CHAOS_SECONDS = 1800
 
 
 def main(arguments: list[str]) -> int:
     """Do what `arguments` say and return the exit code."""
-    commands = {"run": run, "test": test, "check": check, "bench": bench, "chaos": chaos, "setup": setup}
+    commands = {
+        "run": run,
+        "test": test,
+        "nightly": nightly,
+        "check": check,
+        "bench": bench,
+        "chaos": chaos,
+        "setup": setup,
+    }
     if not arguments or arguments[0] not in commands:
         print(__doc__.strip(), file=sys.stderr)
         return 0 if arguments[:1] in (["help"], ["--help"], ["-h"]) else 2
@@ -53,8 +66,16 @@ def run(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run pytest."""
-    return become(["-m", "pytest", *arguments])
+    """Run pytest without what only `nightly` runs."""
+    return become(["-m", "pytest", "-m", "not nightly", *distribution(arguments), *arguments])
+
+
+def nightly(arguments: list[str]) -> int:
+    """Run every test on thousands of examples, then random chaos in any case; return the code of what failed first."""
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
+    tests = subprocess.call([PYTHON, "-m", "pytest", *distribution(arguments), *arguments], env=environment)
+    chaos = subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)])
+    return tests or chaos
 
 
 def bench(arguments: list[str]) -> int:
@@ -80,6 +101,11 @@ def check(arguments: list[str]) -> int:
         code = subprocess.call([PYTHON, "-m", *tool, *arguments])
         result = result or code
     return result
+
+
+def distribution(arguments: list[str]) -> list[str]:
+    """Return pytest's options for two processes; none where the terminal belongs to the tests."""
+    return [] if IN_ONE.intersection(arguments) else IN_TWO
 
 
 def prepare() -> int:

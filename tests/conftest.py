@@ -1,11 +1,33 @@
-"""What holds for every test."""
+"""What holds for every test: inherited signals, the number of examples, and the order of two processes.
+
+`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, some hundreds.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+
+import pytest
+from hypothesis import HealthCheck, settings
 
 # Started in the background, the tests inherit ignored signals and would hand them down to the commands they start,
 # which then could not be interrupted.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
+# Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few times.
+_UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+settings.register_profile("ci", _UNHURRIED, max_examples=100)
+settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_LONGEST_FIRST = ("chaos", "worker", "acceptance", "security", "deploy", "nestful")
+"""Folders whose modules take long. Begun last, one of them would leave the other process without work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long folders first; modules keep their order within a folder."""
+    ranks = {name: rank for rank, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
