@@ -15,6 +15,7 @@ from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
 from protocol.submission.amendments import SoFar, placed
 from protocol.submission.checking import Surroundings
+from protocol.submission.support import unsupported
 
 from .activities import Registry
 from .activities import registry as default_registry
@@ -82,6 +83,8 @@ class Client:
     def submit_document(self, value: Any) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
         plan = self.check(value)
+        if refused := unsupported(plan):
+            raise Rejected(refused)
         with translated(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 

@@ -11,7 +11,7 @@ from typing import Any
 from broker_config import Settings
 from protocol import Plan
 from protocol.calls.tools import ANONYMOUS, Executor
-from protocol.submission.submission import definition_problems
+from protocol.submission.definitions import definition_problems
 
 from .activities import Registry
 from .errors import WorkerError

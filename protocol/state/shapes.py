@@ -1,4 +1,4 @@
-"""Shapes: what is wrong with a message or a request definition, whatever it means (SPEC R1.1, R7.1).
+"""Shapes: what is wrong with a message, whatever it means (SPEC R1.1, R7.1, R10.2).
 
 What has no problems here can be read by the other modules without an error.
 """
@@ -25,6 +25,8 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     if instance is not None and (not isinstance(instance, str) or not instance):
         yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
     type_ = message.get("type")
+    if type_ == "plan" and instance is not None:
+        yield Problem(pointer(*at, "_instance"), "a plan runs once for each instance: leave _instance out")
     if type_ is None and not ("role" in message and "content" in message):
         yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
     elif type_ is not None and not isinstance(type_, str):
@@ -43,35 +45,6 @@ def may_carry_data(message: Any) -> bool:
     if type_ is None:
         return not ("role" in message or "content" in message)
     return not isinstance(type_, str) or type_ in DATA_TYPES
-
-
-def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with a delegate's request definition (SPEC R9.1)."""
-    if not isinstance(definition, dict):
-        yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
-        return
-    context = definition.get("context", [])
-    if not isinstance(context, list):
-        yield Problem(pointer(*at, "context"), "must be a list of messages")
-    else:
-        for index, message in enumerate(context):
-            yield from message_problems(message, *at, "context", index)
-    yield from config_problems(definition.get("config"), *at, "config")
-    schema = definition.get("schema")
-    if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
-        yield problem
-
-
-def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the `config` of a submission or a request definition."""
-    if config is None:
-        return
-    if not isinstance(config, dict):
-        yield Problem(pointer(*at), "must be an object")
-        return
-    limit = config.get("max_concurrency")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        yield Problem(pointer(*at, "max_concurrency"), "must be a whole number, at least 1")
 
 
 def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:

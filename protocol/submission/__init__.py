@@ -1,7 +1,10 @@
 """What is handed in, and everything that is known of it before anything runs (SPEC R7.1, R10).
 
 `submission`  reading it
+`definitions` the request definitions it holds
+`config`      its settings
 `checking`    finding all structural errors
 `layout`      what a check has found out, and the order that follows from it
+`support`     what of it a backend of this version cannot do yet
 `amendments`  other calls for a run under way
 """

@@ -21,9 +21,10 @@ from protocol.language.limits import Limits, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.schemas import schema_problem
 from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
-from protocol.state.shapes import config_problems, definition_problems, may_carry_data, message_problems
+from protocol.state.shapes import may_carry_data, message_problems
 
-__all__ = ["Pointer", "Submission", "decode", "definition_problems", "read_submission"]
+from .config import config_problems, settings_of
+from .definitions import definition_problems
 
 Pointer = tuple[str | int, ...]
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
@@ -134,7 +135,7 @@ def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
         delegates=delegates if isinstance(delegates, dict) else {},
         output=solution.get("output") if is_object else None,
         schema=value.get("schema"),
-        config=value.get("config") or {},
+        config=settings_of(config) if isinstance(config := value.get("config"), dict) else {},
         is_whole=len(messages) == len(context) and not call_problems,
         beside={k: v for k, v in solution.items() if k not in ("calls", "output")}
         if isinstance(solution, dict)

@@ -353,27 +353,3 @@ def test_of_many_calls_with_unknown_parameters_no_more_is_compared_than_of_one()
     assert checked(*unlike, alike, tools=tools).findings == ()
     (finding,) = checked(alike, *unlike, tools=tools).findings
     assert finding.calls == (0,)
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["maxConcurrency", "max-concurrency", "max_concurency", "MAX_CONCURRENCY", "concurrency", "max_concurrent_calls"],
-)
-def test_a_setting_that_is_nearly_one_that_counts_is_told(key: str) -> None:
-    (finding,) = checked(call(), config={key: 2, "model": "small"}).findings
-    assert finding.to_dict() == {
-        "severity": "warning",
-        "message": f"the config has {key}, which limits nothing, did you mean 'max_concurrency'?",
-        "calls": [],
-        "pointer": f"/config/{key}",
-    }
-    (finding,) = checked(call(), delegates={"a": {"config": None}, "who": {"config": {key: 2}}}).findings
-    assert finding.message.startswith(f"the config of delegate 'who' has {key}, which")
-    assert finding.pointer == f"/delegates/who/config/{key}"
-    assert checked(call(), config={key: 2, "max_concurrency": 2}).findings == ()
-
-
-def test_other_settings_are_those_of_a_model() -> None:
-    others = ("model", "ticks", "mode", "temperature", "max_tokens", "max_completion_tokens", "max_retries", "currency")
-    config = dict.fromkeys((*others, "x" * 1_000), 1)
-    assert checked(call(), config=config, delegates={"who": {"config": config}, "other": {}}).findings == ()

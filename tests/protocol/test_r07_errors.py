@@ -255,7 +255,7 @@ def test_r7_1_a_solution_that_has_something_else_than_calls_is_told_what_it_has(
 
 def test_r7_1_what_does_not_run_is_kept_with_the_submission() -> None:
     solution = {"calls": [call()], "output": {"total": 5}}
-    value = submission(schema={"type": "object"}, config={"model": "small"}) | {"solution": solution}
+    value = submission(schema={"type": "object"}, config={"model": "small", "ticks": None}) | {"solution": solution}
     kept = check_submission(value, activities={"give": ANY}).submission
     assert (kept.output, kept.schema, kept.config) == ({"total": 5}, {"type": "object"}, {"model": "small"})
 

@@ -1,0 +1,104 @@
+"""Settings: what the `config` of a submission or of a request definition may hold (SPEC R7.1, R11.6, R12.7, R13, R14).
+
+An unknown key and an unfit value are structural errors; a setting of null counts as left out. What `check` takes and a
+backend of this version cannot honour is refused when a run is to be made of it: see `support`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.language.errors import ExpressionError, Problem, UnknownName, pointer
+from protocol.language.references import is_expression, parse
+
+_CODE: Final = re.compile(r"ACT\d{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a key of `config` takes, and where this version honours it."""
+
+    fits: Callable[[Any], bool]
+    shape: str
+    in_submission: bool = False
+    in_definition: bool = False
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_approval(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and _can_be_approved(each) for each in value)
+
+
+def _can_be_approved(name: str) -> bool:
+    """Whether it is a tool's name, `*`, or one reference (SPEC R14.1)."""
+    if not is_expression(name):
+        return bool(name)
+    try:
+        return len(parse(name).references) == 1
+    except ExpressionError:
+        return False
+
+
+def _are_codes(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and _CODE.fullmatch(each) for each in value)
+
+
+_COUNT: Final = (_is_whole, "a whole number, at least 1")
+_SECONDS: Final = (_is_positive, "a number of seconds, more than 0")
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model"),
+    "temperature": Setting(lambda value: _is_number(value) and value >= 0, "a number, at least 0"),
+    "max_output_tokens": Setting(*_COUNT),
+    "ticks": Setting(*_COUNT),
+    "calls": Setting(*_COUNT),
+    "tokens": Setting(*_COUNT),
+    "seconds": Setting(*_SECONDS),
+    "request_seconds": Setting(*_SECONDS),
+    "promise_seconds": Setting(*_SECONDS),
+    "approve": Setting(_is_approval, 'a list of tool names, references such as "†state.user", or "*"'),
+    "approve_seconds": Setting(*_SECONDS),
+    "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"'),
+    "plan": Setting(lambda value: value == "staged", '"staged"'),
+    "slots": Setting(*_COUNT),
+    "resolve": Setting(lambda value: value == "upfront", '"upfront"'),
+    "partial": Setting(lambda value: isinstance(value, bool), "true or false"),
+    "show_bytes": Setting(*_COUNT),
+    "max_concurrency": Setting(*_COUNT, in_submission=True, in_definition=True),
+    "ignore": Setting(_are_codes, 'a list of codes of findings such as "ACT103"', in_submission=True),
+}
+"""Every key there is."""
+
+
+def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the `config` of a submission or a request definition (SPEC R7.1)."""
+    if config is None:
+        return
+    if not isinstance(config, dict):
+        yield Problem(pointer(*at), "must be an object")
+        return
+    for key, value in config.items():
+        if key not in SETTINGS:
+            cause = UnknownName(str(key), tuple(SETTINGS))
+            yield Problem(pointer(*at, key), f"unknown setting {key!r}", cause)
+        elif value is not None and not SETTINGS[key].fits(value):
+            yield Problem(pointer(*at, key), f"must be {SETTINGS[key].shape}")
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """The settings that a valid `config` makes: without those left out."""
+    return {key: value for key, value in (config or {}).items() if value is not None}

@@ -1,0 +1,29 @@
+"""Request definitions: the delegates that a model solves, as a submission or a file holds them (SPEC R9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.language.errors import Problem, pointer
+from protocol.schemas import schema_problem
+from protocol.state.shapes import message_problems
+
+from .config import config_problems
+
+
+def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with a delegate's request definition (SPEC R9.1)."""
+    if not isinstance(definition, dict):
+        yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
+        return
+    context = definition.get("context", [])
+    if not isinstance(context, list):
+        yield Problem(pointer(*at, "context"), "must be a list of messages")
+    else:
+        for index, message in enumerate(context):
+            yield from message_problems(message, *at, "context", index)
+    yield from config_problems(definition.get("config"), *at, "config")
+    schema = definition.get("schema")
+    if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
+        yield problem
