@@ -6,5 +6,7 @@
 `visibility`  who can see what
 `provenance`  which messages a value came from
 `analyse`     what speaks against a valid submission: `finding`s, by the codes of the `catalogue`
+              `values` that misfit and `fields` that are not there, by `type_flow` and schema `algebra`;
+              `kind_schemas`; texts by the `known_places`
 `findings`    the same as it was found before
 """

@@ -1,4 +1,4 @@
-"""The catalogue: every finding there is (SPEC R6.7). The reference page and the codes to ignore come from this table."""
+"""The catalogue: every finding there is, in one table (SPEC R6.7). From it comes the reference page, too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,63 @@ _ORDER: Final = {
         "Let one call read what the other writes.",
     ),
 }
-_VALUES: Final[dict[str, Entry]] = {
+_VALUES: Final = {
+    "ACT201": Entry(
+        "type-misfit",
+        "warning",
+        "R4.1",
+        "A call reads what its writers promise, and nothing of that fits its tool or the signature of its activity.",
+        "Read another field, or change one of the two schemas.",
+    ),
+    "ACT202": Entry(
+        "value-misfit",
+        "warning",
+        "R4.1",
+        "A call reads a value of the context that its tool does not admit.",
+        "Change the value, or read another place.",
+    ),
+    "ACT203": Entry(
+        "kind-misfit",
+        "warning",
+        "R4.6",
+        "A call writes what the schema of the kind never admits at that place.",
+        "Change the path, or one of the two schemas.",
+    ),
+    "ACT204": Entry(
+        "unknown-field",
+        "warning",
+        "R4.6",
+        "A call reads a field that the `_output` of its writer does not have, or does not list beside those it lists.",
+        "write †state.var1.name",
+    ),
+    "ACT205": Entry(
+        "wrong-container",
+        "warning",
+        "R3.5",
+        "A path has an index into what is declared an object, or a key into what is declared a list or a scalar.",
+        "write †state.var1.0.name to read the first element",
+    ),
+    "ACT206": Entry(
+        "method-misfit",
+        "warning",
+        "R3.2",
+        "A result can never be written by its `_outputMethod`: `assign` takes objects, `concat` lists and strings.",
+        "Change the `_outputMethod`.",
+    ),
+    "ACT207": Entry(
+        "delegate-misfit",
+        "info",
+        "R9.2",
+        "A call reads what never fits the input that its delegate declares: the delegate has to bridge the gap.",
+        "Read another field, or change one of the two schemas.",
+    ),
+    "ACT208": Entry(
+        "never-written",
+        "warning",
+        "R4.6",
+        "The schema of a kind requires a property that no call writes and the context does not hold.",
+        "let a call write †state.total, or do not require it",
+    ),
     "ACT299": Entry(
         "incomplete",
         "note",

@@ -1,0 +1,156 @@
+"""Fields: what is read of a result that has no such part, by what its writer promises (SPEC R3.5, R4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from protocol.calls.call import Call
+from protocol.hints.spelling import Patience
+from protocol.language.references import Path, Reference
+from protocol.schemas import Schema
+from protocol.submission.layout import Layout
+
+from .algebra import EVERYTHING, Algebra, is_empty, target, told, types_of
+from .type_flow import Source, TypeFlow
+
+_MOST_NAMES: Final = 12
+_DEEPEST: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why nothing is at a place, and what to write instead."""
+
+    code: str
+    why: str
+    instead: str
+
+
+class Fields:
+    """What results have, and what is read of them."""
+
+    def __init__(self, layout: Layout, algebra: Algebra, flow: TypeFlow) -> None:
+        self._layout = layout
+        self._algebra = algebra
+        self._flow = flow
+        self._patience = Patience(likeness=0.5)
+
+    def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
+        """Why a source never has anything at a place, or hardly means to."""
+        values, above = source.promised, len(place.path) - len(source.inside)
+        if source.writer is None or source.promised == EVERYTHING:
+            return None
+        if above and is_empty(source.values) and not source.inside:
+            return self._of_list(place, above - 1)
+        for position, segment in enumerate(source.inside):
+            types = types_of(values)
+            below = self._algebra.at(values, segment)
+            names = list(islice(self._listed(source, source.inside[:position]), 200))
+            if is_empty(below) or (types == {"object"} and below == EVERYTHING and names):
+                depth = above + position
+                if isinstance(segment, int) and "array" not in types and str(segment) not in names:
+                    return self._of_object(place, depth, types, names, source)
+                if types == {"array"} and not isinstance(segment, int):
+                    return self._of_list(place, depth)
+                if "object" not in types:
+                    what = f"{Reference(place.kind, place.path[:depth])} is {told(values)} and has no parts"
+                    return Fault("ACT205", what, f"read {Reference(place.kind, place.path[:depth])}")
+                if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
+                    return self._unknown(place, depth, names)
+            values = below
+        return None
+
+    def _of_list(self, place: Reference, depth: int) -> Fault:
+        inside = Reference(place.kind, (*place.path[:depth], 0, *place.path[depth:]))
+        return Fault(
+            "ACT205",
+            f"{Reference(place.kind, place.path[:depth])} is a list, and {place.path[depth]!r} is a key",
+            f"write {inside} to read the first element",
+        )
+
+    def _of_object(
+        self, place: Reference, depth: int, types: frozenset[str], names: list[str], source: Source
+    ) -> Fault:
+        what = Reference(place.kind, place.path[:depth])
+        without = Reference(place.kind, (*place.path[:depth], *place.path[depth + 1 :]))
+        if types != {"object"}:
+            why = f"{what} is {' or '.join(sorted(types))}, and {place.path[depth]} is an index"
+            return Fault("ACT205", why, f"write {without}" if depth == len(place.path) - 1 else f"read {what}")
+        rest = (
+            source.inside[: depth - len(place.path)] + source.inside[len(source.inside) - len(place.path) + depth + 1 :]
+        )
+        is_there = self._algebra.along(source.promised, rest)
+        advice = f"write {without}" if not is_empty(is_there) else f"write {what} and one of {_some(names)}"
+        return Fault("ACT205", f"{what} is an object, and {place.path[depth]} is an index", advice)
+
+    def _unknown(self, place: Reference, depth: int, names: list[str]) -> Fault:
+        what = Reference(place.kind, place.path[:depth])
+        near = self._patience.nearest(str(place.path[depth]), names)
+        why = f"{what} has no field {str(place.path[depth])!r}; it has {_some(names) or 'none'}"
+        if near is None:
+            return Fault("ACT204", why, f"name one of its fields: {_some(names)}" if names else f"read {what}")
+        return Fault(
+            "ACT204", why, f"write {Reference(place.kind, (*place.path[:depth], near, *place.path[depth + 1 :]))}"
+        )
+
+    def _is_slip(self, reader: Call, place: Reference, depth: int, names: list[str]) -> bool:
+        """Whether a field that an open object does not list is probably none of it: its name is nearly one that is
+        listed, or whatever else is read there is listed.
+        """
+        if self._patience.nearest(str(place.path[depth]), names) is not None:
+            return True
+        read = self._read.get((reader.instance, Reference(place.kind, place.path[:depth]).key), {})
+        return all(name in names for name in read if name != str(place.path[depth]))
+
+    @cached_property
+    def _read(self) -> dict[tuple[str | None, tuple[str, ...]], dict[str, None]]:
+        """The keys that calls read below each place, in each instance."""
+        found: dict[tuple[str | None, tuple[str, ...]], dict[str, None]] = {}
+        for call in self._layout.calls:
+            for expression in call.expressions:
+                for place in expression.references:
+                    for depth in range(1, len(place.key)):
+                        found.setdefault((call.instance, place.key[:depth]), {})[place.key[depth]] = None
+        return found
+
+    def _listed(self, source: Source, path: Path) -> Iterator[str]:
+        """The fields that a promise lists at a path."""
+        if source.writer is not None:
+            for schema in self._flow.schemas(source.writer):
+                parts: list[Any] = [schema]
+                for segment in path:
+                    parts = [below for part in parts for below in _below(part, segment, schema)]
+                for part in parts:
+                    for each in _joined(part, schema, 0):
+                        yield from each.get("properties", ())
+                        if isinstance(each.get("const"), dict):
+                            yield from each["const"]
+
+
+def _below(part: Any, segment: str | int, root: Schema) -> Iterator[Any]:
+    """The parts of a schema that speak of a key or an element of its values."""
+    for each in _joined(part, root, 0):
+        named = each.get("properties", {})
+        if str(segment) in named:
+            yield named[str(segment)]
+        elif isinstance(segment, int) and "items" in each:
+            yield each["items"]
+
+
+def _joined(part: Any, root: Schema, depth: int) -> Iterator[dict[str, Any]]:
+    """A schema and those that it joins."""
+    if not isinstance(part, dict) or depth > _DEEPEST:
+        return
+    yield part
+    for branch in (*part.get("allOf", ()), *part.get("anyOf", ()), *part.get("oneOf", ())):
+        yield from _joined(branch, root, depth + 1)
+    if isinstance(part.get("$ref"), str):
+        yield from _joined(target(root, part["$ref"]), root, depth + 1)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")

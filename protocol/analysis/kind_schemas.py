@@ -1,0 +1,158 @@
+"""Kinds with a schema: results that it forbids, methods that cannot take a result, and what it asks for in vain (SPEC
+R4.6, R3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.calls.call import Call, place_in
+from protocol.graph.lanes import Lane
+from protocol.language.errors import pointer
+from protocol.language.messages import is_written, read_data
+from protocol.language.paths import MISSING
+from protocol.language.references import Reference
+from protocol.schemas import Schema
+from protocol.state.operations import Method
+from protocol.submission.layout import Layout
+
+from .algebra import EVERYTHING, Algebra, Values, is_empty, told, types_of
+from .finding import Finding
+from .known_places import KnownPlaces
+from .type_flow import FAILURES, TypeFlow
+
+_TAKEN: Final[dict[Method, Schema]] = {
+    Method.ASSIGN: {"type": "object"},
+    Method.CONCAT: {"type": ["array", "string"]},
+}
+"""The results that a method takes; the others take any (SPEC R3.2)."""
+
+
+_NOT_WRITTEN: Final = ("input", FAILURES)
+"""An input comes from outside, also later (SPEC R6.3)."""
+
+
+def kind_findings(layout: Layout, algebra: Algebra, flow: TypeFlow) -> Iterator[Finding]:
+    """What calls write and kinds do not admit, and what kinds require and no call writes."""
+    kinds = _Kinds(layout, algebra, flow)
+    for lane in _with_schemas_of_their_own(layout):
+        for call in lane.calls:
+            yield from kinds.refused(lane, call)
+    yield from _required(layout)
+
+
+def _with_schemas_of_their_own(layout: Layout) -> Iterator[Lane]:
+    """The lanes, but of those with the same calls and the same schemas one."""
+    seen = set()
+    kinds: dict[int, list[str]] = {}
+    for lane in layout.lanes.values():
+        fold = layout.context.fold(lane.instance)
+        if id(lane.calls) not in kinds:
+            kinds[id(lane.calls)] = list(dict.fromkeys(place.kind for call in lane.calls for place in call.written))
+        key = (id(lane.calls), *(id(fold.schema(kind)) for kind in kinds[id(lane.calls)]))
+        if key not in seen:
+            seen.add(key)
+            yield lane
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """What the schemas of kinds say of results."""
+
+    layout: Layout
+    algebra: Algebra
+    flow: TypeFlow
+    grown: dict[int, Values] = field(default_factory=dict)
+    admitted: dict[tuple[Method, Values, Values], bool] = field(default_factory=dict)
+
+    def refused(self, lane: Lane, call: Call) -> Iterator[Finding]:
+        """The finding on a call whose result can be written nowhere."""
+        if call.output is None:
+            return
+        given = self.flow.result(call)
+        at = pointer(*self.layout.submission.place(call.index), *place_in(call.raw, "_outputPath"))
+        taken = self.algebra.described_by(_TAKEN.get(call.method, True))
+        if not is_empty(given) and not self.algebra.fit(given, taken):
+            why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
+            yield self._finding("ACT206", call, why, "change the _outputMethod, or the _output of the tool", at)
+            return
+        reasons = [self._reason(lane, call, group, given) for group in call.output.alternatives]
+        if reasons and all(reasons):
+            yield self._finding("ACT203", call, str(reasons[0]), "change the path, or one of the two schemas", at)
+
+    def _finding(self, code: str, call: Call, why: str, remedy: str, at: str) -> Finding:
+        return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), at, remedy)
+
+    def _reason(self, lane: Lane, call: Call, group: tuple[Reference, ...], given: Values) -> str | None:
+        """Why an alternative is never written, where one of its places does not admit the result."""
+        for place in group:
+            schema = self.layout.context.fold(lane.instance).schema(place.kind)
+            if schema is MISSING or place.kind == FAILURES:
+                continue
+            wanted = self.algebra.along(self._growing(schema) if not place.path else self._of(schema), place.path)
+            if not self._admits(call.method, wanted, given):
+                admitted = "admits nothing there" if is_empty(wanted) else f"admits {told(wanted)}"
+                return f"writes {told(given)} to {place}, and the schema of {place.kind} {admitted}"
+        return None
+
+    def _of(self, schema: Schema) -> Values:
+        return self.algebra.described_by(schema)
+
+    def _growing(self, schema: Schema) -> Values:
+        """A kind as a whole, of which more may come: nothing is missing yet."""
+        key = id(schema)
+        if key not in self.grown:
+            if isinstance(schema, dict):
+                schema = {**schema, "required": []}
+            self.grown[key] = self.algebra.made_of(schema)
+        return self.grown[key]
+
+    def _admits(self, method: Method, wanted: Values, given: Values) -> bool:
+        """Whether what a method makes of a result may be what is admitted."""
+        if wanted == EVERYTHING or is_empty(given):
+            return True
+        if is_empty(wanted) or method is Method.SET:
+            return self.algebra.fit(given, wanted)
+        if (method, wanted, given) not in self.admitted:
+            left = self.algebra.made_of(_left_by(method, given))
+            self.admitted[method, wanted, given] = self.algebra.fit(left, wanted)
+        return self.admitted[method, wanted, given]
+
+
+def _left_by(method: Method, given: Values) -> Schema:
+    """What a method leaves of a result, whatever was there before."""
+    if method is Method.PUSH:
+        element = given.schema.to_json_schema()
+        is_simple = isinstance(element, dict) and "$defs" not in element
+        return {"type": "array", **({"contains": element} if is_simple else {})}
+    types = types_of(given)
+    if method is Method.CONCAT:
+        return {"type": sorted(types & {"array", "string"}) or ["array", "string"]}
+    return {"type": "object"} if method is Method.ASSIGN else {"type": sorted(types)}
+
+
+def _required(layout: Layout) -> Iterator[Finding]:
+    """What a kind's schema requires, no call writes and the context does not hold."""
+    if not layout.calls:
+        return
+    places = KnownPlaces(layout)
+    found: dict[Reference, Finding] = {}
+    for index, message in enumerate(layout.context.messages):
+        data = read_data(message)
+        schema = message.get("schema")
+        if data is None or is_written(message) or data.kind in _NOT_WRITTEN or not isinstance(schema, dict):
+            continue
+        required = schema.get("required")
+        for key in required if isinstance(required, list) else ():
+            place = Reference(data.kind, (key,))
+            if not places.has(place):
+                found[place] = Finding(
+                    "ACT208",
+                    f"the schema of {data.kind} requires {key!r}, and no call writes {place}",
+                    (),
+                    pointer("context", index, "schema", "required"),
+                    f"let a call write {place}, or do not require it",
+                )
+    yield from found.values()

@@ -1,0 +1,119 @@
+"""Known places: where anything is, or may come to be, for any reader; and which of them a text was meant to name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+from protocol.graph.writers import Writers
+from protocol.hints.spelling import Patience
+from protocol.language.errors import Conflict
+from protocol.language.messages import DATA_TYPES, kind_of
+from protocol.language.paths import MISSING
+from protocol.language.references import DAGGER, Reference, expression_in
+from protocol.state.fold import Fold
+from protocol.submission.layout import Layout
+
+_MOST_INSTANCES: Final = 100
+"""It is looked into so many instances."""
+_MOST_NAMES: Final = 200
+_LIKENESS: Final = 0.7
+_INDEX: Final = re.compile(r"\[(\d+|'[^']*'|\"[^\"]*\")\]")
+
+
+class KnownPlaces:
+    """What the context of a submission holds and its calls write, in whatever instance."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._patience = Patience(likeness=_LIKENESS)
+        self._known: dict[Reference, bool] = {}
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that anything is or may come to be of."""
+        messages = self._layout.context.messages
+        held = {str(kind_of(message)) for message in messages if message.get("type") in DATA_TYPES}
+        return frozenset(held.union(place.kind for call in self._layout.calls for place in call.written))
+
+    @cached_property
+    def _writers(self) -> Writers:
+        return Writers(self._layout.calls)
+
+    @cached_property
+    def _folds(self) -> list[tuple[str | None, Fold]]:
+        context = self._layout.context
+        return [(name, context.fold(name)) for name in (None, *islice(context.instances, _MOST_INSTANCES))]
+
+    def has(self, place: Reference) -> bool:
+        """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
+        if place not in self._known:
+            self._known[place] = self.is_written(place) or any(fold.exists(place) for _, fold in self._folds)
+        return self._known[place]
+
+    def is_written(self, place: Reference) -> bool:
+        """Whether a call writes at a place, above it or below it."""
+        return next(self._writers.lines(place), None) is not None
+
+    def holder(self, place: Reference) -> str | None:
+        """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
+        if self._layout.context.fold().exists(place):
+            return None
+        writers = {index for line in self._writers.lines(place) for index in line.calls[:_MOST_INSTANCES]}
+        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(writers)]
+        if any(call.instance is None for call in calls):
+            return None
+        held = (name for name, fold in self._folds if name is not None and fold.exists(place))
+        return next(held, calls[0].instance if calls else None)
+
+    def meant(self, text: str) -> Reference | None:
+        """The known place with a path that a text names without a dagger, with or without its kind."""
+        name = _INDEX.sub(
+            lambda found: "." + found[1].strip("'\""), text.strip().removeprefix(DAGGER).removeprefix(".")
+        )
+        for prefix in (DAGGER, f"{DAGGER}state.", *(f"{DAGGER}{kind}." for kind in sorted(self.kinds - {"state"}))):
+            expression = expression_in(prefix + name)
+            if expression is None or len(expression.references) != 1:
+                continue
+            place = expression.references[0]
+            if place.path and self.has(place):
+                return place
+        return None
+
+    def nearest(self, place: Reference) -> Reference | None:
+        """The known place that another one, which nothing brings, was probably meant to be."""
+        if place.kind not in self.kinds and self.has(inside := Reference("state", (place.kind, *place.path))):
+            return inside
+        kind = place.kind if place.kind in self.kinds else self._patience.nearest(place.kind, sorted(self.kinds))
+        found = Reference(kind) if kind is not None else None
+        for segment in place.path:
+            if found is None:
+                return None
+            names = list(islice(self._names(found), _MOST_NAMES))
+            near = str(segment) if str(segment) in names else self._patience.nearest(str(segment), names)
+            found = Reference(found.kind, (*found.path, segment if near == str(segment) else near)) if near else None
+        return found if found != place else None
+
+    def _names(self, place: Reference) -> Iterator[str]:
+        """The keys below a place."""
+        for _, fold in self._folds:
+            try:
+                value = fold.value(place)
+            except Conflict:
+                value = MISSING
+            if isinstance(value, dict):
+                yield from value
+        yield from self._written.get(place.key, ())
+
+    @cached_property
+    def _written(self) -> dict[tuple[str, ...], dict[str, None]]:
+        """The keys that calls write below each place."""
+        found: dict[tuple[str, ...], dict[str, None]] = {}
+        for call in self._layout.calls:
+            for place in call.written:
+                for depth in range(1, len(place.key)):
+                    found.setdefault(place.key[:depth], {})[place.key[depth]] = None
+        return found
