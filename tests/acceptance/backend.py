@@ -13,7 +13,7 @@ import redis
 
 from broker_config import EmbeddedServer
 
-from .command import ACTIVITIES, COMMAND, FIXTURES, Finished, acts, environment
+from .command import ACTIVITIES, COMMAND, FIXTURES, Finished, acts, acts_afresh, environment
 from .records import Records
 
 MODEL = f"scripted:{FIXTURES / 'seed_model.json'}"
@@ -29,11 +29,11 @@ class Backend:
     worker: subprocess.Popen[bytes]
     worker_log: Path
 
-    def acts(self, *arguments: str, stdin: object = None) -> Finished:
-        """Run a command against this server."""
+    def acts(self, *arguments: str, stdin: object = None, afresh: bool = False) -> Finished:
+        """Run a command against this server, `afresh` in an interpreter of its own."""
         assert self.worker.poll() is None, f"the worker has ended: {self.log_tail()}"
         try:
-            return acts(*arguments, stdin=stdin, env=self.env)
+            return (acts_afresh if afresh else acts)(*arguments, stdin=stdin, env=self.env)
         except AssertionError as error:
             raise AssertionError(f"{error}\nworker: {self.log_tail()}") from error
 

@@ -1,4 +1,6 @@
-"""Run the `acts` command as a subprocess and hold what it said.
+"""Run the `acts` command as a process and hold what it said.
+
+`acts` forks a process that has the command's modules, `acts_afresh` starts an interpreter for it as a user does.
 
 Expectations come from INTERFACE's table of commands: exit codes, what goes to stdout and what to stderr.
 """
@@ -14,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from . import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -95,13 +99,22 @@ def finish(process: subprocess.Popen[bytes], *, stdin: bytes = b"") -> Finished:
             f"{process.args!r} did not end in {DEADLINE_SECONDS} s\n{stdout[-3000:]!r}\n{stderr[-3000:]!r}"
         ) from error
     arguments = tuple(str(part) for part in process.args)[len(COMMAND) :]  # type: ignore[union-attr]  # a list here
-    result = Finished(arguments, process.returncode, stdout.decode("utf-8"), stderr.decode("utf-8"))
-    assert "Traceback" not in result.stdout + result.stderr, result
-    return result
+    return _without_traceback(Finished(arguments, process.returncode, stdout.decode("utf-8"), stderr.decode("utf-8")))
 
 
 def acts(*arguments: str, stdin: object = None, env: Mapping[str, str] | None = None) -> Finished:
     """Run one command to its end. `stdin` may be bytes, sent as they are, or a value, sent as JSON."""
+    try:
+        code, stdout, stderr = forks.run(
+            arguments, env=environment(env), folder=FIXTURES, stdin=encoded(stdin), timeout_seconds=DEADLINE_SECONDS
+        )
+    except forks.TimedOut:
+        raise AssertionError(f"acts {' '.join(arguments)} did not end in {DEADLINE_SECONDS} s") from None
+    return _without_traceback(Finished(arguments, code, stdout.decode("utf-8"), stderr.decode("utf-8")))
+
+
+def acts_afresh(*arguments: str, stdin: object = None, env: Mapping[str, str] | None = None) -> Finished:
+    """The same in an interpreter of its own, waiting for the end of its pipes too: nothing of it may live on."""
     return finish(start(*arguments, env=env), stdin=encoded(stdin))
 
 
@@ -124,7 +137,7 @@ def run_embedded(
     submission: object, *, activities: Path = ACTIVITIES, env: Mapping[str, str] | None = None
 ) -> Finished:
     """`acts run - --json` with no broker configured: the command brings its own server and worker."""
-    return acts("run", "-", "--json", "--activities", str(activities), stdin=submission, env=env)
+    return acts_afresh("run", "-", "--json", "--activities", str(activities), stdin=submission, env=env)
 
 
 def assert_refused(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:
@@ -134,6 +147,11 @@ def assert_refused(result: Finished, *, codes: tuple[int, ...] = (2,)) -> None:
     assert len(result.stderr.encode()) < STDERR_LIMIT_BYTES
     if result.stdout.strip():
         assert isinstance(result.json, dict)
+
+
+def _without_traceback(result: Finished) -> Finished:
+    assert "Traceback" not in result.stdout + result.stderr, result
+    return result
 
 
 def completed(result: Finished) -> Any:

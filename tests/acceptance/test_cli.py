@@ -206,12 +206,12 @@ def test_check_tells_of_a_whole_kind_read_while_others_write_into_it() -> None:
 def test_a_submitted_run_can_be_followed_to_its_end_and_asked_about(backend: Backend) -> None:
     context = [{"type": "state", "_instance": "①", "text": "Привет"}, {"type": "input", "all": True}]
     call = {"_tool": "give", "value": "†state.text", "_outputPath": "†state.copy", "_instance": "①"}
-    submitted = backend.acts("submit", "-", "--json", stdin=solution(call, DIAMOND[0], context=context))
+    submitted = backend.acts("submit", "-", "--json", stdin=solution(call, DIAMOND[0], context=context), afresh=True)
     assert submitted.code == 0, submitted
     run = submitted.json["run"]
     assert isinstance(run, str)
 
-    followed = backend.acts("log", run, "--follow", "--json")
+    followed = backend.acts("log", run, "--follow", "--json", afresh=True)
     assert followed.code == 0, followed
     lines = followed.json_lines
     assert all({"id", "instance", "message"} <= set(line) and MESSAGE_ID.fullmatch(line["id"]) for line in lines)
@@ -225,7 +225,7 @@ def test_a_submitted_run_can_be_followed_to_its_end_and_asked_about(backend: Bac
     assert [line for line in own if line["instance"] == "①"] == [line for line in again if line["instance"] == "①"]
 
     asked = (("status", run), ("show", run), ("show", run, "--instance", "①"))
-    status, shown, one = at_once(partial(backend.acts, *arguments, "--json") for arguments in asked)
+    status, shown, one = at_once(partial(backend.acts, *arguments, "--json", afresh=True) for arguments in asked)
     assert status.code == 0, status
     assert [status.json[key] for key in ("run", "status", "calls")] == [run, "completed", {"done": 2}]
     assert shown.code == 0, shown

@@ -166,7 +166,7 @@ def test_half_a_fork_is_never_executed_and_is_removed(alone: Backend, meeting: M
 def test_a_fork_is_made_by_command(backend: Backend) -> None:
     run = ended(backend)
     at = messages(run)[4][0]
-    made = command(backend, "fork", run.id, "--at", at, "--paused", "--json")
+    made = command(backend, "fork", run.id, "--at", at, "--paused", "--json", afresh=True)
     assert (made.code, made.json["status"]) == (0, "paused")
     assert made.json["forked_from"] == {"run": run.id, "at": at}
     assert command(backend, "resume", made.json["run"]).code == 0

@@ -1,0 +1,118 @@
+"""Commands without the half second in which an interpreter starts and imports: a process that has done so forks.
+
+Each command is a process of its own, with its own session, environment, folder and exit code, that ends as any
+interpreter does. What is not its own: `/proc/PID/environ` and the command line show those of the process it is forked
+from. A request is one message on a socket, `{"arguments", "env", "folder"}` with the descriptors of its stdin, stdout
+and stderr, and of a pipe for two lines: its process id, and its exit code as `os.waitstatus_to_exitcode` gives it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_LARGEST_REQUEST_BYTES: Final = 200_000
+_PRELOADED: Final = ("worker.application", "worker.client", "worker.cli", "protocol.analysis", "rich.live")
+
+
+class TimedOut(Exception):
+    """The command did not end in time and was killed."""
+
+
+def run(
+    arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, stdin: bytes, timeout_seconds: float
+) -> tuple[int, bytes, bytes]:
+    """Run a command to its end: its exit code, stdout and stderr. Raises `TimedOut`."""
+    ends_at = time.monotonic() + timeout_seconds
+    with ExitStack() as stack:
+        given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(stdin)
+        given.seek(0)
+        reading, writing = os.pipe()
+        report = stack.enter_context(open(reading, "rb", buffering=0))  # noqa: PTH123  # a descriptor, no path
+        try:
+            request = json.dumps({"arguments": list(arguments), "env": dict(env), "folder": str(folder)}).encode()
+            socket.send_fds(_server(), [request], [given.fileno(), out.fileno(), err.fileno(), writing])
+        finally:
+            os.close(writing)
+        told = b""
+        while told.count(b"\n") < 2:
+            ready, _, _ = select.select([report], [], [], max(0, ends_at - time.monotonic()))
+            if not ready:
+                os.kill(int(told.split()[0]), signal.SIGKILL)
+                raise TimedOut
+            more = report.read(100)
+            assert more, "the process that forks has ended"
+            told += more
+        out.seek(0)
+        err.seek(0)
+        return int(told.split()[1]), out.read(), err.read()
+
+
+@cache
+def _server() -> socket.socket:
+    """Our end of the socket; the process at the other ends when ours is closed, by us or with us."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        root = Path(__file__).resolve().parents[2]
+        subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    return ours
+
+
+def _serve(requests: socket.socket) -> int:
+    """Fork for every request; return the exit code of a command in its process, 0 in the first one at the end."""
+    for name in _PRELOADED:
+        __import__(name)
+    gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST_BYTES, 4)
+        if not message:
+            return 0
+        if os.fork() == 0:
+            requests.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return _wait_for_command(json.loads(message), *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _wait_for_command(request: dict[str, Any], stdin: int, stdout: int, stderr: int, report: int) -> int:
+    """Fork the command and report it; return only in the command's own process, with its exit code."""
+    process = os.fork()
+    if process > 0:
+        os.write(report, b"%d\n" % process)
+        _, status = os.waitpid(process, 0)
+        os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os._exit(0)
+    os.close(report)
+    os.setsid()
+    for theirs, ours in enumerate((stdin, stdout, stderr)):
+        os.dup2(ours, theirs)
+        os.close(ours)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.path[0] = request["folder"]
+    sys.argv[1:] = request["arguments"]
+    from worker.cli import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(_serve(socket.socket(fileno=int(sys.argv[1]))))
