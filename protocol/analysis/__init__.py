@@ -5,8 +5,8 @@
 `drawing`     the graph as Mermaid
 `visibility`  who can see what
 `provenance`  which messages a value came from
-`analyse`     what speaks against a valid submission: `finding`s, by the codes of the `catalogue`
-              `values` that misfit and `fields` that are not there, by `type_flow` and schema `algebra`;
-              `kind_schemas`; texts by the `known_places`
+`analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
+    values    `values` that misfit, `fields` that are not there, `kind_schemas`: by `type_flow` and `algebra`
+    texts     `texts` and `surroundings` of the calls, by the `known_places`
 `findings`    the same as it was found before
 """

@@ -93,8 +93,129 @@ _VALUES: Final = {
         "Check it in parts.",
     ),
 }
-_TEXT: Final[dict[str, Entry]] = {}
-_SURROUNDINGS: Final[dict[str, Entry]] = {}
+_TEXT: Final = {
+    "ACT301": Entry(
+        "forgotten-dagger",
+        "warning",
+        "R2.2",
+        "A parameter is a text that names a known place and has no `†`, or white space before it.",
+        "write †state.user.name",
+    ),
+    "ACT302": Entry(
+        "foreign-template",
+        "warning",
+        "R2.2",
+        "A parameter is a template of another system, such as `{{state.x}}` or `$state.x`: it stays a text.",
+        "write †state.x",
+    ),
+    "ACT303": Entry(
+        "misspelt-property",
+        "warning",
+        "R4",
+        "A property is nearly a meta-property, such as `_outputpath` or `output_path`, and means nothing.",
+        "write _outputPath",
+    ),
+    "ACT304": Entry(
+        "foreign-property",
+        "warning",
+        "R4",
+        "A property of another system, such as `_dependsOn` or `_if`, means nothing.",
+        "a call waits for what it reads: read what the other call writes",
+    ),
+    "ACT305": Entry(
+        "embedded-reference",
+        "info",
+        "R2.2",
+        "A reference or a template stands inside a longer text, where nothing is read.",
+        "make †input.name a parameter of its own",
+    ),
+    "ACT306": Entry(
+        "reference-in-result",
+        "info",
+        "R2.4",
+        "A reference stands in an `_output` that a model wrote: it is data, and never read.",
+        "leave _output out and make it a parameter",
+    ),
+    "ACT307": Entry(
+        "output-path-without-dagger",
+        "warning",
+        "R2.5",
+        "An `_outputPath` without `†` begins with a kind: `state.x` leads to `†state.state.x`.",
+        "write †state.x",
+    ),
+    "ACT308": Entry(
+        "forgotten-kind",
+        "warning",
+        "R2.3",
+        "An alternative (`||`) lacks its kind: `†var1.x` where `†state.var1.x` is known.",
+        "write †state.var1.x",
+    ),
+    "ACT309": Entry(
+        "dead-alternative",
+        "info",
+        "R2.3",
+        "An alternative (`||`) is never there: the context does not hold it and no call writes it.",
+        "leave the alternative out",
+    ),
+    "ACT310": Entry(
+        "unknown-parameter",
+        "info",
+        "R4.1",
+        "A parameter that the tool does not name is nearly one that it names and the call leaves out.",
+        "write userId",
+    ),
+}
+_SURROUNDINGS: Final = {
+    "ACT401": Entry(
+        "misspelt-scope",
+        "warning",
+        "R8.1",
+        "A scope shows nothing, and its name is nearly that of one that would.",
+        "write †state.user",
+    ),
+    "ACT402": Entry(
+        "scope-of-an-instance",
+        "warning",
+        "R8.2",
+        "A scope shows nothing to a call without `_instance`: only instances hold what it names.",
+        'give the call "_instance": "①"',
+    ),
+    "ACT403": Entry(
+        "wide-scope",
+        "note",
+        "R8.3a",
+        "A call waits for others only because all of a kind is in its `_scopes`.",
+        "list the places that it needs, such as †state.user",
+    ),
+    "ACT404": Entry(
+        "idle-property",
+        "warning",
+        "R4.3",
+        "An `_outputMethod` without `_outputPath`, or an `_output` where code gives the result, has no effect.",
+        "add an _outputPath",
+    ),
+    "ACT405": Entry(
+        "missing-output-path",
+        "warning",
+        "R4.1",
+        "A call has no `_outputPath`, and its tool says what it may be: the result goes nowhere.",
+        "add an _outputPath that the tool admits",
+    ),
+    "ACT406": Entry(
+        "wrapped-tool",
+        "warning",
+        "R4.1",
+        "A tool keeps the schema of its calls under `parameters` or `input_schema`, where it means nothing.",
+        "put what is under parameters in place of the declaration",
+    ),
+    "ACT407": Entry(
+        "hidden-data",
+        "warning",
+        "R1.3",
+        "Data stands under `title` or `description` of a flat message, where it describes the message and is not data.",
+        'put the data under "data"',
+    ),
+}
 
 CATALOGUE: Final = {**_ORDER, **_VALUES, **_TEXT, **_SURROUNDINGS}
 """Code to entry. ACT1xx: order and data flow; ACT2xx: values and types; ACT3xx: texts and slips; ACT4xx: scopes, tools,

@@ -20,6 +20,7 @@ from protocol.submission.layout import Layout
 _MOST_INSTANCES: Final = 100
 """It is looked into so many instances."""
 _MOST_NAMES: Final = 200
+_MOST_KINDS: Final = 20
 _LIKENESS: Final = 0.7
 _INDEX: Final = re.compile(r"\[(\d+|'[^']*'|\"[^\"]*\")\]")
 
@@ -40,6 +41,10 @@ class KnownPlaces:
         return frozenset(held.union(place.kind for call in self._layout.calls for place in call.written))
 
     @cached_property
+    def _others(self) -> list[str]:
+        return sorted(self.kinds - {"state"})[:_MOST_KINDS]
+
+    @cached_property
     def _writers(self) -> Writers:
         return Writers(self._layout.calls)
 
@@ -51,8 +56,12 @@ class KnownPlaces:
     def has(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
         if place not in self._known:
-            self._known[place] = self.is_written(place) or any(fold.exists(place) for _, fold in self._folds)
+            self._known[place] = self.is_written(place) or self.is_held(place)
         return self._known[place]
+
+    def is_held(self, place: Reference) -> bool:
+        """Whether the context holds a value at a place, for some reader."""
+        return any(fold.exists(place) for _, fold in self._folds)
 
     def is_written(self, place: Reference) -> bool:
         """Whether a call writes at a place, above it or below it."""
@@ -74,7 +83,7 @@ class KnownPlaces:
         name = _INDEX.sub(
             lambda found: "." + found[1].strip("'\""), text.strip().removeprefix(DAGGER).removeprefix(".")
         )
-        for prefix in (DAGGER, f"{DAGGER}state.", *(f"{DAGGER}{kind}." for kind in sorted(self.kinds - {"state"}))):
+        for prefix in (DAGGER, f"{DAGGER}state.", *(f"{DAGGER}{kind}." for kind in self._others)):
             expression = expression_in(prefix + name)
             if expression is None or len(expression.references) != 1:
                 continue

@@ -134,7 +134,7 @@ class _Reads:
     ) -> None:
         writers = [source.writer for source in sources if source.writer is not None]
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
-        same = (writers[0].tool, call.tool, at, sources[0].inside) if writers else (call.index, at)
+        same = (writers[0].tool, call.tool, at, sources[0].inside) if writers else (None, call.tool, at)
         finding = Finding(code, why, calls, pointer(*self._layout.submission.place(call.index)) + at, remedy)
         group = self._groups.setdefault((code, *same), _Group(finding))
         group.calls[calls] = None

@@ -1,0 +1,232 @@
+"""Texts: strings and keys of calls that mean nothing as they stand and were meant to (SPEC R2.2, R2.4, R2.5, R4.1).
+
+One walk over every string and key of the calls, along the literal tables below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.calls.call import META_PROPERTIES, Call, place_in
+from protocol.graph.readers import Readers
+from protocol.hints.spelling import Patience
+from protocol.language.errors import pointer, shortened
+from protocol.language.messages import DATA_TYPES
+from protocol.language.paths import MISSING, strings
+from protocol.language.references import DAGGER, Reference, expression_in, is_expression
+from protocol.submission.layout import Layout
+
+from .finding import Finding
+from .known_places import KnownPlaces
+
+_META: Final = (*META_PROPERTIES, "_gather", "_reasoningForCall")
+_SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META if name != "_tool"}
+_LIKENESS: Final = 0.8
+"""Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
+_UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall"})
+"""No parameter has such a name by chance; others may."""
+
+_NAME: Final = r"[^\W\d][\w-]*"
+_PATH: Final = rf"{_NAME}(?:\.[\w-]+|\[(?:\d+|'[^']*'|\"[^\"]*\")\])*"
+_TEMPLATES: Final = tuple(
+    re.compile(pattern.replace("PATH", rf"\s*({DAGGER}?{_PATH})\s*"))
+    for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
+)
+"""A value as other systems name it: never anything else."""
+_BRACKETS: Final = tuple(
+    re.compile(pattern.replace("PATH", rf"\s*({DAGGER}?{_PATH})\s*"))
+    for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
+)
+"""What may be a text as well: it counts where what it names is known."""
+_BARE: Final = re.compile(rf"{_NAME}(?:\.[\w-]+|\[\d+\])+")
+_EMBEDDED: Final = re.compile(
+    rf"\{{\{{\s*({_PATH})\s*\}}\}}|\$?\{{({_PATH})\}}|(?<!{DAGGER}){DAGGER}({_NAME}(?:\.\w+(?:-\w+)*)+)"
+)
+_LONGEST: Final = 100_000
+"""Of a longer text only so much is looked at."""
+
+_INSTEAD: Final = {
+    "a call waits for what it reads: read what the other call writes": (
+        "after", "before", "depends", "dependson", "requires", "waitfor",
+    ),
+    "a call is conditional by reading one of the alternatives (||) that another call chooses": (
+        "condition", "if", "unless", "when", "else", "then", "otherwise", "next",
+    ),
+    "parameters stand beside _tool": ("args", "arguments", "inputs", "parameters", "params"),
+    "a plan message runs once for each instance": ("each", "foreach", "loop", "map"),
+    "an exception goes to the last alternative of _outputPath": ("catch", "onerror", "onfailure", "fallback"),
+    "how often and how long a call is tried is said where its activity is registered": (
+        "maxretries", "retries", "retry", "timeout", "timeoutseconds",
+    ),
+}  # fmt: skip
+"""What to do instead, by the words that other systems have for it."""
+_WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
+
+
+def text_findings(layout: Layout) -> Iterator[Finding]:
+    """Everything that follows from what stands in the calls."""
+    texts = _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(layout.calls))
+    for call in layout.calls:
+        yield from texts.keys(call)
+        yield from texts.output_path(call)
+        yield from texts.alternatives(call)
+        if not call.is_thought and call.given is MISSING:  # else its parameters go to no code
+            yield from texts.parameters(call)
+        elif call.given is not MISSING:
+            yield from texts.result(call)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Reads the calls of one submission."""
+
+    layout: Layout
+    places: KnownPlaces
+    patience: Patience
+    readers: Readers
+
+    def keys(self, call: Call) -> Iterator[Finding]:
+        """Properties that no tool knows and that are nearly one of the protocol's, or another system's."""
+        tool = self.layout.tools.get(call.tool)
+        for key in call.raw:
+            if key in _META or (tool is not None and tool.mentions(key)):
+                continue
+            squeezed = key.replace("_", "").replace("-", "").lower()
+            meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if key.startswith("_") else None)
+            if meant is not None and meant not in call.raw and self._is_misspelt(call, key, meant):
+                yield self._finding(
+                    "ACT303", call, f"has the property {key!r}, which means nothing", f"write {meant}", key
+                )
+            elif key.startswith("_") and squeezed in _WORDS:
+                yield self._finding(
+                    "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
+                )
+            elif not key.startswith("_") and (near := self._parameter_near(call, key)) is not None:
+                yield self._finding("ACT310", call, f"has {key!r}, which its tool does not name", f"write {near}", key)
+
+    def _is_misspelt(self, call: Call, key: str, meant: str) -> bool:
+        """Whether a property is no parameter of its own: its tool lists others, or its name is unmistakable."""
+        tool = self.layout.tools.get(call.tool)
+        lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
+        return key.startswith("_") or meant in _UNMISTAKABLE or lists
+
+    def _parameter_near(self, call: Call, key: str) -> str | None:
+        """A parameter that the tool names, that the call leaves out, and whose name is nearly this one."""
+        tool = self.layout.tools.get(call.tool)
+        named = tool.document["properties"] if tool is not None else ()
+        left_out = [name for name in named if name not in call.raw and not name.startswith("_")]
+        return self.patience.nearest(key, left_out) if left_out else None
+
+    def parameters(self, call: Call) -> Iterator[Finding]:
+        """Parameters that read as a reference does elsewhere, and are texts here."""
+        for at, text in strings(call.parameters):
+            if is_expression(text) or len(text) < 3:
+                continue
+            whole = self._whole(call, text[:_LONGEST])
+            if whole is not None:
+                code, why, remedy = whole
+                yield self._finding(code, call, f"has the text {shortened(text)!r}, {why}", remedy, *at)
+            else:
+                yield from self._embedded(call, text[:_LONGEST], at, "ACT305")
+
+    def _whole(self, call: Call, text: str) -> tuple[str, str, str] | None:
+        """What is said of a text that is nothing but a place."""
+        blank = expression_in(text.strip()) if text[:1].isspace() else None
+        if blank is not None:
+            return "ACT301", "and white space before the † makes it a text", f"write {blank}"
+        stripped = text.strip()
+        for patterns, is_certain in ((_TEMPLATES, True), (_BRACKETS, False)):
+            match = next((found for each in patterns if (found := each.fullmatch(stripped)) is not None), None)
+            if match is not None:
+                meant = self.places.meant(match[1])
+                if meant is None and (not is_certain or not _is_path(stripped, match[1])):
+                    continue
+                if meant is not None and self._is_shown(call, meant):
+                    return None  # who runs the call may put the value in
+                why = "which other systems replace by a value; here it stays a text"
+                return "ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name"
+        meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
+        if meant is not None:
+            return "ACT301", "which names a place and has no †: it stays a text", f"write {meant}"
+        return None
+
+    def _embedded(self, call: Call, text: str, at: tuple[str | int, ...], code: str) -> Iterator[Finding]:
+        """References inside a longer text, but for those whose place the call's scopes show."""
+        if DAGGER not in text and "{" not in text:
+            return
+        for match in _EMBEDDED.finditer(text):
+            name = next(filter(None, match.groups()))
+            meant = self.places.meant(name) if "." in name else None
+            if meant is not None and not self._is_shown(call, meant):
+                why = f"has {match[0]!r} inside a text, where nothing is read"
+                yield self._finding(code, call, why, f"make {meant} a parameter of its own", *at)
+                return
+
+    def result(self, call: Call) -> Iterator[Finding]:
+        """References in a result that a model wrote: it is data."""
+        for at, text in strings(call.given, ("_output",)):
+            read = expression_in(text)
+            if read is not None and all(map(self.places.has, read.references)):
+                why = f"has the reference {shortened(text)} in its _output, which is data and never read"
+                yield self._finding("ACT306", call, why, "leave _output out and make it a parameter", *at)
+            elif read is None:
+                yield from self._embedded(call, text[:_LONGEST], at, "ACT306")
+
+    def output_path(self, call: Call) -> Iterator[Finding]:
+        """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""
+        parts = re.split(r"\|\||&&", str(call.properties.get("_outputPath", "")))
+        if len(parts) != len(call.written):
+            return  # an operator inside a quoted key
+        for part, written in zip(map(str.strip, parts), call.written, strict=True):
+            match = next((found for each in (*_TEMPLATES, *_BRACKETS) if (found := each.fullmatch(part))), None)
+            meant = expression_in(DAGGER + (match[1] if match else part).lstrip("./").replace("/", "."))
+            place = meant.references[0] if meant is not None else None
+            if place is not None and not part.startswith(DAGGER) and self._is_meant(call, written, place):
+                why = f"writes to {written}: a path without † lies inside state"
+                yield self._finding("ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
+
+    def _is_meant(self, call: Call, written: Reference, place: Reference) -> bool:
+        """Whether a path was meant to begin with a kind: it is read there, or the state has nothing of that name."""
+        is_common = place.kind in DATA_TYPES
+        if not (place.path or place.kind == "state") or not (is_common or place.kind in self.places.kinds):
+            return False
+        is_missed = bool(place.path) and self.readers.has(place, but=call.index) and place.kind != "state"
+        is_unread = not self.readers.has(written, but=call.index)
+        if self.places.is_held(Reference("state", written.path[:1])):
+            return False
+        return is_missed or is_unread if is_common else is_missed and is_unread
+
+    def alternatives(self, call: Call) -> Iterator[Finding]:
+        """Alternatives that nothing ever brings: without their kind, misspelt, or for instances only."""
+        for at, expression in call.reads:
+            for group in expression.alternatives if len(expression.alternatives) > 1 else ():
+                for place in group:
+                    if self.places.has(place):
+                        continue
+                    near = self.places.nearest(place)
+                    is_kind = near is not None and near.path == (place.kind, *place.path)
+                    why = f"reads {place}, which the context does not hold and no call writes"
+                    remedy = f"write {near}" if near is not None else "leave the alternative out"
+                    yield Finding(
+                        "ACT308" if is_kind else "ACT309",
+                        f"call {call.index} ({call.tool}) {why}",
+                        (call.index,),
+                        pointer(*self.layout.submission.place(call.index)) + at,
+                        remedy,
+                    )
+
+    def _is_shown(self, call: Call, place: Reference) -> bool:
+        """Whether the call's scopes give it the value."""
+        return any(scope.overlaps(place) for scope in call.scopes)
+
+    def _finding(self, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
+        where = pointer(*self.layout.submission.place(call.index), *at)
+        return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)
+
+
+def _is_path(text: str, name: str) -> bool:
+    """Whether a template that names nothing known is still one: `$5` and `$HOME` are texts."""
+    return "." in name or text.startswith(("{{", "${"))
