@@ -7,10 +7,10 @@
 
 from protocol import Output
 
-from .activities import activity, delegate
-from .attempts import CurrentCall, current_call
-from .client import Client
-from .dead_letters import DeadLetter, DeadLetters
+from .client.client import Client
+from .client.progress import Event
+from .client.results import CallResult, Result
+from .client.runs import LogEntry, Run
 from .errors import (
     ActivitiesError,
     BeingAmended,
@@ -22,9 +22,9 @@ from .errors import (
     RunOver,
     WorkerError,
 )
-from .progress import Event
-from .results import CallResult, Result
-from .runs import LogEntry, Run
+from .messaging.attempts import CurrentCall, current_call
+from .registry.activities import activity, delegate
+from .storage.dead_letters import DeadLetter, DeadLetters
 
 __all__ = [
     "ActivitiesError",

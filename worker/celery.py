@@ -2,9 +2,9 @@
 
 from broker_config import load
 
-from .activities import registry
-from .application import make_application
-from .loading import load_activities
+from .app.application import make_application
+from .registry.activities import registry
+from .registry.loading import load_activities
 
 settings = load()
 load_activities(settings)

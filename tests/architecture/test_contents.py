@@ -11,12 +11,18 @@ import pytest
 import protocol
 from protocol import analysis, calls, engine, graph, hints, language, schemas, state, submission
 from protocol.analysis import findings
+from worker import app, client, execution, messaging, recovery, registry, storage
+from worker.cli import doctor
 
 
 @pytest.mark.parametrize(
-    "package", [protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, findings]
+    "package",
+    [
+        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, findings),
+        *(messaging, storage, registry, execution, recovery, app, client, doctor),
+    ],
 )
-def test_the_core_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:
+def test_a_package_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:
     folder = Path(package.__file__ or "").parent
     modules = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     named = set(re.findall(r"`([a-z_]+)`", package.__doc__ or ""))

@@ -153,6 +153,26 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
     assert parts & {"hints", "analysis"} == set()
 
 
+WORKER_FOLDERS = ("messaging", "storage", "registry", "execution", "recovery", "app", "client", "cli")
+"""The worker's folders: each imports only those before it, and `errors` at the bottom."""
+WORKER_BESIDE_EACH_OTHER = {"registry": {"storage"}, "recovery": {"registry", "execution"}}
+
+
+@pytest.mark.parametrize("folder", WORKER_FOLDERS)
+def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> None:
+    before = {*WORKER_FOLDERS[: WORKER_FOLDERS.index(folder)], folder, "errors"}
+    before -= WORKER_BESIDE_EACH_OTHER.get(folder, set())
+    # The facade and the application stand above everything; the command line is a client of theirs.
+    before |= {"", "celery"} if folder == "cli" else set()
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in sources(f"worker/{folder}")
+        for line, module in imports(path)
+        if module.partition(".")[0] == "worker" and (*module.split("."), "")[1] not in before
+    ]
+    assert found == []
+
+
 def test_the_guardian_imports_nothing_but_the_standard_library() -> None:
     guardian = ROOT / "broker_config" / "guardian.py"
     assert {name for _, name in top_level_imports(guardian)} <= sys.stdlib_module_names

@@ -20,7 +20,7 @@ from tests.benchmarks import core, scale
 from tests.benchmarks.jobs import JOBS, Job
 from tests.benchmarks.surroundings import server, worker
 from worker import Client
-from worker.loading import load
+from worker.registry.loading import load
 
 _ACTIVITIES = "tests.benchmarks.activities"
 

@@ -21,7 +21,7 @@ from redis import Redis
 
 from tests.benchmarks.surroundings import server, worker
 from worker import Client, Run
-from worker.loading import load
+from worker.registry.loading import load
 
 _ACTIVITIES: Final = "tests.benchmarks.activities"
 _MIB: Final = 1024 * 1024

@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 
 from broker_config import queue_names
 from worker import Client
-from worker.activities import registry
-from worker.keys import Keys, active_runs, lane_token
-from worker.progress import ENDED
-from worker.runs import Run
+from worker.client.runs import Run
+from worker.messaging.attempts import lane_token
+from worker.registry.activities import registry
+from worker.storage.keys import ENDED, Keys, active_runs
 
 from .site import Site
 from .workload import CallKey, Submission, without_errors

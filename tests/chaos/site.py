@@ -14,7 +14,7 @@ from redis import Redis
 
 from broker_config import ENVIRONMENT_PREFIX, Settings, load
 from worker import Client
-from worker.loading import load as load_activities
+from worker.registry.loading import load as load_activities
 
 from .crew import Death, Member
 from .proxy import Proxy

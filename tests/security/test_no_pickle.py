@@ -11,7 +11,7 @@ from kombu.exceptions import EncodeError
 
 from broker_config import EmbeddedServer, celery_configuration
 from tests.worker.backend import settings_for
-from worker.application import make_client_application
+from worker.app.application import make_client_application
 
 SECRET = "canary-77b0"
 

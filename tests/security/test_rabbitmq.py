@@ -14,8 +14,8 @@ import pytest
 from broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from worker import InfrastructureError
-from worker.application import make_client_application
-from worker.publisher import Publisher
+from worker.app.application import make_client_application
+from worker.messaging.publisher import Publisher
 
 from .broker_messages import packed, task_body
 from .certificates import OPENSSL, Authority, authority, certificate

@@ -17,9 +17,9 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
-from worker.application import make_client_application
-from worker.messages import Report, Sign
-from worker.reports import Reports
+from worker.app.application import make_client_application
+from worker.messaging.heartbeats import Reports
+from worker.messaging.messages import Report, Sign
 
 from .servers import free_port, redis_server
 

@@ -16,7 +16,7 @@ import pytest
 
 from broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
-from worker.application import make_client_application
+from worker.app.application import make_client_application
 
 from .servers import free_port, redis_server
 

@@ -14,8 +14,8 @@ import pytest
 from broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
 from worker import Client, InfrastructureError
-from worker.application import make_client_application
-from worker.publisher import Publisher
+from worker.app.application import make_client_application
+from worker.messaging.publisher import Publisher
 
 from .certificates import OPENSSL, Authority, authority, certificate
 from .servers import free_port, redis_server

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
-from worker.loading import load
+from worker.registry.loading import load
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from protocol.schemas import compiled
 from worker import ActivitiesError
-from worker.activities import Policy, Registry, make_activity, registry
-from worker.loading import load
+from worker.registry.activities import Policy, Registry, make_activity, registry
+from worker.registry.loading import load
 
 from .backend import Backend
 

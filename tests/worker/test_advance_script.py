@@ -12,11 +12,11 @@ from redis import Redis
 
 from broker_config import EmbeddedServer
 from protocol.engine.execution import Outcome, Status
-from worker.attempts import CallId
-from worker.connections import connect, connect_async
-from worker.keys import Keys
-from worker.leases import Leases
-from worker.log import Advance, Claim, MessageLog, Rest
+from worker.messaging.attempts import CallId
+from worker.storage.connections import connect, connect_async
+from worker.storage.keys import Keys
+from worker.storage.leases import Leases
+from worker.storage.log import Advance, Claim, MessageLog, Rest
 
 from .backend import settings_for
 

@@ -12,7 +12,7 @@ import pytest
 from broker_config import EmbeddedServer
 from tests.protocol import naive
 from tests.protocol.authoring import EXPLICIT, LATENT, Author
-from worker.loading import load
+from worker.registry.loading import load
 
 from .backend import FIXTURES, Backend, Meeting, meeting_url, settings_for
 

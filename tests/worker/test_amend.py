@@ -12,8 +12,8 @@ import pytest
 from protocol import Rejected
 from tests.acceptance.command import send, start
 from worker import BeingAmended, Run, RunNotFound, RunOver
-from worker.amendment import Amender
-from worker.keys import Keys
+from worker.client.amendment import Amender
+from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, first_ended_call, gate, wait_at

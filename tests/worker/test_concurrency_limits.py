@@ -13,11 +13,11 @@ import pytest
 from broker_config import EmbeddedServer
 from protocol import Rejected
 from worker import ActivitiesError, activity
-from worker.attempts import CallId
-from worker.connections import connect_async
-from worker.keys import Keys
-from worker.lane import id_key
-from worker.slots import Slots, Slotted
+from worker.messaging.attempts import CallId
+from worker.storage.connections import connect_async
+from worker.storage.keys import Keys
+from worker.storage.lane import id_key
+from worker.storage.slots import Slots, Slotted
 
 from .backend import Backend, Meeting, settings_apart
 

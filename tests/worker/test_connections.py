@@ -9,11 +9,11 @@ from typing import Any
 from redis import Redis
 
 from broker_config import EmbeddedServer
-from worker.application import make_client_application
-from worker.connections import connect_async
-from worker.log import MessageLog
-from worker.messages import lane_task
-from worker.publisher import Publisher
+from worker.app.application import make_client_application
+from worker.messaging.messages import lane_task
+from worker.messaging.publisher import Publisher
+from worker.storage.connections import connect_async
+from worker.storage.log import MessageLog
 
 from .backend import settings_for
 

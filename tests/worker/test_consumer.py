@@ -10,7 +10,7 @@ import pytest
 from kombu import Connection, Queue
 
 from broker_config import EmbeddedServer
-from worker.consumer import outlive_channel
+from worker.messaging.consumer import outlive_channel
 
 
 @pytest.fixture

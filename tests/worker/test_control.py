@@ -13,7 +13,7 @@ import pytest
 
 from broker_config import EmbeddedServer
 from worker import Run, RunNotFound, RunOver
-from worker.keys import Keys
+from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, settings_apart, status_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
-from worker.keys import active_runs
+from worker.storage.keys import active_runs
 
 from .backend import Backend, Meeting
 

@@ -16,10 +16,10 @@ import pytest
 
 from broker_config import EmbeddedServer
 from worker import Client, LetterNotFound
-from worker.attempts import CallId
-from worker.dead_letters import DeadLetter, DeadLetters
-from worker.keys import Keys
-from worker.messages import TaskMessage
+from worker.messaging.attempts import CallId
+from worker.messaging.messages import TaskMessage
+from worker.storage.dead_letters import DeadLetter, DeadLetters
+from worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_liveness import RECOVERY_SECONDS

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from broker_config import EmbeddedServer
-from worker.attempts import CallId
-from worker.connections import connect_async
-from worker.slots import Slots, Slotted
+from worker.messaging.attempts import CallId
+from worker.storage.connections import connect_async
+from worker.storage.slots import Slots, Slotted
 
 from .backend import settings_for
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer
-from worker.keys import Keys
+from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 

@@ -45,7 +45,7 @@ from protocol.analysis.findings.demands import Parameter
 from protocol.analysis.findings.memory import Memory
 from protocol.analysis.findings.signatures import Signature
 from protocol.schemas import compiled
-from worker.activities import Activity, Policy, make_activity
+from worker.registry.activities import Activity, Policy, make_activity
 
 
 def split(value: Any) -> Any:

@@ -10,10 +10,10 @@ import pytest
 from redis import Redis
 
 from broker_config import EmbeddedServer
-from worker.attempts import CallId
-from worker.connections import connect, connect_async
-from worker.keys import Keys
-from worker.slots import SlotKeeper, Slots, Slotted
+from worker.messaging.attempts import CallId
+from worker.storage.connections import connect, connect_async
+from worker.storage.keys import Keys
+from worker.storage.slots import SlotKeeper, Slots, Slotted
 
 from .backend import settings_for
 

@@ -12,14 +12,15 @@ from redis import Redis
 
 from broker_config import EmbeddedServer, SecretUrl, Settings
 from worker import Client, InfrastructureError
-from worker.application import make_client_application
-from worker.connections import connect
-from worker.definition import FORMAT, pack, unpack
+from worker.app.application import make_client_application
 from worker.errors import OtherFormat
-from worker.keys import Keys, active_runs
-from worker.publisher import Publisher
-from worker.reports import Reports
-from worker.sweep import Sweeper, forget
+from worker.messaging.heartbeats import Reports
+from worker.messaging.packing import pack, unpack
+from worker.messaging.publisher import Publisher
+from worker.recovery.sweep import Sweeper, forget
+from worker.storage.connections import connect
+from worker.storage.definition import FORMAT
+from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer
-from worker.application import make_client_application
-from worker.attempts import Attempt, CallId
-from worker.connections import connect
-from worker.keys import active_runs
-from worker.log import Claim
-from worker.messages import Report, Sign, TaskMessage
-from worker.publisher import Publisher
-from worker.reports import Reporter, Reports
-from worker.sweep import Sweeper
+from worker.app.application import make_client_application
+from worker.messaging.attempts import Attempt, CallId
+from worker.messaging.heartbeats import Reporter, Reports
+from worker.messaging.messages import Report, Sign, TaskMessage
+from worker.messaging.publisher import Publisher
+from worker.recovery.sweep import Sweeper
+from worker.storage.connections import connect
+from worker.storage.keys import active_runs
+from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
 

@@ -9,8 +9,8 @@ import pytest
 
 from protocol import Context
 from worker import Run
-from worker.definition import unpack
-from worker.keys import Keys
+from worker.messaging.packing import unpack
+from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

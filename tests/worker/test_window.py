@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer
-from worker.keys import Keys
-from worker.lane import id_key
+from worker.storage.keys import Keys
+from worker.storage.lane import id_key
 
 from .backend import Backend, Meeting, settings_apart
 

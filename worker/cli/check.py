@@ -34,7 +34,7 @@ def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, co
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from worker.client import Client
+        from worker.client.client import Client
 
         with Client(settings) as client:
             plan = client.check(value)

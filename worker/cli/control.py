@@ -14,7 +14,7 @@ from worker.cli.output import print_json, print_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.runs import Run
+    from worker.client.runs import Run
 
 
 @click.command(short_help="Begin no more calls of a run.")

@@ -14,7 +14,7 @@ from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import counted, value_lines
 
 if TYPE_CHECKING:
-    from worker.dead_letters import DeadLetter, DeadLetters
+    from worker.storage.dead_letters import DeadLetter, DeadLetters
 
 
 @click.group(
@@ -85,7 +85,7 @@ def drop(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
 
 @contextmanager
 def _letters(common: Common) -> Iterator[DeadLetters]:
-    from worker.client import Client
+    from worker.client.client import Client
 
     with Client(common.settings()) as client:
         yield client.dead_letters()

@@ -156,7 +156,7 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
 
 def _without_activities(lines: list[str]) -> list[str]:
     """Why every tool is unknown, where no activities were loaded."""
-    activities: Any = sys.modules.get("worker.activities")
+    activities: Any = sys.modules.get("worker.registry.activities")
     if activities is None or activities.registry.activities or not any("unknown tool" in line for line in lines):
         return []
     return ["no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"]

@@ -9,7 +9,7 @@ import click
 from worker.cli.check import check
 from worker.cli.control import amend, cancel, fork, pause, resume
 from worker.cli.dead import dead
-from worker.cli.doctor import doctor
+from worker.cli.doctor.command import doctor
 from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status

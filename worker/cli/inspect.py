@@ -18,7 +18,7 @@ from worker.cli.rendering import counts_line, heading, status_word
 from worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
-    from worker.runs import LogEntry, Run
+    from worker.client.runs import LogEntry, Run
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
@@ -96,7 +96,7 @@ def print_status(document: Mapping[str, Any], common: Common) -> None:
 @contextmanager
 def found_run(run: str, common: Common) -> Iterator[Run]:
     """The run of that id, its connection open."""
-    from worker.client import Client
+    from worker.client.client import Client
 
     with Client(common.settings()) as client:
         yield client.run(run)

@@ -82,7 +82,7 @@ def common_options(command: Callable[..., int]) -> Callable[..., int]:
 
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
-    from worker.loading import load_activities
+    from worker.registry.loading import load_activities
 
     try:
         with nothing_on_stdout():

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worker.runs import Run
+    from worker.client.runs import Run
 
 
 def wait(run: Run, *, timeout_seconds: float | None = None) -> None:

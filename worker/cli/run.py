@@ -17,7 +17,7 @@ from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
 
 if TYPE_CHECKING:
     from broker_config import Settings
-    from worker.runs import Run
+    from worker.client.runs import Run
 
 
 @click.command(short_help="Submit, wait and print the result.")
@@ -48,7 +48,7 @@ def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Co
         value = read_submission(file, settings)
         with _backend(settings, worker_log, deadline) as effective:
             load_registry(effective)
-            from worker.client import Client
+            from worker.client.client import Client
 
             with Client(effective) as client:
                 submitted = client.submit_document(value)
@@ -78,7 +78,7 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
         settings.require_redis()
         yield settings
         return
-    from worker.embedding import embedded_backend
+    from worker.client.local_backend import embedded_backend
 
     with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
         yield effective

@@ -24,7 +24,7 @@ def submit(file: str, *, common: Common) -> int:
         value = read_submission(file, settings)
         load_registry(settings)
         settings.require_redis()
-        from worker.client import Client
+        from worker.client.client import Client
 
         with Client(settings) as client:
             run = client.submit_document(value)

@@ -60,8 +60,8 @@ def worker(
     os.environ.update(settings.to_environment())
     load_registry(settings)
     from broker_config import queue_names
-    from worker.activities import registry
     from worker.celery import app
+    from worker.registry.activities import registry
 
     served = list(dict.fromkeys(_names(queues) or (*queue_names(settings), *registry.queues())))
     if activity_queues:
@@ -91,7 +91,7 @@ def _watch_signals(name: str, queues: list[str], machine: TextIO | None) -> Call
     """Announce the worker once it takes tasks; return what says whether Ctrl-C has stopped it."""
     from celery.signals import worker_ready, worker_shutting_down
 
-    from worker.embedding import READY
+    from worker.client.local_backend import READY
 
     interrupts: list[str] = []
 

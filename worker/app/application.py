@@ -1,0 +1,39 @@
+"""Making the Celery application from settings."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from broker_config import Settings, celery_configuration, queue
+from worker.messaging.compression import refuse_compression
+from worker.messaging.consumer import CONSUMER
+from worker.messaging.limits import limits_of
+from worker.messaging.task_events import EVENTS
+from worker.recovery.sweep import SweepStep
+from worker.registry.activities import Registry
+from worker.registry.models import configured_model
+
+from .runtime import Runtimes
+from .tasks import register_tasks
+
+
+def make_application(settings: Settings, registry: Registry) -> Celery:
+    """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
+    configured_model(settings)  # a model that cannot be had is told when the worker starts, not in every task
+    app = make_client_application(settings)
+    app.conf.acts_settings = settings
+    app.conf.worker_consumer = CONSUMER
+    app.steps["worker"].add(SweepStep)
+    # Without -Q a worker serves these too.
+    app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
+    app.conf.acts_runtimes = Runtimes(app, settings, registry)
+    register_tasks(app, app.conf.acts_runtimes, limits_of(settings))
+    return app
+
+
+def make_client_application(settings: Settings) -> Celery:
+    """An application that only publishes."""
+    refuse_compression()
+    app = Celery("acts", set_as_current=False, events=EVENTS)
+    app.conf.update(celery_configuration(settings))
+    return app

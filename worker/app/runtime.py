@@ -1,0 +1,134 @@
+"""What a worker process needs to run tasks: an event loop in a thread of its own, connections, the scheduler.
+
+Celery has no coroutine tasks. A task hands its coroutine to the process's loop and waits for it in its own thread, so
+thousands of activities that wait cost one loop and not thousands of busy threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from celery import Celery
+
+from broker_config import Settings
+from worker.execution.remote import Remote, RemoteExecutor
+from worker.execution.scheduler import Scheduler
+from worker.execution.services import Services
+from worker.execution.threads import Threads
+from worker.messaging.cancellation import Cancellations
+from worker.messaging.heartbeats import Reporter, Reports
+from worker.messaging.limits import limits_of
+from worker.messaging.messages import TaskMessage
+from worker.messaging.publisher import Publisher
+from worker.registry.activities import Registry
+from worker.registry.models import configured_model
+from worker.storage.connections import connect, connect_async
+from worker.storage.leases import PUBLISHED_SECONDS, Leases
+from worker.storage.log import MessageLog
+from worker.storage.slots import Slots
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """One process's loop, and everything that lives on it."""
+
+    def __init__(self, app: Celery, settings: Settings, registry: Registry, cancellations: Cancellations) -> None:
+        self.settings = settings
+        self._cancellations = cancellations
+        self.publisher = Publisher(app)
+        self.reporter = Reporter(Reports(app, settings), interval_seconds=settings.lease_seconds / 3)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
+        self._thread.start()
+        self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
+        self._threads = Threads(settings.concurrency)
+        self.remote = RemoteExecutor(registry, configured_model(settings), limits_of(settings), self._threads)
+        # Who carries out remote calls may be without a log.
+        self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """What drives lanes. Raises `broker_config.NotConfigured` in a worker that has no log."""
+        if self._scheduler is None:
+            self.settings.require_redis()
+        assert self._scheduler is not None
+        return self._scheduler
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _make_scheduler(self, registry: Registry) -> Scheduler:
+        settings = self.settings
+        redis = connect_async(settings)
+        log = MessageLog(
+            redis,
+            prefix=settings.key_prefix,
+            published_seconds=PUBLISHED_SECONDS,
+            lease_seconds=settings.lease_seconds,
+            window=settings.publish_window,
+        )
+        leases = Leases(
+            connect(settings),
+            prefix=settings.key_prefix,
+            lease_seconds=settings.lease_seconds,
+            on_cancelled=self.cancel,
+        )
+        remote = Remote(settings, registry)
+        slots = Slots(redis, prefix=settings.key_prefix)
+        limits = limits_of(settings)
+        return Scheduler(Services(log, settings, registry, limits, self._publish, self._threads, leases, remote, slots))
+
+    def carry_out(self, run: str, coroutine: Coroutine[Any, Any, T]) -> T | None:
+        """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""
+        if run in self._cancellations:
+            coroutine.close()
+            return None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        with self._cancellations.watching(run, future):
+            try:
+                return future.result()
+            except concurrent.futures.CancelledError:
+                return None
+
+    def cancel(self, run: str) -> None:
+        """A run was cancelled: stop its drives here."""
+        self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
+
+    async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
+        await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
+
+
+class Runtimes:
+    """The runtime of the process that asks; a forked pool process gets one of its own."""
+
+    def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
+        self._app = app
+        self._settings = settings
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._process = 0
+        self._runtime: Runtime | None = None
+        self._cancellations = Cancellations()
+
+    def current(self) -> Runtime:
+        """The runtime, made when it is first asked for."""
+        if self._runtime is None or self._process != os.getpid():
+            with self._lock:
+                if self._runtime is None or self._process != os.getpid():
+                    self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations)
+                    self._process = os.getpid()
+        return self._runtime
+
+    def cancel(self, run: str) -> None:
+        """A run was cancelled: nothing of it is to be carried out in this process any more."""
+        self._cancellations.cancel(run)
+        if self._runtime is not None and self._process == os.getpid():
+            self._runtime.cancel(run)

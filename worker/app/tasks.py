@@ -1,0 +1,129 @@
+"""The Celery tasks: what each queue's workers do with a message. Each takes one argument, msgpack bytes.
+
+A message that is none of ours is refused with one line in the worker's log; nobody hears of what is in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeVar
+
+from celery import Celery, Task
+
+from broker_config import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCE,
+)
+from protocol import Limits
+from protocol.engine.execution import Failure
+from worker.errors import MalformedMessage
+from worker.messaging.attempts import Result
+from worker.messaging.messages import (
+    ActivityCall,
+    DelegateCall,
+    Delivery,
+    delivery_task,
+    unpack_activity_call,
+    unpack_delegate_call,
+    unpack_delivery,
+    unpack_lane_id,
+)
+
+from .runtime import Runtime, Runtimes
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Read = Callable[[object, Limits], T]
+Work = Callable[[Runtime, T], None]
+RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
+Doing = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
+
+
+class BackgroundFailed(Exception):
+    """A fire-and-forget call failed after its retries. The run is not affected (SPEC R5.3).
+
+    Operators see this text: it names the call and the error's type, and nothing that the call works on.
+    """
+
+
+def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
+    """Register every task of ours with an application."""
+
+    def task(name: str, read: Read[T], *, is_dropped_again: bool = False, **options: Any) -> Callable[[Work[T]], None]:
+        """Make a task of a function: it is given what `read` makes of the message, if that can be read.
+
+        With `is_dropped_again` a message that the broker delivers again is acknowledged and that is all. The sweep sees
+        to calls that were lost, and it alone: else one would run again an hour after it ended, or beside itself when a
+        connection breaks.
+        """
+
+        def register(work: Work[T]) -> None:
+            @wraps(work)
+            def run(celery_task: Task, *arguments: object, **named: object) -> None:
+                if is_dropped_again and (celery_task.request.delivery_info or {}).get("redelivered"):
+                    return
+                try:
+                    if len(arguments) != 1 or named:
+                        raise MalformedMessage("it should have one argument")
+                    message = read(arguments[0], limits)
+                except MalformedMessage as error:
+                    logger.error("%s: a message is refused: %s", name, error)
+                else:
+                    work(runtimes.current(), message)
+
+            app.task(name=name, bind=True, **options)(run)
+
+        return register
+
+    @task(EXECUTE_INSTANCE, unpack_lane_id)
+    def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
+        """Run the calls of one lane that are ready."""
+        runtime.run(runtime.scheduler.drive(*lane))
+
+    @task(DELIVER, unpack_delivery)
+    def deliver(runtime: Runtime, delivery: Delivery) -> None:
+        """Bring the result of a remote call back to its lane, and carry on there."""
+        runtime.run(runtime.scheduler.deliver(delivery))
+
+    @task(EXECUTE_DELEGATE, unpack_delegate_call, is_dropped_again=True)
+    def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
+        """Run one delegate on its snapshot of the context."""
+        if message.awaited:
+            _carry_out(runtime, message, runtime.remote.delegate)
+        else:
+            _try(runtime, message, runtime.remote.delegate)
+
+    @task(EXECUTE_ACTIVITY, unpack_activity_call, is_dropped_again=True)
+    def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
+        """Run one activity that has a queue of its own."""
+        _carry_out(runtime, message, runtime.remote.activity)
+
+    @task(EXECUTE_BACKGROUND, unpack_activity_call, is_dropped_again=True, ignore_result=True)
+    def execute_background(runtime: Runtime, message: ActivityCall) -> None:
+        """Run one fire-and-forget call; nothing is stored, nobody waits."""
+        _try(runtime, message, runtime.remote.activity)
+
+
+def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+    """Carry out a remote call, and bring back what comes of it."""
+    attempt = message.attempt
+    with runtime.reporter.at_work(attempt):
+        result = runtime.carry_out(attempt.id.run, doing(message))
+        if result is not None:
+            runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
+
+
+def _try(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+    """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
+    attempt = message.attempt
+    with runtime.reporter.at_work(attempt):
+        result = runtime.run(doing(message))
+        runtime.reporter.close(attempt, result)
+    if isinstance(result, Failure):
+        raise BackgroundFailed(f"{attempt.id}: {result.type}")

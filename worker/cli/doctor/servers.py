@@ -1,0 +1,196 @@
+"""Servers: what `acts doctor` asks the broker, the log and the workers; whatever they answer, it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_config import (
+    ENVIRONMENT_PREFIX,
+    BrokerConfigError,
+    Settings,
+    find_server,
+    mask_url,
+    queue_names,
+    redis_url_of,
+)
+from worker.cli.doctor.layer import Layer, asked
+from worker.cli.rendering import counted
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+OLDEST_SERVER: Final = (6, 2)
+CONNECT_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 1.5
+PINGS: Final = 3
+
+
+def examine_servers(settings: Settings) -> Iterator[Layer]:
+    """Broker, log, dead letters where there are any, workers and queues."""
+    if settings.effective_broker_url is None and settings.effective_redis_url is None:
+        yield _unconfigured()
+        return
+    broker = _broker(settings)
+    yield broker
+    log = _log(settings)
+    yield log
+    if log.ok:
+        yield from _dead_letters(settings)
+    if not broker.ok:
+        for name in ("workers", "queues"):
+            yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
+        return
+    from worker.app.application import make_client_application
+
+    app = make_client_application(settings)
+    found, serving = _workers(app)
+    yield found
+    yield _queues(app, settings, serving)
+
+
+def _unconfigured() -> Layer:
+    layer = Layer("broker")
+    try:
+        layer.add(f"`acts run` brings its own, {find_server()}")
+    except BrokerConfigError as error:
+        layer.fail("`acts run` cannot bring its own", str(error))
+    remedy = f"set {ENVIRONMENT_PREFIX}BROKER_URL, e.g. redis://localhost:6379/0, or use --broker"
+    layer.fail("none is configured, so there is nothing to submit to", remedy)
+    return layer
+
+
+def _broker(settings: Settings) -> Layer:
+    layer = Layer("broker")
+    try:
+        url = settings.require_broker()
+    except BrokerConfigError as error:
+        layer.fail("not configured", str(error))
+        return layer
+    layer.add(mask_url(url))
+    if (redis_url := redis_url_of(url)) is not None:
+        with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
+            _greet_redis(layer, redis_url)
+        return layer
+    with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
+        from worker.app.application import make_client_application
+
+        with make_client_application(settings).connection_for_write(connect_timeout=CONNECT_SECONDS) as connection:
+            begun = time.perf_counter()
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_SECONDS)
+            layer.add(f"connected in {(time.perf_counter() - begun) * 1000:.1f} ms")
+            properties = getattr(connection.connection, "server_properties", None) or {}
+            if "product" in properties:
+                layer.add(f"{properties['product']} {properties.get('version', '')}".strip())
+    return layer
+
+
+def _log(settings: Settings) -> Layer:
+    layer = Layer("log")
+    try:
+        url = settings.require_redis()
+    except BrokerConfigError as error:
+        layer.fail("not configured", str(error))
+        return layer
+    layer.add(mask_url(url))
+    with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
+        _examine_storage(layer, _greet_redis(layer, url))
+    return layer
+
+
+def _dead_letters(settings: Settings) -> Iterator[Layer]:
+    """Calls that failed for good: nothing is wrong with the backend, but somebody should look at them."""
+    from worker.storage.connections import connect
+    from worker.storage.dead_letters import DeadLetters
+
+    layer = Layer("dead letters")
+    with asked(layer, "look at the server of the log"), connect(settings) as redis:
+        if count := DeadLetters(redis, settings).count():
+            layer.warn(str(count), "see `acts dead list`")
+    if layer.detail:
+        yield layer
+
+
+def _greet_redis(layer: Layer, url: str) -> Mapping[str, Any]:
+    """Ping the server, and return what it says of itself. Raises what redis-py raises."""
+    from redis import Redis
+
+    with Redis.from_url(url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS) as redis:
+        redis.ping()
+        latency_seconds = min(_timed(redis.ping) for _ in range(PINGS))
+        facts: Mapping[str, Any] = redis.info()
+    name = str(facts.get("server_name") or "redis")
+    shown = str(facts.get(f"{name}_version") or facts.get("redis_version"))
+    layer.add(f"{name} {shown}, {latency_seconds * 1000:.2f} ms")
+    # Valkey says under `redis_version` which Redis it is compatible with.
+    compatible = str(facts.get("redis_version", "0"))
+    if tuple(int(part) for part in compatible.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
+        layer.fail(f"{compatible} is too old", "use Redis 6.2 or newer, or Valkey")
+    if facts.get("role") == "slave":
+        layer.fail("it is a replica, which takes no writes", "give the address of the primary")
+    return facts
+
+
+def _timed(action: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun
+
+
+def _examine_storage(layer: Layer, facts: Mapping[str, Any]) -> None:
+    """Whether what is written stays (DESIGN "Must hold" 1)."""
+    policy, most = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("maxmemory", 0))
+    if policy != "noeviction":
+        note = layer.fail if most else layer.warn
+        note(f"maxmemory-policy is {policy}: runs may lose messages", "CONFIG SET maxmemory-policy noeviction")
+    used = int(facts.get("used_memory", 0))
+    if most and used > 0.9 * most:
+        layer.warn(
+            f"{used * 100 // most} % of its memory is in use", "raise maxmemory, or lower ACTS_RETENTION_SECONDS"
+        )
+    if not int(facts.get("aof_enabled", 0)):
+        layer.warn(
+            "appendonly is off: a restart of the server loses runs", "CONFIG SET appendonly yes, and in its file"
+        )
+    elif facts.get("aof_last_write_status", "ok") != "ok":
+        layer.fail("the append-only file cannot be written", "look at the server's disk and its log")
+
+
+def _workers(app: Celery) -> tuple[Layer, dict[str, list[str]]]:
+    """Who answers, and the queues each serves."""
+    layer = Layer("workers")
+    serving: dict[str, list[str]] = {}
+    with asked(layer, "look at the broker"):
+        answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
+        serving = {name: sorted(queue["name"] for queue in queues) for name, queues in sorted(answers.items())}
+        layer.add(", ".join(f"{name} ({', '.join(queues)})" for name, queues in serving.items()))
+        if not serving:
+            layer.fail(f"no worker answered within {ANSWER_SECONDS:g} s", "start one: acts worker")
+    return layer, serving
+
+
+def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
+    """How many messages wait in each queue that submissions need, and whether anybody serves it."""
+    from worker.registry.activities import registry
+
+    layer = Layer("queues")
+    with asked(layer, "look at the broker"), app.connection_for_read() as connection:
+        deserted = []
+        for name in dict.fromkeys((*queue_names(settings), *registry.queues())):
+            servers = sum(name in queues for queues in serving.values())
+            layer.add(f"{name} {_length(connection, name)} waiting, {counted(servers, 'worker')}")
+            if not servers:
+                deserted.append(name)
+        if deserted:
+            layer.fail(f"nobody serves {', '.join(deserted)}", f"acts worker --queues {','.join(deserted)}")
+    return layer
+
+
+def _length(connection: Any, queue: str) -> int:
+    """The number of messages in a queue; one that was never used does not exist yet."""
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:
+            return 0

@@ -1,0 +1,12 @@
+"""Submitting runs, following them, steering them.
+
+`client`         check, submit, find runs again
+`dispatcher`     writing a run down and publishing it
+`runs`           a run from outside
+`results`        a result, folded from the journals
+`progress`       a run's events
+`control`        pause, resume, cancel
+`amendment`      replacing calls that have not begun
+`fork`           a new run from a moment of another
+`local_backend`  a server and a worker for a while
+"""

@@ -1,0 +1,238 @@
+"""Amendments: the calls of a run that have not begun are replaced while it runs (SPEC R11.1).
+
+The run is paused, so that no call begins; those at work go on and their outcomes are taken. Every lane is read, the new
+calls are checked against what is there, and where they fit each lane is written in one step: its calls that have not
+begun end as skipped, and a new record of the lane says what is to be done there. The global lane is first; what lanes
+share lies there. Then the run goes on, if it was running.
+
+Should the client die on the way, the run stays paused, and the same amendment can be handed in again: lanes that have
+it are left alone. A run that is amended in part is not resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol import Plan
+from protocol.calls.call import Call
+from protocol.submission.amendments import SoFar
+from worker.errors import BeingAmended, RunNotFound, RunOver
+from worker.messaging.attempts import lane_token
+from worker.messaging.packing import pack, unpack
+from worker.storage.definition import (
+    Definition,
+    LaneRecord,
+    pack_amended_lane,
+    pack_amendment,
+    unpack_definition,
+    unpack_lane,
+)
+from worker.storage.keys import ENDED, Keys
+from worker.storage.lane import amended, id_key, known_calls
+from worker.storage.log import Entry, read_entry
+from worker.storage.scripts import pack_request, read_script
+
+REPLACED: Final = "replaced by an amendment"
+"""Why a call that had not begun was skipped."""
+_AT_ONCE: Final = 200
+
+Check = Callable[[Any, SoFar], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A lane as it was read."""
+
+    instance: str | None
+    record: LaneRecord
+    messages: tuple[tuple[str, Mapping[str, Any]], ...]
+    """Its messages with their ids."""
+    last: int
+    """The highest index that a call of it has ever had."""
+    begun: tuple[Call, ...]
+    """Its calls at work."""
+    dropped: tuple[int, ...]
+    """Its calls that have not begun."""
+
+
+class Amender:
+    """Amends one run. `check` makes the plan of an amendment, or raises `protocol.Rejected`."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, check: Check) -> None:
+        self._redis = redis
+        self._keys = Keys(settings.key_prefix, run)
+        self._check = check
+        self._who = secrets.token_hex(8)
+        self._script = redis.register_script(read_script("amend"))
+
+    def amend(self, value: Any, *, resume: Callable[[], None]) -> None:
+        """Put the calls of an amendment in place of those that have not begun; `resume` the run if it was running.
+
+        Raises `Rejected`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
+        """
+        found = self._step("begin")
+        try:
+            lanes, definition = self._read()
+            by, first = _identity(value, found["by"], lanes)
+            plan = self._check(value, _so_far(lanes, definition, first))
+        except BaseException:
+            self._step("drop")
+            if found["resumes"] and not found["by"]:
+                resume()
+            raise
+        self._step("plan", by=by)
+        self._write(lanes, plan, definition, by)
+        self._step("end")
+        if found["resumes"]:
+            with suppress(RunOver):  # what was at work was all there was left
+                resume()
+
+    def _read(self) -> tuple[list[_Lane], Definition]:
+        """Every lane, the global one first, and the definition as amended so far."""
+        data: Any = self._redis.get(self._keys.definition)
+        found: Any = self._redis.lrange(self._keys.instances, 0, -1)
+        if data is None:
+            raise RunNotFound(self._keys.run)
+        definition = unpack_definition(data)
+        lanes: list[_Lane] = []
+        remaining = iter([None, *(instance.decode() for instance in found)])
+        while batch := list(islice(remaining, _AT_ONCE)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for instance in batch:
+                    pipeline.xrange(self._keys.journal(lane_token(instance)))
+                    pipeline.hgetall(self._keys.ledger(lane_token(instance)))
+                answers = pipeline.execute()
+            for instance, entries, ledger in zip(batch, answers[::2], answers[1::2], strict=True):
+                read = [read_entry(id_, fields) for id_, fields in entries]
+                definition = definition if instance is not None else amended(definition, read)
+                lanes.append(_lane(definition, instance, read, ledger))
+        return lanes, definition
+
+    def _write(self, lanes: Sequence[_Lane], plan: Plan, definition: Definition, by: str) -> None:
+        """Write the lanes that have not been written, the global one before the others."""
+        is_shared_written = lanes[0].record.amendment == by
+        version = len(definition.versions) - is_shared_written
+        requests = [
+            request
+            for lane in lanes
+            if lane.record.amendment != by and (request := _request(lane, plan, version, by)) is not None
+        ]
+        if not is_shared_written:
+            self._step("lane", **requests.pop(0), shared=pack_amendment(plan, _awaited(lanes[0], plan)))
+        for start in range(0, len(requests), _AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for request in requests[start : start + _AT_ONCE]:
+                    self._send("lane", request | {"shared": b""}, pipeline)
+                for reply in pipeline.execute():
+                    self._take(reply)
+
+    def _step(self, step: str, **request: Any) -> dict[str, Any]:
+        return self._take(self._send(step, request))
+
+    def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
+        """Run the script (see amend.lua)."""
+        keys, lane = self._keys, request.get("lane", "")
+        return self._script(
+            keys=[
+                keys.state,
+                keys.events,
+                keys.published,
+                keys.backlog,
+                keys.parked,
+                keys.journal(lane),
+                keys.ledger(lane),
+            ],
+            args=[pack_request({"step": step, "who": self._who, **request})],
+            client=client,
+        )
+
+    def _take(self, reply: Any) -> dict[str, Any]:
+        """What the script says. Raises where the run is not ours to amend."""
+        answer: dict[str, Any] = unpack(reply)
+        if answer["status"] == "gone":
+            raise RunNotFound(self._keys.run)
+        if answer["status"] in ENDED and not answer["is_ours"]:
+            raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
+        if not answer["is_ours"]:
+            raise BeingAmended(f"run {self._keys.run} is being amended by somebody else; look at it, then try again")
+        return answer
+
+
+def _lane(
+    definition: Definition, instance: str | None, entries: Sequence[Entry], ledger: Mapping[bytes, bytes]
+) -> _Lane:
+    records = [entry.record for entry in entries if entry.record is not None]
+    record = unpack_lane(records[-1], definition.tools) if records else LaneRecord()
+    ended = {entry.call for entry in entries if entry.call is not None}
+    left = [call for call in definition.lane_calls(record, instance) if call.index not in ended]
+    at_work = {int(call) for call, entry in ledger.items() if b":" in entry}
+    return _Lane(
+        instance=instance,
+        record=record,
+        messages=tuple((entry.id, entry.message) for entry in entries if entry.message is not None),
+        last=max(known_calls(definition, entries, instance), default=-1),
+        begun=tuple(call for call in left if call.index in at_work),
+        dropped=tuple(call.index for call in left if call.index not in at_work),
+    )
+
+
+def _identity(value: Any, before: str, lanes: Sequence[_Lane]) -> tuple[str, int]:
+    """What names the amendment, and the index of its first call; the same again where it was written in part."""
+    digest = hashlib.sha256(pack(value)).hexdigest()[:16]
+    if before.startswith(digest):
+        return before, int(before.partition(":")[2])
+    first = 1 + max(lane.last for lane in lanes)
+    return f"{digest}:{first}", first
+
+
+def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int) -> SoFar:
+    messages = sorted(
+        ((id_key(id_), message) for lane in lanes for id_, message in lane.messages), key=lambda pair: pair[0]
+    )
+    return SoFar(
+        messages=[message for _, message in messages],
+        begun={lane.instance: lane.begun for lane in lanes if lane.begun},
+        first=first,
+        is_template=bool(definition.versions[0]),
+        tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
+        delegates=definition.delegates,
+    )
+
+
+def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] | None:
+    """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
+    new = plan.lanes.get(lane.instance)
+    calls = new.calls if new is not None else ()
+    if lane.instance is not None and not (calls or lane.begun or lane.dropped):
+        return None
+    is_template = plan.submission.is_template and new is not None
+    record = LaneRecord(
+        calls=lane.begun if is_template else (*lane.begun, *calls),
+        held=frozenset(map(str, new.held)) if new is not None else frozenset(),
+        version=version if is_template else None,
+        begun=frozenset(call.index for call in lane.begun),
+        amendment=by,
+    )
+    return {
+        "lane": lane_token(lane.instance),
+        "dropped": lane.dropped,
+        "detail": pack({"reason": REPLACED}),
+        "record": pack_amended_lane(record),
+        "added": len(calls),
+    }
+
+
+def _awaited(shared: _Lane, plan: Plan) -> frozenset[int]:
+    """The global calls, new or at work, that new calls of instances wait for."""
+    own = plan.lanes[None].calls if None in plan.lanes else ()
+    waited_for = {index for lane in plan.lanes.values() if lane.instance is not None for index in lane.graph.awaited}
+    return frozenset(call.index for call in (*shared.begun, *own) if call.index in waited_for)

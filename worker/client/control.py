@@ -1,0 +1,81 @@
+"""Control: pausing, resuming and cancelling runs from outside (SPEC R11.1).
+
+Each is one script on the run's state, so it takes the same time at any size. Workers take notice when they commit: a
+paused run is given no more calls, what is at work ends and is committed; a cancelled one takes nothing any more. That
+nobody goes on with calls of a cancelled run is a kindness (`cancellation`), not what makes it end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from worker.errors import BeingAmended, RunNotFound, RunOver
+from worker.messaging.messages import lane_task
+from worker.storage.connections import translated
+from worker.storage.keys import Keys
+from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.scripts import read_script
+
+if TYPE_CHECKING:
+    from worker.messaging.publisher import Publisher
+
+_DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
+_AT_ONCE: Final = 500
+
+
+class Control:
+    """Changes the status of one run. `publisher` is asked for when something is to be published."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._run = run
+        self._keys = Keys(settings.key_prefix, run)
+        self._settings = settings
+        self._publisher = publisher
+        self._script = redis.register_script(read_script("window", "steer"))
+
+    def pause(self) -> None:
+        """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
+        self._change("paused")
+
+    def resume(self) -> None:
+        """Go on, as far as was left while the run was paused. Raises as `pause` does.
+
+        Should this process die in between, the workers' sweep publishes what it has not.
+        """
+        lanes = self._change("running")
+        while lanes:
+            queue = self._settings.queue_instances
+            self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
+            _, _, lanes = self._steer("running")  # the run may have ended by now
+
+    def cancel(self) -> None:
+        """End the run as it stands, whatever is at work. Raises as `pause` does."""
+        self._change("cancelled")
+        self._publisher().tell_cancelled(self._run)
+
+    def _change(self, wanted: str) -> list[str]:
+        """Change the status. Returns lanes to be published."""
+        before, now, lanes = self._steer(wanted)
+        if before is None:
+            raise RunNotFound(self._run)
+        if now == "paused" and wanted == "running":
+            raise BeingAmended(
+                f"run {self._run} is amended in part: repeat `acts amend` with the same file, or cancel it"
+            )
+        if now != wanted:
+            raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
+        return lanes
+
+    def _steer(self, wanted: str) -> tuple[str | None, str | None, list[str]]:
+        """The script: the status before and after, and lanes."""
+        keys = self._keys
+        with translated(self._settings):
+            before, now, lanes = self._script(
+                keys=[keys.state, keys.events, keys.published, keys.backlog, keys.parked],
+                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window],
+            )
+        return before and before.decode(), now and now.decode(), [lane.decode() for lane in lanes]

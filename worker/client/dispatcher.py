@@ -1,0 +1,121 @@
+"""The dispatcher: a checked plan becomes a run - its keys in Redis, and one Celery task per lane (DESIGN "Submit").
+
+The run is listed first, then its keys are written, and it is started by one last command, so that nobody ever takes
+half of it for a run; then the first tasks are published, a window of them (see lua/window.lua). A task that gets lost
+on the way is published again by the sweep, which also removes what a client that died here has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+from redis.client import Pipeline
+
+from broker_config import Settings
+from protocol import Plan
+from worker.messaging.attempts import lane_token
+from worker.messaging.messages import lane_task
+from worker.messaging.packing import pack
+from worker.messaging.publisher import Publisher
+from worker.recovery.sweep import forget
+from worker.storage.definition import FORMAT, pack_definition, pack_lane
+from worker.storage.keys import Keys, active_runs, make_run_id
+from worker.storage.leases import PUBLISHED_SECONDS
+
+_COMMANDS: Final = 1_000
+"""How many commands in one pipeline, and how many values in one command."""
+
+Command = Callable[[Pipeline], Any]
+
+
+class Dispatcher:
+    """Starts runs."""
+
+    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._settings = settings
+
+    def submit(self, plan: Plan) -> str:
+        """Write the run down, start it, publish its tasks. Returns its id."""
+        seconds, microseconds = self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        run = make_run_id(milliseconds)
+        keys = Keys(self._settings.key_prefix, run)
+        try:
+            self._execute(self._writing(plan, keys, milliseconds))
+            queue = self._settings.queue_instances
+            self._publisher.publish(lane_task(run, lane or None, queue) for lane in self._lanes(plan)[0])
+        except BaseException:
+            forget(self._redis, keys, instances=plan.context.instances)
+            raise
+        return run
+
+    def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
+        """The commands that write a run down; the last ones start it."""
+        instances = plan.context.instances
+        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
+        yield lambda p: p.set(keys.definition, pack_definition(plan))
+        for batch in _batches(instances):
+            yield _pushing(keys.instances, batch)
+        sequence = 0
+        for instance, lane in plan.lanes.items():
+            record = pack_lane(lane, is_template=plan.submission.is_template)
+            yield _adding(keys.journal(lane_token(instance)), milliseconds, sequence, {"k": record})
+            sequence += 1
+        for message in plan.context.messages:
+            journal = keys.journal(lane_token(message.get("_instance")))
+            yield _adding(journal, milliseconds, sequence, {"m": pack(message)})
+            sequence += 1
+        published, backlog = self._lanes(plan)
+        due = milliseconds + int(PUBLISHED_SECONDS * 1000)
+        for lanes in _batches(published):
+            yield _marking(keys.published, lanes, due)
+        for lanes in _batches(backlog):
+            yield _pushing(keys.backlog, lanes)
+        state: dict[Any, Any] = {
+            "format": FORMAT,
+            "status": "running" if plan.size else "completed",
+            "total": plan.size,
+            "remaining": plan.size,
+            "submitted": milliseconds,
+            "ms": milliseconds,
+            "seq": sequence,
+        }
+        yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
+        yield lambda p: p.hset(keys.state, mapping=state)
+
+    def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
+        """The lanes with something to do, the global one first: those published at once, and those that follow."""
+        lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if lane.calls]
+        lanes.sort(key=bool)
+        window = self._settings.publish_window
+        return lanes[:window], lanes[window:]
+
+    def _execute(self, commands: Iterator[Command]) -> None:
+        """Send the commands in pipelines of bounded size, in order."""
+        while batch := list(islice(commands, _COMMANDS)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for command in batch:
+                    command(pipeline)
+                pipeline.execute()
+
+
+def _adding(stream: str, milliseconds: int, sequence: int, fields: dict[str, bytes]) -> Command:
+    return lambda p: p.xadd(stream, fields, id=f"{milliseconds}-{sequence}")  # type: ignore[arg-type]  # redis wants an invariant dict
+
+
+def _marking(published: str, lanes: Sequence[str], due: int) -> Command:
+    return lambda p: p.zadd(published, dict.fromkeys(lanes, due))
+
+
+def _pushing(list_: str, values: Sequence[str]) -> Command:
+    return lambda p: p.rpush(list_, *values)
+
+
+def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(values), _COMMANDS):
+        yield values[start : start + _COMMANDS]

@@ -1,0 +1,179 @@
+"""The local backend: a server and a worker of one's own for the time of a `with` block (`acts run` without a broker).
+
+Nothing is left behind however we end (`broker_config.GuardedProcess`), and no call is lost when the worker dies: as
+long as it had become ready, another takes its place and finds its calls by their leases (DESIGN "Sweep"). What was
+sent and not awaited (SPEC R5.1) is done before the block is left in peace; an exception leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kombu.exceptions import OperationalError
+from redis import Redis
+from redis.exceptions import RedisError
+
+from broker_config import EmbeddedServer, GuardedProcess, Settings
+from worker.errors import InfrastructureError
+from worker.storage.keys import Keys, active_runs
+
+READY: Final = "is ready"
+"""What the worker's log says once it has started."""
+
+_GRACE_SECONDS: Final = 2.0
+# Each death costs the calls in hand one of their attempts, so a call that kills its worker ends as failed. A worker
+# that dies for a reason of its own must not be started for ever.
+_MOST_STARTS: Final = 100
+_LOG_NAME: Final = "worker.log"
+_SWEEP_INTERVAL_SECONDS: Final = 0.2
+"""Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
+_TOLD_LINES: Final = 3
+# A worker that is started again sees the same modules under the same names as we do: also where the current directory
+# holds a `worker.py` of somebody else's.
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.cli import main; sys.exit(main())"
+
+
+@contextmanager
+def embedded_backend(
+    settings: Settings, *, worker_log: Path | None = None, deadline: float | None = None
+) -> Iterator[Settings]:
+    """Yield `settings` pointed at a server and a worker that exist for the time of the block.
+
+    The server answers when the block begins; the worker is still starting, and takes up what is submitted as soon as
+    it can. Leaving the block waits for what was sent and not awaited, until `deadline` (of `time.monotonic`). The
+    worker's log goes to `worker_log`, by default to a file that is removed with the server. Raises
+    `InfrastructureError` where either cannot be had or the worker ends for good.
+    """
+    with EmbeddedServer() as server:
+        urls = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
+        interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
+        own = urls.model_copy(update={"sweep_interval_seconds": interval})
+        worker = _Worker(own, server, worker_log or server.directory / _LOG_NAME)
+        try:
+            yield own
+            worker.drain()
+            _drain(own, deadline)
+        except (InfrastructureError, RedisError, OperationalError, OSError) as error:
+            if worker.failure is not None:
+                raise worker.failure from error
+            raise
+        finally:
+            worker.stop()
+
+
+class _Worker:
+    """A worker process, started again when it dies; a thread waits for its end."""
+
+    def __init__(self, settings: Settings, server: EmbeddedServer, log: Path) -> None:
+        self.failure: InfrastructureError | None = None
+        self._settings = settings
+        self._server = server
+        self._log = log
+        self._lock = threading.Lock()
+        self._may_restart = True
+        self._is_stopping = False
+        self._process = self._start()
+        self._watcher = threading.Thread(target=self._watch, name="acts-embedded-worker", daemon=True)
+        self._watcher.start()
+
+    def drain(self) -> None:
+        """From now on a dead worker is the end: a call that is not awaited shall not kill one after the other."""
+        with self._lock:
+            self._may_restart = False
+
+    def stop(self) -> None:
+        """End the process, gracefully if it ends in time."""
+        with self._lock:
+            self._is_stopping = True
+        self._process.stop()
+        self._watcher.join()
+
+    def _start(self) -> GuardedProcess:
+        self._begins_at = self._log.stat().st_size if self._log.exists() else 0
+        program = _PROGRAM.format(path=sys.path)
+        command = [sys.executable, "-P", "-c", program, "worker", "--name", "embedded", "--log-level", "INFO"]
+        try:
+            with self._log.open("ab") as log:
+                return GuardedProcess(
+                    command,
+                    env={**os.environ, **self._settings.to_environment(), "PYTHONUNBUFFERED": "1"},
+                    grace_seconds=_GRACE_SECONDS,
+                    stdout=log,
+                    stderr=log,
+                )
+        except OSError as error:
+            raise InfrastructureError(f"the embedded worker cannot be started: {error}") from error
+
+    def _watch(self) -> None:
+        for start in range(1, _MOST_STARTS + 1):
+            code = self._process.wait()
+            with self._lock:
+                if self._is_stopping:
+                    return
+                if self._is_replaced(start):
+                    continue
+                self.failure = InfrastructureError(self._last_words(code))
+            # Whoever waits for an answer gets an error now, instead of waiting for a worker that never comes.
+            self._server.stop()
+            return
+
+    def _is_replaced(self, start: int) -> bool:
+        """Start another worker, if that promises anything."""
+        try:
+            if self._may_restart and self._was_ready() and start < _MOST_STARTS:
+                self._process = self._start()
+                return True
+        except (InfrastructureError, RedisError, OSError):
+            pass  # the server is gone as well
+        return False
+
+    def _was_ready(self) -> bool:
+        return READY.encode() in self._written()
+
+    def _last_words(self, code: int) -> str:
+        lines = [line.strip() for line in self._written().decode(errors="replace").splitlines() if line.strip()]
+        told = lines[-1:] if lines and lines[-1].startswith("acts: ") else lines[-_TOLD_LINES:]
+        said = " / ".join(line.removeprefix("acts: ") for line in told) or "it logged nothing"
+        return f"the embedded worker ended (exit code {code}): {said}"
+
+    def _written(self) -> bytes:
+        """What the latest process has logged."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(self._begins_at)
+                return log.read()
+        except OSError:  # it went with the server's directory
+            return b""
+
+
+def _drain(settings: Settings, deadline: float | None) -> None:
+    """Wait until everything sent and not awaited is done: an event of the server's for each look at the outboxes."""
+    try:
+        with _connected(settings) as redis, redis.pubsub() as changes:
+            redis.config_set("notify-keyspace-events", "Khg")
+            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
+            while _is_pending(redis, settings.key_prefix):
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise InfrastructureError("calls that were sent and not awaited were not done in time")
+                changes.get_message(timeout=left)
+    except RedisError as error:
+        raise InfrastructureError(f"the embedded server ended: {error}") from error
+
+
+def _is_pending(redis: Any, prefix: str) -> bool:
+    """Whether a run has something in its outbox."""
+    runs = redis.zrange(active_runs(prefix), 0, -1)
+    return any(redis.exists(Keys(prefix, run.decode()).outbox) for run in runs)
+
+
+def _connected(settings: Settings) -> Redis:
+    # Without a timeout: an event may be long in coming.
+    return Redis.from_url(settings.require_redis(), socket_timeout=None)

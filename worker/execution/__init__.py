@@ -1,0 +1,14 @@
+"""Running the calls of a lane, in line and remote.
+
+`scheduler`     one runner for each lane of a process
+`lane_runner`   decide, commit, apply, until nothing is ready
+`inline_calls`  calls that the runner carries out itself
+`mailbox`       what arrives for a runner
+`services`      what all runners of a process share
+`admission`     limits on how many calls are at work
+`views`         the shared parts of the runs
+`invocation`    calling code once, with its timeout
+`threads`       plain functions, so many at a time
+`values`        what code returns, as JSON values
+`remote`        calls that leave the lane's task
+"""

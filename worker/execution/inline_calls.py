@@ -1,0 +1,59 @@
+"""Inline calls: those that a lane runner carries out itself, concurrently, each with its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from worker.messaging.attempts import Attempt, Result
+from worker.registry.activities import Activity
+
+from .invocation import invoke
+from .services import Services
+
+
+class InlineCalls:
+    """The calls of one lane that are at work in this process."""
+
+    def __init__(self, services: Services, run: str) -> None:
+        self._services = services
+        self._run = run
+        self._tasks: dict[asyncio.Task[Result], Attempt] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """What is at work."""
+        return tuple(self._tasks.values())
+
+    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
+        """Carry out an attempt; `function` is the activity's with its arguments."""
+        working = invoke(
+            function,
+            attempt,
+            name=activity.name,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._services.limits,
+            threads=self._services.threads,
+        )
+        self._tasks[asyncio.ensure_future(working)] = attempt
+        self._services.leases.hold(self._run, attempt.id.member)
+
+    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result]]:
+        """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
+        arriving = asyncio.ensure_future(arrival)
+        done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)
+        arriving.cancel()
+        ended = [(self._tasks.pop(task), task.result()) for task in self._tasks.keys() & done]
+        self._services.leases.drop(self._run, [attempt.id.member for attempt, _ in ended])
+        return sorted(ended, key=lambda pair: pair[0].id.index)
+
+    def dismiss(self) -> None:
+        """Stop what is at work."""
+        for task in self._tasks:
+            task.cancel()
+        self._services.leases.drop(self._run, [attempt.id.member for attempt in self.attempts])

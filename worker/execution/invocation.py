@@ -1,0 +1,108 @@
+"""Invocation: calling an activity or a delegate once, with its timeout (SPEC R7.2).
+
+Whether and when there is another attempt is said here, and seen to by whoever keeps the call's ledger: a wait holds no
+worker, and survives it.
+
+Coroutines run on the event loop of the process; plain functions in threads of their own, so that neither stops the
+other (see `threads`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from protocol import Limits
+from protocol.engine.execution import Failure, Success
+from worker.errors import CallFailed, InvalidParameters
+from worker.messaging.attempts import Attempt, Result, Retry, enter
+from worker.registry.activities import Policy, first_fault
+
+from .threads import Threads
+from .values import travelling
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_TEXT: Final = 10_000
+_MOST_DOUBLINGS: Final = 64
+
+
+async def invoke(
+    function: Callable[[], Any],
+    attempt: Attempt,
+    *,
+    name: str,
+    is_async: bool,
+    policy: Policy,
+    limits: Limits,
+    threads: Threads,
+) -> Result:
+    """Call a function, once. Never raises, but for its own cancellation."""
+    enter(attempt)
+    try:
+        value = await _called(function, is_async, policy.timeout_seconds, threads)
+        return Success(travelling(value, limits))
+    except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
+        if _is_cancelled():
+            raise
+        found = _found(error, policy)
+        failure = found or Failure(type(error).__name__, _text(error))
+        failures = attempt.failures + 1
+        logger.warning(
+            "%s failed: %s, call %s, attempt %d of %d",
+            name,
+            failure.type,
+            attempt.id.idempotency_key,
+            failures,
+            policy.retries + 1,
+            exc_info=None if found else error,  # the traceback stays here; readers are told the failure
+        )
+        if failures > policy.retries or not _may_retry(error):
+            return failure
+        return Retry(failure, _backoff_seconds(policy, failures))
+
+
+async def _called(function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads) -> Any:
+    if not is_async:
+        return await threads.run(function, timeout_seconds=timeout_seconds)
+    async with asyncio.timeout(timeout_seconds):
+        return await function()
+
+
+def _is_cancelled() -> bool:
+    """Whether it is we who are cancelled, and not the function that raised."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _may_retry(error: BaseException) -> bool:
+    return error.retry if isinstance(error, CallFailed) else True
+
+
+def _backoff_seconds(policy: Policy, failures: int) -> float:
+    longest: float = min(policy.backoff_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), policy.backoff_max_seconds)
+    return longest * random.uniform(0.5, 1.0)
+
+
+def _found(error: BaseException, policy: Policy) -> Failure | None:
+    """What we found ourselves and not the function's code: it needs no traceback."""
+    if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
+        message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
+        return Failure("TimeoutError", message)
+    if isinstance(error, InvalidParameters):
+        return Failure("InvalidParameters", _text(error))
+    return None
+
+
+def _text(error: BaseException) -> str:
+    """An exception's text, which is foreign code too, fit to travel."""
+    try:
+        text = first_fault(error) if isinstance(error, ValidationError) else str(error)
+    except Exception:
+        return ""
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]

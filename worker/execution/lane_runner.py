@@ -1,0 +1,354 @@
+"""One driver's time with one lane: ask the core what is ready, claim it, carry it out, commit, ask again.
+
+Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
+round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
+
+A call whose attempt failed rests until it is due again. That stands in its ledger and holds nobody up: a driver stays
+for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
+
+A driver may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
+what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
+with something left to do is never without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.language.errors import Conflict
+from worker.messaging.attempts import Attempt, CallId, Result, Retry
+from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.storage.lane import LaneView, RunGone
+from worker.storage.leases import driver_lease
+from worker.storage.log import Advance, Claim, Rest
+
+from .admission import Admission
+from .inline_calls import InlineCalls
+from .mailbox import Mailbox
+from .services import Services
+
+logger = logging.getLogger(__name__)
+
+_UNDER_WAY: Final = ("running", "paused")
+
+
+class LaneRunner:
+    """One driver's time with one lane."""
+
+    def __init__(self, services: Services, lane: LaneView) -> None:
+        self._services = services
+        self._lane = lane
+        """The lane as the log has it, plus outcomes about to be committed."""
+        self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
+        self._owner = secrets.token_hex(6)
+        self._mark = driver_lease(lane.instance, self._owner)
+        self._is_marked = False
+        self._inline = InlineCalls(services, lane.run.run)
+        self._mailbox = Mailbox()
+        self._results: list[tuple[Attempt, Result]] = []
+        """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        self._sendings: dict[int, TaskMessage] = {}
+        """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
+        self._takes_up = True
+        self._run_status = "running"
+        """As the last commit told it, or somebody who says that there is something new."""
+
+    def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
+        """Hand in the result of a remote call. The receipt: whether it is in the log, or the runner failed before."""
+        return self._mailbox.deliver(delivery)
+
+    def look_again(self) -> None:
+        """Somebody says that there is something new in the lane."""
+        self._mailbox.look_again()
+
+    def stop(self) -> None:
+        """The run was cancelled: leave, and take everything along that is at work here."""
+        self._run_status = "cancelled"
+        self._mailbox.ring()
+
+    async def run(self) -> LaneView:
+        """Go on until nothing more can be done here. Returns the lane as the log has it then."""
+        self._services.leases.hold(self._lane.run.run, self._mark)
+        try:
+            while await self._step() or self._mailbox.has_news or await self._stays():
+                pass
+        finally:
+            self._inline.dismiss()
+            self._mailbox.close()
+            self._services.leases.drop(self._lane.run.run, [self._mark])
+        return self._lane
+
+    @property
+    def _execution(self) -> Execution:
+        return self._lane.execution
+
+    def _status(self, index: int) -> Status:
+        return self._execution.status(index) if index in self._lane.by_index else Status.DONE
+
+    async def _step(self) -> bool:
+        """Commit what has ended, start what is ready; else wait for what is running, else leave."""
+        await self._take_news()
+        outcomes, rests = self._take_results()
+        starts = self._decide(outcomes) if self._run_status == "running" else []
+        starts = await self._admission.admit(starts)
+        if outcomes or rests or starts:
+            indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
+            ended = [self._lane.by_index[index] for index in indexes]
+            await self._commit(outcomes, rests, starts)
+            for index in await self._admission.release(ended):
+                self._execution.reconsider(index)
+            return True
+        self._mailbox.give_receipts(committed=True)
+        if self._run_status not in _UNDER_WAY:
+            return False
+        if self._lane.waits_for_global and await self._park():
+            return True
+        if self._inline or (self._mailbox.resting and self._run_status == "running"):
+            self._results += await self._inline.wait(self._mailbox.wait())
+            return True
+        return False
+
+    def _decide(self, outcomes: list[Outcome]) -> list[Start]:
+        """What can be started now; outcomes that need no execution are taken in and added to the others."""
+        starts: list[Start] = []
+        while decisions := self._execution.decide(_now()):
+            for decision in decisions:
+                if isinstance(decision, Start):
+                    starts.append(decision)
+                else:
+                    self._lane.apply(decision)
+                    outcomes.append(decision)
+        return starts
+
+    def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
+        """Make outcomes of the results, and take each in before the next is looked at."""
+        results, self._results = self._results, []
+        outcomes, rests = [], []
+        for attempt, result in results:
+            index = attempt.id.index
+            if self._status(index) not in (Status.WAITING, Status.RUNNING):
+                continue
+            if isinstance(result, Retry):
+                rests.append(Rest(index, attempt.number, result.delay_seconds))
+                self._rest(index, result.delay_seconds)
+            else:
+                outcome = self._outcome(index, result)
+                self._lane.apply(outcome)
+                outcomes.append(outcome)
+        return outcomes, rests
+
+    def _rest(self, index: int, delay_seconds: float) -> None:
+        """Let a call rest; one that is soon due is tried again here."""
+        self._execution.record(index, Status.RUNNING)
+        if delay_seconds <= self._services.settings.sweep_interval_seconds:
+            self._mailbox.remind(index, delay_seconds)
+
+    async def _commit(self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start]) -> None:
+        advance = await self._advance(
+            outcomes=outcomes,
+            rests=rests,
+            claims=[self._claim(start) for start in starts],
+            leaves=not self._inline and not self._mailbox.resting and not starts and not self._lane.waits_for_global,
+        )
+        sent = self._sent(outcomes, advance)
+        if advance.status not in _UNDER_WAY:
+            if sent:
+                await self._services.publish(sent)
+            return
+        woken = [self._lane_task(lane or None) for lane in advance.woken]
+        is_ours = all(advance.accepted)
+        messages = self._start(starts, advance) if is_ours else []
+        if woken or sent or messages:
+            await self._services.publish([*woken, *sent, *messages])
+        if not is_ours:
+            await self._reload()
+            self._reconsider(starts, advance)
+        elif not advance.is_fresh:
+            await self._reload()
+        else:
+            self._lane.seen = advance.journal_id
+            await self._note_global(advance)
+
+    def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:
+        """What is in the outbox since this commit."""
+        tasks = [self._sendings.pop(outcome.index, None) for outcome in outcomes]
+        return [task for task, is_ours in zip(tasks, advance.accepted, strict=True) if task is not None and is_ours]
+
+    def _reconsider(self, starts: Sequence[Start], advance: Advance) -> None:
+        """Decide anew about calls claimed with values that are not in the log: it has somebody else's."""
+        for start, attempt in zip(starts, advance.attempts, strict=True):
+            if attempt:
+                self._execution.record(start.call.index, Status.WAITING)
+
+    def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
+        """Carry out the claimed calls: in line, or as messages to be published."""
+        messages: list[TaskMessage] = []
+        for start, attempt in zip(starts, self._attempts(starts, advance), strict=True):
+            if advance.status == "paused":
+                self._execution.reconsider(start.call.index)
+                continue
+            self._execution.record(start.call.index, Status.RUNNING)
+            if attempt is None:
+                continue
+            if attempt.losses >= self._services.settings.limit_attempts:
+                lost = f"its workers were lost {attempt.losses} times; it is not tried again"
+                self._results.append((attempt, Failure("WorkerLost", lost)))
+                continue
+            try:
+                message = self._carry_out(start, attempt)
+            except Conflict as conflict:
+                self._results.append((attempt, Failure("Conflict", str(conflict))))
+            else:
+                messages += [message] if message is not None else []
+        return messages
+
+    def _attempts(self, starts: Sequence[Start], advance: Advance) -> list[Attempt | None]:
+        """The attempts that were granted; None where a call is in other hands, or rests."""
+        granted = zip(starts, advance.attempts, advance.failures, advance.repeated, strict=True)
+        return [
+            Attempt(CallId(self._lane.run.run, self._lane.instance, start.call.index), number, failures, is_repeated)
+            if number
+            else None
+            for start, number, failures, is_repeated in granted
+        ]
+
+    def _carry_out(self, start: Start, attempt: Attempt) -> TaskMessage | None:
+        """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
+        call = start.call
+        if self._services.remote.leaves(call):
+            return self._send(start, attempt)
+        activity = self._services.registry.activities.get(call.runner.name)
+        if activity is None:
+            missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
+            self._results.append((attempt, Failure("UnknownActivity", missing)))
+            return None
+        function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
+        self._inline.begin(activity, function, attempt)
+        return None
+
+    def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
+        """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
+        is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
+        first = Attempt(attempt.id) if is_forgotten else attempt
+        message = self._services.remote.message(start, first, self._execution, definition)
+        if not is_forgotten:
+            return message
+        self._sendings[start.call.index] = message
+        self._results.append((attempt, Success(None)))
+        return None
+
+    async def _take_news(self) -> None:
+        """Take in what came while something else was done."""
+        news = self._mailbox.take()
+        if news.is_told:
+            self._run_status = "running"
+            self._takes_up = True
+            await self._reload()
+        for index in news.due:
+            self._execution.record(index, Status.WAITING)
+        if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in news.deliveries):
+            await self._reload()  # begun by another driver, after outcomes that are to be judged by and not known here
+        self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
+
+    async def _stays(self) -> bool:
+        """Take back the driver's lease and the task's mark before leaving; news in the lane are a reason to stay."""
+        if not (self._is_marked or self._takes_up):
+            return False
+        await self._advance(leaves=True)
+        if self._is_marked:
+            self.look_again()
+        return True
+
+    async def _park(self) -> bool:
+        """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
+        advance = await self._advance(park=True, leaves=not self._inline)
+        if not advance.is_fresh:
+            await self._reload()
+            return True
+        return await self._note_global(advance)
+
+    async def _advance(
+        self,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        rests: Sequence[Rest] = (),
+        claims: Sequence[Claim] = (),
+        park: bool = False,
+        leaves: bool = False,
+    ) -> Advance:
+        """One commit; raises `RunGone`."""
+        lane = self._lane
+        advance = await self._services.log.advance(
+            lane.run.run,
+            lane.instance,
+            seen=lane.seen,
+            global_seen=lane.global_seen,
+            owner=self._owner,
+            outcomes=outcomes,
+            waking=self._waking(outcomes),
+            rests=rests,
+            claims=claims,
+            sendings=self._sendings,
+            park=park,
+            leaves=leaves,
+            takes_up=lane.mark if self._takes_up else None,
+        )
+        self._takes_up = False
+        self._run_status = advance.status
+        if advance.status == "gone":
+            raise RunGone(lane.run.run)
+        nothing_new = advance.is_fresh and (lane.instance is None or advance.global_id == lane.global_seen)
+        self._is_marked = not (leaves and nothing_new)
+        return advance
+
+    def _outcome(self, index: int, result: Success | Failure) -> Outcome:
+        """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the driver's."""
+        try:
+            return self._execution.finish(index, result, _now())
+        except Exception as error:
+            logger.exception("the result of call %d of run %s makes no outcome", index, self._lane.run.run)
+            failure = Failure(type(error).__name__, "its result cannot be taken")
+            return self._execution.finish(index, failure, _now())
+
+    async def _note_global(self, advance: Advance) -> bool:
+        """Read what is new in the global lane, where there is anything new; says so."""
+        if self._lane.instance is None or advance.global_id in (self._lane.global_seen, "0-0"):
+            return False
+        view = self._lane.run
+        if view.seen != advance.global_id:
+            view.feed(await self._services.log.read(view.run, None, after=view.seen))
+        self._lane.note_global()
+        return True
+
+    async def _reload(self) -> None:
+        """Somebody else wrote to the lane: read it anew, so that everything is applied in the log's order."""
+        view = self._lane.run
+        view.feed(await self._services.log.read(view.run, None, after=view.seen))
+        self._lane = await LaneView.open(self._services.log, view, self._lane.instance)
+        ours = (*self._inline.attempts, *(attempt for attempt, _ in self._results))
+        for index in (*(attempt.id.index for attempt in ours), *self._mailbox.resting):
+            self._execution.record(index, Status.RUNNING)
+
+    def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
+        if self._lane.instance is not None:
+            return frozenset()
+        return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
+
+    def _claim(self, start: Start) -> Claim:
+        call, remote = start.call, self._services.remote
+        if remote.leaves(call) and not call.is_fire_and_forget:
+            return Claim(call.index, self._services.settings.sweep_interval_seconds, remote.queue(call))
+        return Claim(call.index, self._services.settings.lease_seconds)
+
+    def _lane_task(self, instance: str | None) -> TaskMessage:
+        return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,149 @@
+"""Remote calls: what leaves a lane's task, and what carries it out elsewhere (DESIGN "Remote calls").
+
+The first half runs where the log is and makes messages of calls; the second half runs on delegate, activity and
+background workers and sees nothing but its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from protocol import Limits
+from protocol.calls.call import Call
+from protocol.calls.delegates import delegate_context
+from protocol.calls.tools import ANONYMOUS, Executor, Tool
+from protocol.engine.execution import Execution, Failure, Start
+from worker.messaging.attempts import Attempt, Result
+from worker.messaging.messages import (
+    ActivityCall,
+    DelegateCall,
+    TaskMessage,
+    pack_message,
+)
+from worker.registry.activities import Policy, Registry
+from worker.registry.models import Model, ModelRequest, solve
+from worker.storage.definition import Definition
+
+from .invocation import invoke
+from .threads import Threads
+
+
+class Remote:
+    """Decides which calls leave the lane's task, and makes their messages."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+
+    def leaves(self, call: Call) -> bool:
+        """Whether the call goes to a task of its own."""
+        if call.runner.executor is not Executor.ACTIVITY or call.is_fire_and_forget:
+            return True
+        activity = self._registry.activities.get(call.runner.name)
+        return activity is not None and activity.queue is not None
+
+    def queue(self, call: Call) -> str:
+        """The queue of a call that leaves."""
+        if call.runner.executor is Executor.ACTIVITY:
+            activity = self._registry.activities.get(call.runner.name)
+            if activity is not None and activity.queue is not None:
+                return activity.queue
+        return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
+
+    def message(self, start: Start, attempt: Attempt, execution: Execution, definition: Definition) -> TaskMessage:
+        """The task that carries the call out. Raises `Conflict` where a scope cannot be read."""
+        call = start.call
+        if call.runner.executor is Executor.ACTIVITY:
+            return self._activity_task(start, attempt, execution.scoped(call))
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
+        tool = definition.tools.get(call.tool)
+        body = DelegateCall(
+            attempt=attempt,
+            delegate=self._delegate_name(call, definition),
+            context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
+            schema=own.get("schema", tool.output_schema if tool is not None else None),
+            config={**definition.config, **own.get("config", {}), **_tool_hint(call, tool)},
+            awaited=not call.is_fire_and_forget,
+        )
+        return self._task(EXECUTE_DELEGATE, body, call)
+
+    def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
+        call = start.call
+        task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
+        body = ActivityCall(attempt, call.runner.name, dict(call.properties), start.parameters, context)
+        return self._task(task, body, call)
+
+    def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
+        shown = f"{body.attempt.id} {call.runner.name}"
+        return TaskMessage(task, self.queue(call), pack_message(body), shown, call.is_fire_and_forget)
+
+    def _delegate_name(self, call: Call, definition: Definition) -> str:
+        """The code that runs it, or nothing where a model solves it; a submission's own definition comes first."""
+        name = call.runner.name
+        return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
+
+
+class RemoteExecutor:
+    """Carries out remote calls; it has no connection to the log."""
+
+    def __init__(self, registry: Registry, model: Model | None, limits: Limits, threads: Threads) -> None:
+        self._registry = registry
+        self._model = model
+        self._limits = limits
+        self._threads = threads
+
+    async def activity(self, message: ActivityCall) -> Result:
+        """Carry out an activity's call."""
+        activity = self._registry.activities.get(message.activity)
+        if activity is None:
+            return Failure("UnknownActivity", f"this worker has no activity {message.activity!r}: see ACTS_ACTIVITIES")
+        return await invoke(
+            activity.bind(message.call, message.parameters, message.context),
+            message.attempt,
+            name=message.activity,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._limits,
+            threads=self._threads,
+        )
+
+    async def delegate(self, message: DelegateCall) -> Result:
+        """Carry out a delegate's call: with the registered code, or with the model."""
+        context = [dict(item) for item in message.context]
+        delegate = self._registry.delegates.get(message.delegate)
+        if delegate is not None:
+            function = delegate.function
+            return await invoke(
+                lambda: function(context),
+                message.attempt,
+                name=message.delegate,
+                is_async=delegate.is_async,
+                policy=delegate.policy,
+                limits=self._limits,
+                threads=self._threads,
+            )
+        if message.delegate and message.delegate != ANONYMOUS:
+            return Failure("UnknownDelegate", f"this worker has no delegate {message.delegate!r}: see ACTS_ACTIVITIES")
+        model = self._model
+        if model is None:
+            return Failure("NoModel", "no model is configured on this worker: set ACTS_MODEL")
+        request = ModelRequest(context, message.schema, message.config)
+        return await invoke(
+            lambda: solve(model, request),
+            message.attempt,
+            name=message.delegate or "model",
+            is_async=False,
+            policy=Policy(),
+            limits=self._limits,
+            threads=self._threads,
+        )
+
+
+def _tool_hint(call: Call, tool: Tool | None) -> dict[str, Any]:
+    """An anonymous request is about the call's own tool (SPEC R9.1)."""
+    if tool is None or call.runner.name not in (ANONYMOUS, call.tool):
+        return {}
+    return {"tool": {call.tool: dict(tool.declaration)}}

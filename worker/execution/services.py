@@ -1,0 +1,34 @@
+"""What all lane runners of a process share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from broker_config import Settings
+from protocol import Limits
+from worker.messaging.messages import TaskMessage
+from worker.registry.activities import Registry
+from worker.storage.leases import Leases
+from worker.storage.log import MessageLog
+from worker.storage.slots import Slots
+
+from .remote import Remote
+from .threads import Threads
+
+Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Services:
+    """What all drives of a process share."""
+
+    log: MessageLog
+    settings: Settings
+    registry: Registry
+    limits: Limits
+    publish: Publish
+    threads: Threads
+    leases: Leases
+    remote: Remote
+    slots: Slots

@@ -1,0 +1,42 @@
+"""What code returns, made fit to travel: JSON values only, within the limits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from protocol import Limits, Output
+from protocol.language.limits import value_problems
+from worker.errors import CallFailed
+from worker.messaging.packing import pack
+
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def travelling(value: Any, limits: Limits) -> Any:
+    """The value as JSON values: models, dataclasses, dates, tuples and sets become what pydantic makes of them.
+
+    An `Output` stays one. Raises `CallFailed` where that cannot be: not serialisable, too deep, too large, a number
+    that msgpack cannot hold.
+    """
+    if isinstance(value, Output):
+        return Output(value.path, travelling(value.value, limits))
+    if not isinstance(value, _PLAIN):
+        try:
+            value = to_jsonable_python(value, inf_nan_mode="constants")
+        except PydanticSerializationError as error:
+            raise CallFailed(f"the result cannot be serialized: {error}", retry=False) from error
+        except UnicodeDecodeError as error:
+            raise CallFailed("the result holds bytes that are no UTF-8 text: JSON has no bytes", retry=False) from error
+        except (RecursionError, ValueError) as error:
+            raise CallFailed(f"the result is nested too deeply or in a circle: {error}", retry=False) from error
+    problem = next(value_problems(value, limits), None)
+    if problem is not None:
+        raise CallFailed(f"the result cannot travel: {problem.pointer or 'it'} {problem.message}", retry=False)
+    if (size := len(pack(value))) > limits.message_bytes:
+        raise CallFailed(
+            f"the result has {size} bytes, where {limits.message_bytes} are allowed (ACTS_LIMIT_MESSAGE_BYTES)",
+            retry=False,
+        )
+    return value

@@ -1,0 +1,15 @@
+"""What travels between processes: payloads, their transport, heartbeats.
+
+`packing`       msgpack, as everything of ours travels
+`limits`        the settings' limits, as the core takes them
+`attempts`      one execution of a call, and what its code can ask about it
+`messages`      the argument of each task
+`broker`        the broker's failures, reported as errors of ours
+`publisher`     publishing in batches
+`cancellation`  dropping what is at work for a cancelled run
+`consumer`      what a worker takes from the broker
+`compression`   refusing compressed messages
+`task_events`   Celery's task events under a pool of threads
+`heartbeats`    signs of life of remote calls, and completions
+`outages`       one line when something stops working, one when it works again
+"""

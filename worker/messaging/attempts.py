@@ -1,0 +1,114 @@
+"""Attempts: one execution of a call, what may come of it, and what its code can ask about it (SPEC R7.2).
+
+from worker import activity, current_call
+
+@activity(retries=3)
+def charge(amount: int) -> str:
+    return bank.charge(amount, key=current_call().idempotency_key)
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.engine.execution import Failure, Success
+
+
+def lane_token(instance: str | None) -> str:
+    """How a lane is named in keys, tasks and events: the instance's token, or nothing for the global lane."""
+    return instance or ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallId:
+    """Which call of which run."""
+
+    run: str
+    instance: str | None
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.run} {self.instance or '-'} {self.index}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same text for every attempt at this call and for no other call: what an activity can pass on."""
+        return f"{self.run}:{self.index}" if self.instance is None else f"{self.run}:{self.index}:{self.instance}"
+
+    @property
+    def member(self) -> str:
+        """How the call is named among those of its run: lane and index."""
+        return f"{lane_token(self.instance)}\x1f{self.index}"
+
+    @classmethod
+    def of_member(cls, run: str, member: str) -> CallId:
+        """The call of that `member`; a lane's name may hold anything."""
+        lane, index = member.rsplit("\x1f", 1)
+        return cls(run, lane or None, int(index))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a call."""
+
+    id: CallId
+    number: int = 1
+    """Which execution of the call this is, counted from 1."""
+    failures: int = 0
+    """How many of those before failed; the others were lost with their workers."""
+    is_repeated: bool = False
+    """Whether one before was lost: who carries out a repeated one tells so before he begins."""
+
+    @property
+    def losses(self) -> int:
+        """How many executions of the call were lost."""
+        return self.number - self.failures - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """An attempt failed, and the call's policy grants another one, later."""
+
+    failure: Failure
+    delay_seconds: float
+
+
+Result = Success | Failure | Retry
+"""What comes of an attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentCall:
+    """The call that an activity or a delegate is carrying out."""
+
+    run: str
+    instance: str | None
+    index: int
+    """The call's position in the solution or plan."""
+    attempt: int
+    """Which execution of the call this is, counted from 1."""
+    idempotency_key: str
+    """The same text for every attempt at this call and for no other call."""
+
+
+_current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
+
+
+def current_call() -> CurrentCall:
+    """The call that this code was called for; in threads of one's own only with their context copied.
+
+    Raises `LookupError` outside of an activity or a delegate.
+    """
+    try:
+        attempt = _current.get()
+    except LookupError:
+        raise LookupError("no call is being carried out here: only activities and delegates can ask") from None
+    id_ = attempt.id
+    return CurrentCall(id_.run, id_.instance, id_.index, attempt.number, id_.idempotency_key)
+
+
+def enter(attempt: Attempt) -> None:
+    """What runs in this context from now on, carries out `attempt`."""
+    _current.set(attempt)

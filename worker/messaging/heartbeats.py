@@ -1,0 +1,139 @@
+"""Reports: signs of life of calls that are carried out where the log is not seen (DESIGN "Sweep").
+
+Whoever carries out remote calls sees only the broker. So each such process tells there, three times in a lease's
+length, all calls it has at work, in one small message; the sweep reads them before it judges who is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from celery import Celery
+
+from broker_config import Settings, reports_queue
+from worker.errors import InfrastructureError, MalformedMessage
+
+from .attempts import Attempt, Result
+from .broker import broker_failures, patiently
+from .limits import limits_of
+from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
+from .outages import Outage
+
+logger = logging.getLogger(__name__)
+
+_FAILURE: Final = "the broker takes or gives no reports"
+
+
+class Reports:
+    """The reports' queue. May be used from any thread."""
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app = app
+        self._queue = reports_queue(settings)
+        self._limits = limits_of(settings)
+
+    def send(self, report: Report) -> None:
+        """Add a report. Raises `InfrastructureError`."""
+        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
+            producer.publish(
+                pack_report(report),
+                exchange="",
+                routing_key=self._queue.name,
+                content_type="application/msgpack",
+                content_encoding="binary",
+                retry=False,
+            )
+
+    def read(self) -> Iterator[Report]:
+        """Take all reports that there are now. Raises `InfrastructureError`.
+
+        They are not acknowledged: one that is lost with its reader is made up for by the next.
+        """
+        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
+            queue = self._queue(connection.default_channel)
+            for _ in range(queue.queue_declare().message_count):
+                message = queue.get(no_ack=True)
+                if message is None:
+                    return
+                try:
+                    yield unpack_report(message.body, self._limits)
+                except MalformedMessage as error:
+                    logger.error("a report is refused: %s", error)
+
+
+class Reporter:
+    """Speaks for the remote calls of one process."""
+
+    def __init__(self, reports: Reports, *, interval_seconds: float) -> None:
+        self._reports = reports
+        self._interval_seconds = interval_seconds
+        self._at_work: set[Sign] = set()
+        self._told: set[Sign] = set()
+        self._ended: list[Sign] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def at_work(self, attempt: Attempt) -> Iterator[None]:
+        """While the block lasts, somebody here is at work on it; then its result has been sent.
+
+        A repeated attempt is told of before it begins: a call that kills its worker at once would otherwise never be
+        seen to begin, and be sent again for ever. Raises `InfrastructureError`.
+        """
+        sign = sign_of(attempt)
+        if attempt.is_repeated:
+            self._reports.send(Report(begun=(sign,)))
+        with self._lock:
+            self._at_work.add(sign)
+            if attempt.is_repeated:
+                self._told.add(sign)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._report_forever, name="acts-reports", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        except BaseException:
+            self._leave(sign)
+            raise
+        if self._leave(sign):
+            with self._lock:
+                self._ended.append(sign)
+
+    def close(self, attempt: Attempt, result: Result) -> None:
+        """Tell what came of a fire-and-forget call; waits minutes for a broker that is away or full.
+
+        Raises `InfrastructureError`.
+        """
+        patiently(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
+
+    def report(self) -> None:
+        """Tell what is at work now and what has ended since. Raises `InfrastructureError`."""
+        with self._lock:
+            begun = tuple(self._at_work)
+            ended, self._ended = self._ended, []
+            self._told.update(begun)
+        if begun or ended:
+            self._reports.send(Report(begun, tuple(ended)))
+
+    def _leave(self, sign: Sign) -> bool:
+        """Nobody here is at work on it any more; says whether it had been told of."""
+        with self._lock:
+            self._at_work.discard(sign)
+            was_told = sign in self._told
+            self._told.discard(sign)
+        return was_told
+
+    def _report_forever(self) -> None:
+        clock = threading.Event()
+        outage = Outage(logger, "reporting the calls at work")
+        while not clock.wait(self._interval_seconds):
+            try:
+                self.report()
+            except InfrastructureError as error:
+                outage.failed(error)
+            else:
+                outage.succeeded()

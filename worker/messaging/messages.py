@@ -1,0 +1,250 @@
+"""What travels between processes: the one argument of each task, as msgpack bytes.
+
+A remote call's message carries everything that is needed to carry it out - resolved parameters and the scoped snapshot
+(SPEC R8.4) - so that whoever does needs no access to the log.
+
+Whoever reaches the broker can write messages. So nothing is taken for granted here: size before decoding, then the
+shape, then for a result, which goes into the log, that it holds JSON values of a bounded depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgpack
+from pydantic import TypeAdapter, ValidationError
+
+from broker_config import DELIVER, EXECUTE_INSTANCE
+from protocol import Limits, Output
+from protocol.engine.execution import Failure, Success
+from protocol.language.errors import pointer
+from protocol.language.limits import value_problems
+from worker.errors import MalformedMessage
+
+from .attempts import Attempt, Result, Retry, lane_token
+from .packing import pack, unpack
+
+T = TypeVar("T")
+
+_ENVELOPE_BYTES: Final = 64 * 1024
+"""What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage:
+    """A task to be published: its name, its queue, its argument, and what operators are shown instead of that."""
+
+    task: str
+    queue: str
+    body: bytes
+    shown: str
+    is_forgotten: bool = False
+    """Fire and forget: no result backend, whatever is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityCall:
+    """An activity's call on its way to a queue of its own, or to the background."""
+
+    attempt: Attempt
+    activity: str
+    call: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    context: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateCall:
+    """A delegate's call: its whole context, and how it is to be solved (SPEC R9.2)."""
+
+    attempt: Attempt
+    delegate: str
+    context: Sequence[Mapping[str, Any]]
+    schema: Any
+    config: Mapping[str, Any]
+    awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The result of a remote call on its way back."""
+
+    attempt: Attempt
+    result: Result
+
+
+class Sign(NamedTuple):
+    """Which attempt at which call a report speaks of."""
+
+    run: str
+    lane: str
+    call: int
+    attempt: int
+
+
+class Closing(NamedTuple):
+    """What came of an attempt at a fire-and-forget call: nothing to tell, or an error; and when it is tried again."""
+
+    sign: Sign
+    error: tuple[str, str] | None = None
+    """Type and message."""
+    delay_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one process says of its remote calls.
+
+    `begun` are those at work, `ended` those told of before whose results are sent, `closed` the fire-and-forget calls.
+    """
+
+    begun: tuple[Sign, ...] = ()
+    ended: tuple[Sign, ...] = ()
+    closed: tuple[Closing, ...] = ()
+
+
+def pack_message(message: ActivityCall | DelegateCall) -> bytes:
+    """The bytes of a remote call."""
+    return pack(asdict(message))
+
+
+def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
+    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    return _read(_ACTIVITY_CALL, data, limits.submission_bytes)
+
+
+def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
+    """The inverse of `pack_message`. Raises `MalformedMessage`."""
+    return _read(_DELEGATE_CALL, data, limits.submission_bytes)
+
+
+def pack_delivery(delivery: Delivery) -> bytes:
+    """The bytes of a result."""
+    result: dict[str, Any]
+    match delivery.result:
+        case Success(Output(path, value)):
+            result = {"path": path, "value": value}
+        case Success(value):
+            result = {"value": value}
+        case Failure() as failure:
+            result = {"type": failure.type, "message": failure.message}
+        case Retry(failure, delay_seconds):
+            result = {"type": failure.type, "message": failure.message, "delay_seconds": delay_seconds}
+    return pack({"attempt": asdict(delivery.attempt), "result": result})
+
+
+def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
+    """The task that brings a result back to its lane."""
+    return TaskMessage(DELIVER, queue, pack_delivery(delivery), str(delivery.attempt.id))
+
+
+def unpack_delivery(data: object, limits: Limits) -> Delivery:
+    """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
+    # The instance's name in the id may be as long as a message, too.
+    fields = _read(_DELIVERY, data, 2 * limits.message_bytes)
+    problem = next(value_problems(fields.result, limits, "result"), None)
+    if problem is not None:
+        raise MalformedMessage(str(problem))
+    match fields.result:
+        case {"path": str(path), "value": value}:
+            return Delivery(fields.attempt, Success(Output(path, value)))
+        case {"value": value}:
+            return Delivery(fields.attempt, Success(value))
+        case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
+            return Delivery(fields.attempt, Retry(Failure(type_, message), delay_seconds))
+        case {"type": str(type_), "message": str(message)}:
+            return Delivery(fields.attempt, Failure(type_, message))
+    raise MalformedMessage("/result: neither a value nor an error")
+
+
+def sign_of(attempt: Attempt) -> Sign:
+    """The sign of life of an attempt."""
+    id_ = attempt.id
+    return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number)
+
+
+def closing_of(attempt: Attempt, result: Result) -> Closing:
+    """What a report says of the result of a fire-and-forget call."""
+    sign = sign_of(attempt)
+    match result:
+        case Success():
+            return Closing(sign)
+        case Retry(failure, delay_seconds):
+            return Closing(sign, (failure.type, failure.message), delay_seconds)
+        case Failure(type_, message):
+            return Closing(sign, (type_, message))
+
+
+def pack_report(report: Report) -> bytes:
+    """The bytes of a report."""
+    return pack({"begun": report.begun, "ended": report.ended, "closed": report.closed})
+
+
+def unpack_report(data: object, limits: Limits) -> Report:
+    """The inverse of `pack_report`. Raises `MalformedMessage`."""
+    return _read(_REPORT, data, limits.submission_bytes)
+
+
+def pack_lane_id(run: str, instance: str | None) -> bytes:
+    """The bytes of a lane's name."""
+    return pack([run, instance])
+
+
+def unpack_lane_id(data: object, limits: Limits) -> tuple[str, str | None]:
+    """The inverse of `pack_lane_id`. Raises `MalformedMessage`."""
+    return _read(_LANE_ID, data, limits.message_bytes)
+
+
+def pack_task(message: TaskMessage) -> bytes:
+    """The bytes of a fire-and-forget call's task, as the outbox keeps it."""
+    return pack([message.task, message.queue, message.body, message.shown])
+
+
+def unpack_task(data: bytes) -> TaskMessage:
+    """The inverse of `pack_task`."""
+    task, queue, body, shown = unpack(data)
+    return TaskMessage(task, queue, body, shown, is_forgotten=True)
+
+
+def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool) -> TaskMessage:
+    """The same call's task for another attempt."""
+    fields = unpack(message.body)
+    attempt = {**fields["attempt"], "number": number, "failures": failures, "is_repeated": is_repeated}
+    return replace(message, body=pack({**fields, "attempt": attempt}))
+
+
+def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
+    """The task that drives a lane."""
+    return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}")
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedDelivery:
+    """A delivery as it travels."""
+
+    attempt: Attempt
+    result: Mapping[str, Any]
+
+
+_ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
+_DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
+_DELIVERY: Final = TypeAdapter(_PackedDelivery)
+_REPORT: Final = TypeAdapter(Report)
+_LANE_ID: Final = TypeAdapter(tuple[str, str | None])
+
+
+def _read(shape: TypeAdapter[T], data: object, most_bytes: int) -> T:
+    """What the bytes hold, if it has that shape. What they hold instead is not told: it may be anybody's data."""
+    if not isinstance(data, bytes):
+        raise MalformedMessage("its argument is not bytes")
+    if len(data) > most_bytes + _ENVELOPE_BYTES:
+        raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + _ENVELOPE_BYTES} are allowed")
+    try:
+        return shape.validate_python(unpack(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise MalformedMessage(f"{pointer(*first['loc'])}: {first['msg']}") from None
+    except (ValueError, msgpack.UnpackException, MemoryError) as error:
+        raise MalformedMessage(f"not msgpack: {type(error).__name__}") from None

@@ -1,0 +1,79 @@
+"""The outbox: what is sent and forgotten is kept in the log until it is done (SPEC R5.1, lua/outbox.lua).
+
+It is written by the commit that records a call as sent, so that nothing sent is ever lost. The sweep sends again what
+died with a worker and what is due to be tried again, also when the run has ended, and makes dead letters of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgpack
+from redis import Redis
+
+from broker_config import Settings
+from worker.messaging.attempts import CallId
+from worker.messaging.messages import Closing, unpack_task, with_attempt
+from worker.messaging.publisher import Publisher
+from worker.storage.dead_letters import DeadLetter, DeadLetters, now
+from worker.storage.keys import Keys
+from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.scripts import pack_request, read_script
+
+_AT_ONCE: Final = 200
+
+
+class Outbox:
+    """Looks after the outboxes of runs."""
+
+    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._settings = settings
+        self._letters = DeadLetters(redis, settings)
+        self._script = redis.register_script(read_script("outbox"))
+
+    def sweep(self, run: str, idle: Mapping[str, bool]) -> None:
+        """Send again what was lost or is due in a run; `idle` are the queues in which nothing lies."""
+        keys = Keys(self._settings.key_prefix, run)
+        request = {
+            "most": _AT_ONCE,
+            "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
+            "idle": idle,
+            "limit_attempts": self._settings.limit_attempts,
+        }
+        reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
+        found = msgpack.unpackb(reply, raw=True)
+        self._publisher.publish(
+            with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated)
+            for _, number, failures, is_repeated, task in found[b"send"]
+        )
+        for member, number, failures, _, task in found[b"dead"]:
+            lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
+            self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
+            self._remove(keys, member)
+
+    def bury(self, run: str, closings: Sequence[Closing]) -> None:
+        """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""
+        keys = Keys(self._settings.key_prefix, run)
+        for closing in closings:
+            if closing.error is None or closing.delay_seconds is not None:
+                continue
+            member = CallId(run, closing.sign.lane or None, closing.sign.call).member.encode()
+            entry: Any = self._redis.hget(keys.outbox, member)
+            task: Any = self._redis.hget(keys.outbox_tasks, member)
+            if entry is not None and int(entry.split(b":")[1]) == closing.sign.attempt:
+                self._letters.add(_letter(run, member, task, closing.error, closing.sign.attempt))
+
+    def _remove(self, keys: Keys, member: bytes) -> None:
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.hdel(keys.outbox, member)
+            pipeline.hdel(keys.outbox_tasks, member)
+            pipeline.zrem(keys.outbox_due, member)
+            pipeline.execute()
+
+
+def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attempts: int) -> DeadLetter:
+    return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, now())

@@ -1,0 +1,8 @@
+"""What user code is known: activities, delegates, models.
+
+`activities`           registering code
+`signatures`           the schema of what a function takes
+`loading`              loading the modules that register
+`request_definitions`  delegates that are JSON files
+`models`               who solves a request
+"""

@@ -1,0 +1,244 @@
+"""Activities: the code that implements tools, and how it is registered (SPEC R4.1a, R4.2).
+
+    @activity
+    async def greetUser(userName: str) -> str: ...
+
+A function's parameters become the tool's schema. Keyword-only parameters named like a kind (`state`, `input`, `data`,
+`error`) receive the call's scopes. A function of exactly `(call, context)` gets the call as a dict and its scopes as a
+dict of kind to value, and admits any parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial, wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar, overload
+
+from pydantic import ConfigDict, ValidationError, validate_call
+
+from protocol.calls.tools import GRANTED
+from protocol.language.messages import DATA_TYPES
+from worker.errors import ActivitiesError, InvalidParameters
+
+from .signatures import parameters_schema
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+_CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How often and how long a call is tried, and how many are at work at a time, over all workers.
+
+    Waits between attempts double from `backoff_seconds`, with jitter. Raises `ActivitiesError`.
+    """
+
+    retries: int = 0
+    timeout_seconds: float | None = None
+    backoff_seconds: float = 0.5
+    backoff_max_seconds: float = 30.0
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise ActivitiesError(f"max_concurrency is {self.max_concurrency}: at least 1, or nothing for no limit")
+        if self.timeout_seconds is not None and self.timeout_seconds <= 0:
+            raise ActivitiesError(f"timeout_seconds is {self.timeout_seconds}: more than 0, or nothing for no limit")
+        for name in ("retries", "backoff_seconds", "backoff_max_seconds"):
+            if getattr(self, name) < 0:
+                raise ActivitiesError(f"{name} is {getattr(self, name)}: at least 0")
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A registered activity. `queue` of None means that it runs in line, in the instance's own task."""
+
+    name: str
+    function: Function
+    schema: Mapping[str, Any]
+    scopes: tuple[str, ...]
+    takes_call: bool
+    queue: str | None = None
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def bind(
+        self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
+    ) -> Callable[[], Any]:
+        """The function with its arguments: ready to be called, once."""
+        if self.takes_call:
+            return lambda: self.function({**call, **parameters}, dict(context))
+        given = {kind: context.get(kind, {}) for kind in self.scopes}
+
+        def function() -> Any:
+            try:
+                ready = self._validated(**parameters, **given)
+            except ValidationError as error:
+                raise InvalidParameters(first_fault(error)) from None
+            return ready()
+
+        return function
+
+    @cached_property
+    def _validated(self) -> Callable[..., Callable[[], Any]]:
+        """Pydantic's validation, by which a date in a parameter arrives as one: gives the function, ready to run."""
+
+        @wraps(self.function)
+        def ready(*positional: Any, **named: Any) -> Callable[[], Any]:
+            return partial(self.function, *positional, **named)
+
+        return validate_call(config=_CONFIG)(ready)
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A delegate in code: it receives its whole context as a list of messages, and nothing else (SPEC R9)."""
+
+    name: str
+    function: Function
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+class Registry:
+    """The activities and delegates of a process, by name."""
+
+    def __init__(self) -> None:
+        self.activities: dict[str, Activity] = {}
+        self.delegates: dict[str, Delegate] = {}
+
+    def schemas(self) -> dict[str, Mapping[str, Any]]:
+        """Activity name to the schema of its tool."""
+        return {name: activity.schema for name, activity in self.activities.items()}
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that activities have of their own."""
+        return tuple(dict.fromkeys(a.queue for a in self.activities.values() if a.queue is not None))
+
+    def add_activity(self, activity: Activity) -> None:
+        """Register an activity. Raises `ActivitiesError` where another function has the name."""
+        self._refuse_another(self.activities.get(activity.name), activity.function, "activity", activity.name)
+        self.activities[activity.name] = activity
+
+    def add_delegate(self, delegate: Delegate) -> None:
+        """Register a delegate. Raises `ActivitiesError` where another function has the name."""
+        self._refuse_another(self.delegates.get(delegate.name), delegate.function, "delegate", delegate.name)
+        self.delegates[delegate.name] = delegate
+
+    @staticmethod
+    def _refuse_another(before: Activity | Delegate | None, function: Function, what: str, name: str) -> None:
+        if before is not None and _source(before.function) != _source(function):
+            raise ActivitiesError(
+                f"two functions are registered as {what} {name!r}: {_source(before.function)} and {_source(function)}"
+            )
+
+
+registry: Final = Registry()
+"""What `@activity` and `@delegate` register in."""
+
+
+@overload
+def activity(function: F, /) -> F: ...
+@overload
+def activity(
+    name: str | None = None,
+    /,
+    *,
+    queue: str | None = None,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
+) -> Callable[[F], F]: ...
+def activity(
+    name: Any = None,
+    /,
+    *,
+    queue: str | None = None,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
+) -> Any:
+    """Register a function as an activity; its name is the tool's unless another is given.
+
+    With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
+    `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
+    at work at a time, over all workers.
+    """
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
+
+    def register(function: Any) -> Any:
+        registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, policy))
+        return function
+
+    return register(name) if callable(name) else register
+
+
+def delegate(
+    name: str,
+    /,
+    *,
+    retries: int = 0,
+    timeout_seconds: float | None = None,
+    backoff_seconds: float = 0.5,
+    backoff_max_seconds: float = 30.0,
+    max_concurrency: int | None = None,
+) -> Callable[[F], F]:
+    """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result."""
+    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
+
+    def register(function: F) -> F:
+        registry.add_delegate(Delegate(name, function, policy))
+        return function
+
+    return register
+
+
+def make_activity(function: Function, name: str | None, queue: str | None, policy: Policy) -> Activity:
+    """An activity from a function: its schema comes from the signature. Raises `ActivitiesError`."""
+    parameters = inspect.signature(function).parameters
+    name = name or function.__name__
+    if tuple(parameters) == ("call", "context"):
+        return Activity(name, function, {"type": "object"}, (), takes_call=True, queue=queue, policy=policy)
+    scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
+    schema = parameters_schema(name, function, [p for p in parameters.values() if p.name not in scopes])
+    if scopes:
+        slices = f"^†({'|'.join(scopes)})([.\\[]|$)"
+        items = {"anyOf": [{"enum": list(scopes)}, {"type": "string", "pattern": slices}]}
+        schema["properties"]["_scopes"] = {"type": "array", "items": items, GRANTED: list(scopes)}
+    return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that pydantic found wrong, without the values it looked at.
+
+    Below a parameter names may be keys of a value; what names a tag quotes it.
+    """
+    first = error.errors(include_url=False, include_input=False)[0]
+    name, *inside = first["loc"] or ("",)
+    where = ".".join(map(str, (name, *(part for part in inside if isinstance(part, int)))))
+    what = first["msg"] if "tag" not in first.get("ctx", {}) else "its tag is none of those expected"
+    below = ", below it" if any(isinstance(part, str) for part in inside) else ""
+    return f"{where}{below}: {what}".removeprefix(": ")
+
+
+def _source(function: Function) -> str:
+    """The file and name of a function: the same for a file that is loaded twice, as a module and by its path."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{Path(code.co_filename).resolve() if code else function.__module__}:{function.__qualname__}"

@@ -1,0 +1,65 @@
+"""Loading the modules that register activities and delegates (`ACTS_ACTIVITIES`, `--activities`)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+
+from broker_config import Settings
+from worker.errors import ActivitiesError
+
+
+def load_activities(settings: Settings) -> None:
+    """Import every configured module or file, once. Raises `ActivitiesError` naming the file and line."""
+    for name in settings.activities:
+        load(name)
+
+
+def load(name: str) -> None:
+    """Import one module by name, or one file by its path; a file's own folder is on the path while it loads."""
+    if name.endswith(".py") or "/" in name:
+        _load_file(Path(name))
+        return
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
+            raise ActivitiesError(f"no module {name!r}: give a module that can be imported, or a file.py") from error
+        raise ActivitiesError(_told(name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise ActivitiesError(_told(name, error)) from error
+
+
+def _load_file(path: Path) -> None:
+    path = path.resolve()
+    if not path.is_file():
+        raise ActivitiesError(f"no activities file at {path}")
+    module_name = f"acts_activities_{path.stem}_{abs(hash(str(path))):x}"
+    if module_name in sys.modules:
+        return
+    specification = importlib.util.spec_from_file_location(module_name, path)
+    if specification is None or specification.loader is None:
+        raise ActivitiesError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[module_name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        specification.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module_name]
+        raise ActivitiesError(_told(str(path), error)) from error
+
+
+def _told(name: str, error: BaseException) -> str:
+    if isinstance(error, ActivitiesError):
+        return str(error)
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{name} cannot be loaded: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"

@@ -1,0 +1,69 @@
+"""Request definitions: delegates that are JSON files under configured folders (SPEC R9.1, `ACTS_DELEGATES`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker_config import Settings
+from protocol import Plan
+from protocol.calls.tools import ANONYMOUS, Executor
+from protocol.submission.definitions import definition_problems
+from worker.errors import WorkerError
+
+from .activities import Registry
+
+
+class KnownDelegates(Container[str]):
+    """The delegates that a call may name: registered code, and definitions under the configured folders."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._roots = [Path(folder) for folder in settings.delegates]
+        self._registry = registry
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._registry.delegates or self._file(name) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, of definitions those right in the folders: for hints."""
+        yield from self._registry.delegates
+        for root in self._roots:
+            yield from (path.stem for path in root.glob("*.json"))
+
+    def with_definitions(self, plan: Plan) -> Plan:
+        """The plan with the definitions that its calls name, so that they travel with the run."""
+        names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
+        own = plan.submission.delegates
+        needed = names - own.keys() - self._registry.delegates.keys() - {ANONYMOUS}
+        if not needed:
+            return plan
+        definitions = {**own, **{name: self._read(name) for name in sorted(needed)}}
+        return replace(plan, submission=replace(plan.submission, delegates=definitions))
+
+    def _file(self, name: str) -> Path | None:
+        """The file a name stands for, inside one of the folders and nowhere else."""
+        for root in self._roots:
+            folder = root.resolve()
+            for candidate in (name, f"{name}.json"):
+                try:
+                    path = (folder / candidate).resolve()
+                    if path.is_relative_to(folder) and path.suffix == ".json" and path.is_file():
+                        return path
+                except (OSError, ValueError):
+                    continue  # too long, or a null byte: no file can have that name
+        return None
+
+    def _read(self, name: str) -> Any:
+        path = self._file(name)
+        assert path is not None
+        try:
+            definition = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise WorkerError(f"delegate {name!r}: {path} cannot be read as JSON: {error}") from error
+        problem = next(definition_problems(definition), None)
+        if problem is not None:
+            raise WorkerError(f"delegate {name!r}: {path}: {problem}")
+        return definition

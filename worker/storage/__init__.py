@@ -1,0 +1,12 @@
+"""The log in Redis, its scripts (`lua/`) and what lies beside it.
+
+`connections`   connections, and Redis errors as errors of ours
+`keys`          the names of the keys
+`scripts`       the Lua scripts and their requests
+`definition`    how a checked plan is written down
+`log`           reading and committing
+`lane`          a lane folded from its journal
+`leases`        signs of life for what a process has at work
+`slots`         how many calls of a name are at work at a time
+`dead_letters`  calls that failed for good
+"""

@@ -1,0 +1,74 @@
+"""Connections to the log's Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from broker_config import Settings, mask_url
+from worker.errors import InfrastructureError
+
+_OPTIONS: Final[dict[str, Any]] = {
+    "socket_connect_timeout": 5,
+    "socket_timeout": 30,  # longer than any of our blocking reads
+    "health_check_interval": 15,
+}
+
+_CONNECTIONS: Final = 32
+_PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
+"""What a server says that will take the same command later."""
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client for threads. Connects when it is first used."""
+    return redis.Redis.from_url(settings.require_redis(), **_OPTIONS)
+
+
+def connect_async(settings: Settings) -> redis.asyncio.Redis:
+    """A client for a worker's event loop. Connects when it is first used.
+
+    It outlasts a server that is away, full or starting: a commit is repeated until it is taken, since all of ours may
+    be sent twice. Who needs a connection while all are in use waits for one.
+    """
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
+        settings.require_redis(),
+        max_connections=_CONNECTIONS,
+        timeout=None,
+        retry=Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
+        retry_on_error=[*_PASSING],
+        **_OPTIONS,
+    )
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+@contextmanager
+def translated(settings: Settings) -> Iterator[None]:
+    """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
+    try:
+        yield
+    except AuthenticationError as error:
+        where = mask_url(settings.require_redis())
+        raise InfrastructureError(
+            f"the log at {where} wants another password ({error}): redis://:PASSWORD@HOST:PORT/0"
+        ) from error
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        where = mask_url(settings.require_redis())
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise InfrastructureError(
+                f"the certificate of the log at {where} is not to be trusted ({error}): name the authority that has "
+                "signed it with ?ssl_ca_certs=FILE in the URL"
+            ) from error
+        raise InfrastructureError(
+            f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
+        ) from error
+    except RedisError as error:
+        raise InfrastructureError(f"the log refuses: {error}") from error

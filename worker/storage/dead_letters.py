@@ -1,0 +1,156 @@
+"""Dead letters: fire-and-forget calls that failed for good, kept for operators (SPEC R5.3).
+
+A letter holds everything needed to send its call again. There is one for a call, by its id, however often its death is
+told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from worker.errors import LetterNotFound
+from worker.messaging.attempts import CallId
+from worker.messaging.messages import TaskMessage, pack_task, unpack_task
+from worker.messaging.packing import pack, unpack
+
+from .connections import translated
+from .keys import Keys, active_runs
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A fire-and-forget call that failed for good."""
+
+    call: CallId
+    task: TaskMessage
+    error_type: str
+    error_message: str
+    attempts: int
+    """How many executions were begun."""
+    date: str
+    """When it was given up (ISO 8601, UTC)."""
+
+    @property
+    def id(self) -> str:
+        """The call's idempotency key."""
+        return self.call.idempotency_key
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts dead list --json` prints it."""
+        return {
+            "id": self.id,
+            "run": self.call.run,
+            "instance": self.call.instance,
+            "index": self.call.index,
+            "activity": self.body.get("activity"),
+            "delegate": self.body.get("delegate"),
+            "task": self.task.task,
+            "queue": self.task.queue,
+            "error": {"type": self.error_type, "message": self.error_message},
+            "attempts": self.attempts,
+            "date": self.date,
+        }
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What the call was sent with: its parameters, its scopes."""
+        fields: dict[str, Any] = unpack(self.task.body)
+        return {name: value for name, value in fields.items() if name != "attempt"}
+
+
+class DeadLetters:
+    """All dead letters of a backend. Every method raises `InfrastructureError` where the log cannot be reached."""
+
+    def __init__(self, redis: Redis, settings: Settings) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._letters = settings.key_prefix + ":{dead}:letters"
+        self._times = settings.key_prefix + ":{dead}:times"
+
+    def list(self) -> Sequence[DeadLetter]:
+        """All of them, the oldest first."""
+        with translated(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+        return [
+            letter for start in range(0, len(ids), _AT_ONCE) for letter in self._read(ids[start : start + _AT_ONCE])
+        ]
+
+    def count(self) -> int:
+        """How many there are."""
+        with translated(self._settings):
+            found: Any = self._redis.zcard(self._times)
+        return int(found)
+
+    def get(self, id_: str) -> DeadLetter:
+        """One letter. Raises `LetterNotFound`."""
+        found = self._read([id_.encode()])
+        if not found:
+            raise LetterNotFound(f"no dead letter {id_!r}: `acts dead list` shows those there are")
+        return found[0]
+
+    def resend(self, ids: Iterable[str]) -> None:
+        """Give calls back to the sweep, which sends them within a second or so. Raises `LetterNotFound`.
+
+        They have all their attempts again; who fails once more has a letter once more.
+        """
+        for letter in [self.get(id_) for id_ in ids]:
+            keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
+            with translated(self._settings):
+                with self._redis.pipeline(transaction=True) as pipeline:
+                    pipeline.hset(keys.outbox, call.member, f"retry:0:0:{letter.task.queue}")
+                    pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
+                    pipeline.zadd(keys.outbox_due, {call.member: 0})
+                    pipeline.execute()
+                seconds: Any = self._redis.time()[0]
+                self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)
+            self.drop([letter.id])
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Forget calls for ever. Raises `LetterNotFound`."""
+        names = [letter.id for letter in (self.get(id_) for id_ in ids)]
+        if names:
+            with translated(self._settings), self._redis.pipeline(transaction=True) as pipeline:
+                pipeline.hdel(self._letters, *names)
+                pipeline.zrem(self._times, *names)
+                pipeline.execute()
+
+    def add(self, letter: DeadLetter) -> None:
+        """Keep a letter, unless the call has one already."""
+        fields = [letter.call.run, letter.call.instance, letter.call.index, pack_task(letter.task)]
+        packed = pack([*fields, letter.error_type, letter.error_message, letter.attempts, letter.date])
+        milliseconds = datetime.fromisoformat(letter.date).timestamp() * 1000
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.hsetnx(self._letters, letter.id, packed)
+            pipeline.zadd(self._times, {letter.id: milliseconds}, nx=True)
+            pipeline.zcard(self._times)
+            *_, count = pipeline.execute()
+        if (excess := count - self._settings.limit_dead_letters) > 0:
+            oldest: Any = self._redis.zpopmin(self._times, excess)
+            self._redis.hdel(self._letters, *(id_ for id_, _ in oldest))
+            logger.warning("%d dead letters were dropped to make room (ACTS_LIMIT_DEAD_LETTERS)", excess)
+
+    def _read(self, ids: Sequence[bytes]) -> Sequence[DeadLetter]:
+        with translated(self._settings):
+            found: Any = self._redis.hmget(self._letters, ids)
+        return [_unpack(packed) for packed in found if packed is not None]
+
+
+def now() -> str:
+    """The date of a letter that is written now."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _unpack(packed: bytes) -> DeadLetter:
+    run, instance, index, task, error_type, error_message, attempts, date = unpack(packed)
+    return DeadLetter(CallId(run, instance, index), unpack_task(task), error_type, error_message, attempts, date)

@@ -1,0 +1,175 @@
+"""How a checked plan is written down, so that any worker can go on with any of its lanes.
+
+The *definition* of a run is what all lanes share: tools, delegates and, for a plan, its templates. What is a lane's own
+(the calls of a solution, and which places the initial context held) is the first entry of its journal, so loading a
+lane costs nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from protocol import Plan
+from protocol.calls.call import Call, make_call
+from protocol.calls.tools import Executor, Runner, Tool
+from protocol.graph.graph import Graph
+from protocol.graph.lanes import Lane
+from protocol.graph.waits import Waits
+from protocol.graph.writers import Writers
+from protocol.language.references import parse
+from worker.errors import OtherFormat
+from worker.messaging.packing import pack, unpack
+
+FORMAT: Final = 2
+"""Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
+
+
+@dataclass(frozen=True)
+class LaneRecord:
+    """A lane's own part, as it was submitted or amended last."""
+
+    calls: tuple[Call, ...] = ()
+    held: frozenset[str] = frozenset()
+    """The places that the context held then, of those that make a difference."""
+    version: int | None = None
+    """Which of the definition's templates are the lane's, besides its own calls."""
+    begun: frozenset[int] = frozenset()
+    """Calls that were at work when the lane was amended: they wait for nobody."""
+    amendment: str | None = None
+    """Which amendment it was."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the lanes of a run share."""
+
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    versions: tuple[tuple[Call, ...], ...]
+    """A plan's templates, and those that amendments have put in their place."""
+    awaited: frozenset[int]
+    """The global calls that calls of instances wait for."""
+    output: Any
+    config: Mapping[str, Any]
+
+    def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
+        """The calls of a lane: its own, or the templates that are not pinned to another instance."""
+        if record.version is None:
+            return record.calls
+        templates = (call for call in self.versions[record.version] if call.instance in (None, instance))
+        return (*record.calls, *templates)
+
+    def amended(self, data: bytes) -> Definition:
+        """The definition as an amendment leaves it (see `pack_amendment`)."""
+        fields = unpack(data)
+        tools = {**self.tools, **{name: Tool(name, declaration) for name, declaration in fields["tools"].items()}}
+        return replace(
+            self,
+            tools=tools,
+            delegates={**self.delegates, **fields["delegates"]},
+            versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
+            awaited=self.awaited | frozenset(fields["awaited"]),
+        )
+
+    def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
+        """What the lane's calls wait for; `shared` are the global calls it can see."""
+        visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
+        held = {parse(text).references[0] for text in record.held}
+        own = [call for call in calls if call.index not in record.begun]
+        return Waits(own, Writers(visible)).graph(held)
+
+
+def pack_definition(plan: Plan) -> bytes:
+    """The definition of a plan's run."""
+    submission = plan.submission
+    return pack(
+        {
+            "format": FORMAT,
+            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "delegates": dict(submission.delegates),
+            "templates": _pack_calls(plan.calls) if submission.is_template else [],
+            "awaited": sorted(plan.awaited),
+            "output": submission.output,
+            "config": dict(submission.config),
+        }
+    )
+
+
+def unpack_definition(data: bytes) -> Definition:
+    """The definition, from its bytes. Raises `OtherFormat`."""
+    fields = unpack(data)
+    if fields["format"] != FORMAT:
+        raise OtherFormat(
+            f"the run has format {fields['format']} and this version reads {FORMAT}: use the version that submitted it"
+        )
+    tools = {name: Tool(name, declaration) for name, declaration in fields["tools"].items()}
+    return Definition(
+        tools=tools,
+        delegates=fields["delegates"],
+        versions=(_unpack_calls(fields["templates"], tools),),
+        awaited=frozenset(fields["awaited"]),
+        output=fields["output"],
+        config=fields["config"],
+    )
+
+
+def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
+    """The first entry of a lane's journal; null for calls means a plan's templates."""
+    calls = None if is_template else _pack_calls(lane.calls)
+    return pack({"calls": calls, "held": sorted(map(str, lane.held))})
+
+
+def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
+    """What lanes share of an amendment: it goes into the global lane's journal."""
+    return pack(
+        {
+            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "delegates": dict(plan.submission.delegates),
+            "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
+            "awaited": sorted(awaited),
+        }
+    )
+
+
+def pack_amended_lane(record: LaneRecord) -> bytes:
+    """What is a lane's own of an amendment."""
+    return pack(
+        {
+            "calls": _pack_calls(record.calls),
+            "held": sorted(record.held),
+            "version": record.version,
+            "begun": sorted(record.begun),
+            "amendment": record.amendment,
+        }
+    )
+
+
+def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
+    """The lane's own part, from its bytes."""
+    fields = unpack(data)
+    calls = fields["calls"]
+    return LaneRecord(
+        calls=_unpack_calls(calls or (), tools),
+        held=frozenset(fields["held"]),
+        version=fields.get("version", 0 if calls is None else None),
+        begun=frozenset(fields.get("begun", ())),
+        amendment=fields.get("amendment"),
+    )
+
+
+def _pack_calls(calls: Sequence[Call]) -> list[Any]:
+    return [[call.index, dict(call.raw), call.runner.executor.value, call.runner.name] for call in calls]
+
+
+def _unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call, ...]:
+    return tuple(
+        make_call(
+            index,
+            raw,
+            tools[raw["_tool"]].constants if raw["_tool"] in tools else {},
+            Runner(Executor(executor), name),
+        )
+        for index, raw, executor, name in calls
+    )

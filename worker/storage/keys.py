@@ -1,0 +1,97 @@
+"""The names of a run's keys in Redis.
+
+All of them share the hash tag `{run}`, so a run lies on one shard and one script may touch all of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+"""The statuses of a run that is over."""
+
+
+def make_run_id(milliseconds: int) -> str:
+    """A new run's id; ids sort by the time of submission."""
+    return f"{milliseconds:x}-{secrets.token_hex(5)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one run."""
+
+    prefix: str
+    run: str
+
+    @property
+    def definition(self) -> str:
+        """String, msgpack: tools, delegates, a plan's templates (see `definition`)."""
+        return self._key("definition")
+
+    @property
+    def state(self) -> str:
+        """Hash: status, counters and times of the run."""
+        return self._key("state")
+
+    @property
+    def instances(self) -> str:
+        """List: the instances in the order of the context."""
+        return self._key("instances")
+
+    @property
+    def events(self) -> str:
+        """Stream: one small entry for each call that ended, and for each change of the run's status."""
+        return self._key("events")
+
+    @property
+    def leases(self) -> str:
+        """Sorted set: what somebody is at work on, by the time at which he counts as dead (see `log`)."""
+        return self._key("leases")
+
+    @property
+    def parked(self) -> str:
+        """Sorted set: lanes that wait for a global call (see window.lua)."""
+        return self._key("parked")
+
+    @property
+    def published(self) -> str:
+        """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
+        return self._key("published")
+
+    @property
+    def backlog(self) -> str:
+        """List: lanes whose turn to be published has not come yet (see window.lua)."""
+        return self._key("backlog")
+
+    @property
+    def outbox(self) -> str:
+        """Hash: fire-and-forget calls that were not done yet, and how they stand (see outbox.lua)."""
+        return self._key("outbox")
+
+    @property
+    def outbox_tasks(self) -> str:
+        """Hash: their tasks."""
+        return self._key("outbox", "tasks")
+
+    @property
+    def outbox_due(self) -> str:
+        """Sorted set: they, by the time at which they are to be looked after."""
+        return self._key("outbox", "due")
+
+    def journal(self, lane: str) -> str:
+        """Stream: everything that happened in a lane - the message log and the outcomes of calls."""
+        return self._key("journal", lane)
+
+    def ledger(self, lane: str) -> str:
+        """Hash: the status of each call of a lane that was started, for exactly-once commits."""
+        return self._key("ledger", lane)
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((self.prefix, "{" + self.run + "}", *parts))
+
+
+def active_runs(prefix: str) -> str:
+    """Sorted set: the runs under way, by the time of their submission."""
+    return f"{prefix}:runs"

@@ -1,0 +1,89 @@
+"""Leases: a sign of life for everything that this process has at work (DESIGN "Sweep").
+
+They are renewed from a thread of their own: a coroutine that blocks the event loop must not make the calls beside it
+look dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from worker.messaging.attempts import lane_token
+from worker.messaging.outages import Outage
+
+from .keys import Keys
+
+PUBLISHED_SECONDS: Final = 5.0
+"""How long a published task may not have begun, though its queue is empty, before it counts as lost."""
+_NOTICE_SECONDS: Final = 1.0
+"""After so long at most it is known here that a run was cancelled."""
+
+logger = logging.getLogger(__name__)
+
+
+def driver_lease(instance: str | None, owner: str) -> str:
+    """The lease of a driver (see advance.lua)."""
+    return f"{lane_token(instance)}\x1f@{owner}"
+
+
+class Leases:
+    """What is at work in this process; renewed three times in a lease's length, as long as it is held.
+
+    Going round, it also looks whether the runs were cancelled, and tells `on_cancelled`.
+    """
+
+    def __init__(self, redis: Redis, *, prefix: str, lease_seconds: float, on_cancelled: Callable[[str], None]) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._lease_seconds = lease_seconds
+        self._on_cancelled = on_cancelled
+        self._held: dict[str, set[str]] = defaultdict(set)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
+
+    def hold(self, run: str, lease: str) -> None:
+        """Somebody is at work on this from now on; the first renewal comes after a third of the lease."""
+        with self._lock:
+            self._held[run].add(lease)
+
+    def drop(self, run: str, leases: Iterable[str]) -> None:
+        """Nobody here is at work on these any more."""
+        with self._lock:
+            self._held[run].difference_update(leases)
+            if not self._held[run]:
+                del self._held[run]
+
+    def renew(self) -> None:
+        """Renew everything held now; what somebody else has ended or declared dead stays so."""
+        with self._lock:
+            held = {run: tuple(leases) for run, leases in self._held.items()}
+        if not held:
+            return
+        seconds, microseconds = self._redis.time()
+        until = int((seconds + microseconds / 1_000_000 + self._lease_seconds) * 1000)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, leases in held.items():
+                pipeline.zadd(Keys(self._prefix, run).leases, dict.fromkeys(leases, until), xx=True)
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            statuses = pipeline.execute()[1::2]
+        for run, status in zip(held, statuses, strict=True):
+            if status == b"cancelled":
+                self._on_cancelled(run)
+
+    def _renew_forever(self) -> None:
+        clock = threading.Event()
+        outage = Outage(logger, "renewing leases")
+        while not clock.wait(min(self._lease_seconds / 3, _NOTICE_SECONDS)):
+            try:
+                self.renew()
+            except RedisError as error:
+                outage.failed(error)
+            else:
+                outage.succeeded()

@@ -1,0 +1,261 @@
+"""The message log in Redis Streams, as a lane's driver uses it (DESIGN "The log").
+
+Every lane has a journal: a stream whose entries are the lane's messages and the outcomes of its calls. The journal is
+the truth; the ledger beside it only makes commits exactly-once, and the counters only spare reading it all.
+
+An entry's fields: `m` a message (msgpack); `c`, `s`, `d` the call, its status and detail (msgpack) where a call wrote
+the entry; `k` the lane's own record, in the first entry and wherever the lane was amended; `a`, beside the global
+lane's record, what the lanes share of an amendment. Ids are given by the run's own clock, so they order the messages of
+all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
+
+from protocol.engine.execution import Outcome, Status
+from worker.messaging.attempts import lane_token
+from worker.messaging.messages import TaskMessage, pack_task
+from worker.messaging.packing import pack, unpack
+
+from .keys import Keys
+from .scripts import pack_request, read_script
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a journal."""
+
+    id: str
+    message: Mapping[str, Any] | None = None
+    call: int | None = None
+    status: Status | None = None
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+    record: bytes | None = None
+    amendment: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A call to be claimed, and how long its owner may be silent; `queue` where its message goes to one."""
+
+    index: int
+    lease_seconds: float
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """An attempt failed; the call is to be claimed again after a delay."""
+
+    index: int
+    attempt: int
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of a commit."""
+
+    status: str
+    """The run's status; `gone` where its retention is over."""
+    journal_id: str = "0-0"
+    global_id: str = "0-0"
+    is_fresh: bool = True
+    """Whether the caller had seen everything in the journal before its own commit."""
+    accepted: tuple[bool, ...] = ()
+    attempts: tuple[int, ...] = ()
+    """For each claim the number of the attempt, 0 where somebody else is at work or it is not due."""
+    failures: tuple[int, ...] = ()
+    """For each claim how many attempts before failed."""
+    repeated: tuple[bool, ...] = ()
+    """For each claim whether the attempt before was lost."""
+    woken: tuple[str, ...] = ()
+    """Lanes whose turn to be published has come."""
+
+
+def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """An entry, from what Redis returns."""
+    detail = unpack(fields[b"d"]) if b"d" in fields else {}
+    return Entry(
+        id=id_.decode(),
+        message=unpack(fields[b"m"]) if b"m" in fields else None,
+        call=int(fields[b"c"]) if b"c" in fields else None,
+        status=Status(fields[b"s"].decode()) if b"s" in fields else None,
+        error=detail.get("error"),
+        reason=detail.get("reason"),
+        record=fields.get(b"k"),
+        amendment=fields.get(b"a"),
+    )
+
+
+def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
+    """The calls of a ledger that somebody is at work on, here or elsewhere."""
+    return frozenset(int(call) for call, status in ledger.items() if status.startswith((b"running:", b"sent:")))
+
+
+def _resting(ledger: Mapping[bytes, bytes], now_ms: int) -> frozenset[int]:
+    """The calls of a ledger that are to be tried again, but not yet (see advance.lua)."""
+    retries = ((call, int(entry.rpartition(b":")[2])) for call, entry in ledger.items() if entry.startswith(b"retry:"))
+    return frozenset(int(call) for call, due_ms in retries if due_ms > now_ms)
+
+
+class MessageLog:
+    """The journals of all runs, through one asynchronous connection pool."""
+
+    def __init__(
+        self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float, window: int
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._published = _milliseconds(published_seconds)
+        self._silent = _milliseconds(lease_seconds)
+        self._window = window
+        self._advance: AsyncScript = redis.register_script(read_script("window", "advance"))
+
+    async def shared(self, run: str) -> tuple[bytes | None, list[Entry]]:
+        """The run's definition - None where there is no such run (any more) - and its global journal."""
+        keys = self._keys(run)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.get(keys.definition)
+            pipeline.xrange(keys.journal(""))
+            definition, entries = await pipeline.execute()
+        return definition, [read_entry(id_, fields) for id_, fields in entries]
+
+    async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
+        """The entries of a lane's journal behind an id, oldest first."""
+        stream = self._keys(run).journal(lane_token(instance))
+        found: Any = await self._redis.xrange(stream, min=f"({after}", max="+")
+        return [read_entry(id_, fields) for id_, fields in found]
+
+    async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int], float | None]:
+        """A lane's whole journal, the calls that somebody is at work on or that rest, and the mark of its task.
+
+        All at one moment: what a call at work was begun after is in the journal, and the mark (see advance.lua) is not
+        that of a loss which the ledger does not show.
+        """
+        keys, lane = self._keys(run), lane_token(instance)
+        async with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.xrange(keys.journal(lane))
+            pipeline.zscore(keys.published, lane)
+            pipeline.hgetall(keys.ledger(lane))
+            pipeline.time()
+            entries, mark, ledger, (seconds, microseconds) = await pipeline.execute()
+        busy = read_running(ledger) | _resting(ledger, seconds * 1000 + microseconds // 1000)
+        return [read_entry(id_, fields) for id_, fields in entries], busy, mark
+
+    async def advance(
+        self,
+        run: str,
+        instance: str | None,
+        *,
+        seen: str,
+        global_seen: str,
+        owner: str,
+        outcomes: Sequence[Outcome] = (),
+        waking: Iterable[int] = (),
+        rests: Sequence[Rest] = (),
+        claims: Sequence[Claim] = (),
+        sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
+        park: bool = False,
+        leaves: bool = False,
+        takes_up: float | None = None,
+    ) -> Advance:
+        """Append outcomes, claim calls, all at once (see advance.lua).
+
+        `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
+        """
+        keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
+        request = {
+            "lane": lane,
+            "seen": seen,
+            "global_seen": global_seen,
+            "owner": owner,
+            "published_ms": self._published,
+            "silent_ms": self._silent,
+            "park": park,
+            "leaves": leaves,
+            "takes_up": takes_up,
+            "window": self._window,
+            "outcomes": [
+                _outcome(outcome, sendings.get(outcome.index), wakes=outcome.index in wakes) for outcome in outcomes
+            ],
+            "retries": [
+                {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
+                for rest in rests
+            ],
+            "claims": [
+                {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
+                for claim in claims
+            ],
+        }
+        reply = await self._advance(
+            keys=[
+                keys.state,
+                keys.journal(lane),
+                keys.ledger(lane),
+                keys.journal(""),
+                keys.leases,
+                keys.events,
+                keys.parked,
+                keys.published,
+                keys.backlog,
+                keys.outbox,
+                keys.outbox_tasks,
+                keys.outbox_due,
+            ],
+            args=[pack_request(request)],
+        )
+        return _read_advance(reply)
+
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._prefix, run)
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool) -> dict[str, Any]:
+    return {
+        "call": outcome.index,
+        "status": outcome.status.value,
+        "detail": _detail(outcome),
+        "wakes": wakes,
+        "messages": [pack(message) for message in outcome.messages],
+        "task": pack_task(sending) if sending is not None else b"",
+        "queue": sending.queue if sending is not None else "",
+    }
+
+
+def _detail(outcome: Outcome) -> bytes:
+    detail: dict[str, Any] = {}
+    if outcome.error is not None:
+        detail["error"] = dict(outcome.error)
+    if outcome.reason is not None:
+        detail["reason"] = outcome.reason
+    return pack(detail) if detail else b""
+
+
+def _read_advance(reply: bytes) -> Advance:
+    found = unpack(reply)
+    if found["status"] == "gone":
+        return Advance("gone")
+    return Advance(
+        status=found["status"],
+        journal_id=found["journal"],
+        global_id=found["global"],
+        is_fresh=found["fresh"],
+        accepted=tuple(found["accepted"]),
+        attempts=tuple(found["claims"]),
+        failures=tuple(found["failures"]),
+        repeated=tuple(found["repeated"]),
+        woken=tuple(found["woken"]),
+    )

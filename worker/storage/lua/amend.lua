@@ -1,0 +1,127 @@
+-- The steps of an amendment (see worker/client/amendment.py). From `begin` to `end` the run is paused and cannot be resumed, and
+-- `remaining` counts one more than there are calls, so that it does not end with those that are at work.
+--
+-- KEYS 1 state  hash  see advance.lua; here also amending (who is at it), amending:by (which amendment, once it is known
+--                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
+--                     running), amended (for each amendment the last id before it and its own last, joined by colons)
+--      2 events    3 published    4 backlog    5 parked    (see advance.lua)
+--      6 journal   7 ledger    of the lane; of the global one where the step is not about a lane
+-- ARGV 1 the request, msgpack: step, who, and for the step
+--        begin
+--        plan    by: this amendment is about to be written
+--        lane    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
+--                msgpack), record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls)
+--        drop    it does not fit: all as before, unless another attempt has been written in part
+--        end
+-- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
+
+local state, events, published, backlog, parked, journal, ledger = unpack(KEYS)
+local request = cmsgpack.unpack(ARGV[1])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local run = redis.call('HMGET', state, 'status', 'ms', 'seq', 'amending')
+local status, ms, seq = run[1], tonumber(run[2]), tonumber(run[3])
+
+local function next_id()
+    if now > ms then
+        ms, seq = now, 0
+    else
+        seq = seq + 1
+    end
+    redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
+    return string.format('%.0f-%.0f', ms, seq)
+end
+
+local function last_id()
+    return string.format('%.0f-%.0f', ms, seq)
+end
+
+local function change(to)
+    status = to
+    redis.call('HSET', state, 'status', to)
+    redis.call('XADD', events, next_id(), 's', to)
+end
+
+local function begin()
+    if not run[4] then
+        redis.call('HSET', state, 'amending:resumes', status == 'running' and '1' or '0')
+        redis.call('HINCRBY', state, 'remaining', 1)
+    end
+    redis.call('HSET', state, 'amending', request.who)
+    if status == 'running' then
+        change('paused')
+    end
+end
+
+local function plan()
+    if redis.call('HGET', state, 'amending:by') ~= request.by then
+        -- Whatever has something left to do gets into the backlog anew.
+        redis.call('UNLINK', published, backlog, parked)
+        redis.call('HSETNX', state, 'amending:since', last_id())
+    end
+    redis.call('HSET', state, 'amending:by', request.by)
+end
+
+local function skip(call)
+    if redis.call('HEXISTS', ledger, call) == 1 then
+        return 0
+    end
+    local id = next_id()
+    redis.call('XADD', journal, id, 'c', call, 's', 'skipped', 'd', request.detail)
+    redis.call('XADD', events, id, 'l', request.lane, 'c', call, 's', 'skipped', 'n', 0)
+    redis.call('HSET', ledger, call, 'skipped')
+    return 1
+end
+
+local function amend_lane()
+    local skipped = 0
+    for _, call in ipairs(request.dropped) do
+        skipped = skipped + skip(call)
+    end
+    local fields = { 'k', request.record }
+    if request.shared ~= '' then
+        fields[#fields + 1] = 'a'
+        fields[#fields + 1] = request.shared
+    end
+    redis.call('XADD', journal, next_id(), unpack(fields))
+    redis.call('HINCRBY', state, 'n:skipped', skipped)
+    redis.call('HINCRBY', state, 'total', request.added)
+    redis.call('HINCRBY', state, 'remaining', request.added - skipped)
+    redis.call('RPUSH', backlog, request.lane)
+end
+
+local function finish()
+    local since = redis.call('HGET', state, 'amending:since')
+    if since then
+        local amended = redis.call('HGET', state, 'amended') or ''
+        redis.call('HSET', state, 'amended', amended .. since .. ':' .. last_id() .. ' ')
+    end
+    redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
+    if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
+        change(tonumber(redis.call('HGET', state, 'n:failed') or 0) > 0 and 'failed' or 'completed')
+        redis.call('HSET', state, 'finished', now)
+    end
+end
+
+if not status then
+    return cmsgpack.pack({ status = 'gone' })
+end
+local is_ours = (run[4] == request.who or request.step == 'begin') and (status == 'running' or status == 'paused')
+local by = redis.call('HGET', state, 'amending:by')
+if is_ours then
+    if request.step == 'begin' then
+        begin()
+    elseif request.step == 'plan' then
+        plan()
+    elseif request.step == 'lane' then
+        amend_lane()
+    elseif request.step == 'end' or not by then
+        finish()
+    end
+end
+return cmsgpack.pack({
+    status = status,
+    is_ours = is_ours,
+    by = by or '',
+    resumes = redis.call('HGET', state, 'amending:resumes') == '1',
+})

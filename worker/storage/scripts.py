@@ -1,0 +1,22 @@
+"""Our Lua scripts, and the request that each takes as its one argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import msgpack
+
+
+def read_script(*names: str) -> str:
+    """The text of one of our Lua scripts; those before the last hold functions that it uses."""
+    folder = files("worker.storage").joinpath("lua")
+    return "\n".join(folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
+
+
+def pack_request(request: Mapping[str, Any]) -> bytes:
+    """A request as msgpack. Redis' own knows no bin type: there texts and bytes are one."""
+    packed = msgpack.packb(request, use_bin_type=False)
+    assert isinstance(packed, bytes)
+    return packed

@@ -1,0 +1,178 @@
+"""Slots: how many calls of a name may be at work at a time, over all runs and workers (lua/slots.lua).
+
+A drive acquires a slot before it claims a call and gives it back when the outcome is in the log. A call that gets none
+waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. What a worker that
+died has left is put right by `mend`, which the sweep calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.commands.core import AsyncScript
+
+from worker.messaging.attempts import CallId, lane_token
+
+from .keys import Keys
+from .scripts import pack_request, read_script
+
+_UNCLAIMED_MS: Final = 5_000
+"""How long a call may hold a slot and not have begun before its lane is published again."""
+_AT_ONCE: Final = 1_000
+"""How many calls or lanes in one command: the server does nothing else meanwhile."""
+_UNDER_WAY: Final = (b"running:", b"sent:")
+_TO_BEGIN: Final = (b"lost:", b"retry:")
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """What came of a request for slots."""
+
+    granted: tuple[bool, ...]
+    handed: tuple[CallId, ...]
+    """Calls that had waited and hold a slot now: somebody has to publish their lanes."""
+
+
+class Slots:
+    """The slots, as a worker's drives use them."""
+
+    def __init__(self, redis: AsyncRedis, *, prefix: str) -> None:
+        self._key = _key(prefix)
+        self._script: AsyncScript = redis.register_script(read_script("slots"))
+
+    async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
+        """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
+        calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
+        answers = [await self._ask(acquire=calls[start : start + _AT_ONCE]) for start in range(0, len(calls), _AT_ONCE)]
+        return Slotted(
+            tuple(is_granted for answer in answers for is_granted in answer.granted),
+            tuple(call for answer in answers for call in answer.handed),
+        )
+
+    async def release(self, held: Iterable[tuple[CallId, Iterable[str]]]) -> Slotted:
+        """Give back what calls hold, or would hold; doing it twice does no harm."""
+        return await self._ask(release=[(name, _text(call)) for call, names in held for name in names])
+
+    async def _ask(self, **request: Sequence[Any]) -> Slotted:
+        return _read(await self._script(keys=[self._key], args=[_request(**request)]))
+
+
+class SlotKeeper:
+    """Puts right what workers that died have left behind."""
+
+    def __init__(self, redis: Redis, *, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._key = _key(prefix)
+        self._script = redis.register_script(read_script("slots"))
+
+    def mend(self) -> None:
+        """Take slots from calls that have ended, and see to it that those handed over are taken.
+
+        A lane to be published is marked as a lost one; the sweep publishes it. One command where nothing is limited.
+        """
+        while self._mend_once():
+            pass
+
+    def _mend_once(self) -> bool:
+        """One round; says whether slots were handed on, maybe to calls that have ended too."""
+        found: Any = self._redis.hkeys(self._key)
+        names = [name.decode() for name in found]
+        if not names:
+            return False
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.zrange(f"{self._key}:holders:{name}", 0, -1, withscores=True)
+                pipeline.lrange(f"{self._key}:turns:{name}", 0, -1)
+            answers = pipeline.execute()
+        holders = {
+            (name, _parse(call.decode())): since
+            for name, calls in zip(names, answers[::2], strict=True)
+            for call, since in calls
+        }
+        turns = [(name, run.decode()) for name, runs in zip(names, answers[1::2], strict=True) for run in runs]
+        statuses = self._run_statuses({call.run for _, call in holders} | {run for _, run in turns})
+        drop = [pair for pair in turns if statuses[pair[1]] != b"running"]
+        self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
+        release, late = self._judge(holders, statuses)
+        self._mark(late)
+        if not drop and not release:
+            return False
+        handed = _read(self._script(keys=[self._key], args=[_request(drop=drop, release=release)])).handed
+        self._mark(handed)
+        return bool(handed)
+
+    def _run_statuses(self, runs: Iterable[str]) -> dict[str, bytes | None]:
+        names = list(runs)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in names:
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            return dict(zip(names, pipeline.execute(), strict=True))
+
+    def _judge(
+        self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
+    ) -> tuple[list[Pair], list[CallId]]:
+        """The slots that nobody works in or will, and calls that were given one long ago and have not begun."""
+        calls = list(dict.fromkeys(call for _, call in holders))
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            for call in calls:
+                pipeline.hget(Keys(self._prefix, call.run).ledger(lane_token(call.instance)), str(call.index))
+            (seconds, _), *entries = pipeline.execute()
+        ledger = dict(zip(calls, entries, strict=True))
+        idle, late = [], []
+        for (name, call), since in holders.items():
+            entry, status = ledger[call] or _TO_BEGIN[0], statuses[call.run]
+            is_late = seconds * 1000 - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
+            has_ended = not entry.startswith(_UNDER_WAY + _TO_BEGIN) or status not in (b"running", b"paused")
+            if has_ended or (is_late and status == b"paused"):
+                idle.append((name, _text(call)))
+            if is_late and not has_ended:
+                late.append(call)
+        return idle, late
+
+    def _mark(self, calls: Iterable[CallId]) -> None:
+        """Have the sweep publish the calls' lanes, unless their tasks are on the way."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.zadd(Keys(self._prefix, call.run).published, {lane_token(call.instance): 0}, nx=True)
+            pipeline.execute()
+
+    def _put_back(self, paused: Iterable[Pair]) -> None:
+        """Let lanes of paused runs that wait for a slot wait for their run's going on instead."""
+        for name, run in paused:
+            waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
+            lanes = list(dict.fromkeys(lane_token(_parse(call.decode()).instance) for call in waiting))
+            for start in range(0, len(lanes), _AT_ONCE):
+                self._redis.rpush(Keys(self._prefix, run).backlog, *lanes[start : start + _AT_ONCE])
+
+
+def _key(prefix: str) -> str:
+    return prefix + ":{slots}"
+
+
+def _text(call: CallId) -> str:
+    """How holders and waiters are named."""
+    return f"{call.run}\x1f{call.member}"
+
+
+def _parse(text: str) -> CallId:
+    run, member = text.split("\x1f", 1)
+    return CallId.of_member(run, member)
+
+
+def _request(**parts: Sequence[Any]) -> bytes:
+    request: dict[str, Sequence[Any]] = {"drop": (), "release": (), "acquire": ()}
+    return pack_request(request | parts)
+
+
+def _read(reply: bytes) -> Slotted:
+    found = msgpack.unpackb(reply)
+    return Slotted(tuple(found["granted"]), tuple(map(_parse, found["handed"])))
