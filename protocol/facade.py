@@ -81,12 +81,13 @@ def check(
     model: bool = True,
     strict_meta: bool = False,
     limits: Limits | None = None,
+    allow: Iterable[str] | None = None,
 ) -> Plan:
     """Check a solution, or the plan messages of a context, against the context.
 
     `activities` maps the names of registered activities to their schemas, `delegates` holds the names of registered
-    delegates, `model` says whether one is configured; leave them out to plan without a backend. Raises `Rejected`
-    with every structural error.
+    delegates, `model` says whether one is configured; leave them out to plan without a backend. With `allow` only the
+    tools and the code that it names may be called (SPEC R4.2a). Raises `Rejected` with every structural error.
     """
     submission: dict[str, Any] = {"context": list(context.messages if isinstance(context, Context) else context)}
     if solution is not None:
@@ -94,7 +95,13 @@ def check(
     if tools is not None:
         submission["tools"] = dict(tools)
     return check_submission(
-        submission, activities=activities, delegates=delegates, model=model, strict_meta=strict_meta, limits=limits
+        submission,
+        activities=activities,
+        delegates=delegates,
+        model=model,
+        strict_meta=strict_meta,
+        limits=limits,
+        allow=allow,
     )
 
 
@@ -106,9 +113,12 @@ def check_submission(
     model: bool = True,
     strict_meta: bool = False,
     limits: Limits | None = None,
+    allow: Iterable[str] | None = None,
 ) -> Plan:
     """Check a whole submission as it was handed in; see `check`."""
-    return check_in(Surroundings(activities, delegates, model, strict_meta, limits or Limits()), value)
+    allowed = None if allow is None else frozenset(allow)
+    known = Surroundings(activities, delegates, model, strict_meta, limits or Limits(), allowed)
+    return check_in(known, value)
 
 
 def check_in(known: Surroundings, value: Any) -> Plan:

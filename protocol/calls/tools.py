@@ -1,4 +1,4 @@
-"""Tools: what a call may name, what its schema admits, and which code runs it (SPEC R4.1, R4.2).
+"""Tools: what their schemas admit and pin (SPEC R4.1, R8.1).
 
 A tool is a JSON Schema. Its properties are parameters; properties starting with `_` are meta-properties and constrain
 those of the call, wherever the schema applies to the call as a whole: `schemas.calls` says what keywords mean there.
@@ -7,15 +7,15 @@ At the root meta-properties may also stand beside `properties`, as the original 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from jsonschema import SchemaError
 
-from protocol.language.errors import Cause, Problem, UnknownName, pointer, segments, shortened
+from protocol.language.errors import Cause, Problem, pointer, segments, shortened
 from protocol.language.references import Path
 from protocol.schemas import CompiledSchema, Schema, check_references, compiled, joined
 from protocol.schemas.addresses import settled
@@ -23,9 +23,12 @@ from protocol.schemas.calls import WholeCall, speaks_of_meta_properties
 from protocol.schemas.excerpts import excerpt
 from protocol.schemas.parts import applied
 from protocol.schemas.patterns import matches
+from protocol.state.scopes import wider_scopes
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
+WHO: Final = ("_tool", "_activity", "_delegate")
+"""The meta-properties that say who runs a call."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
@@ -55,14 +58,6 @@ class NoSchema(Cause):
     """A tool's declaration is not a JSON Schema."""
 
     declaration: Mapping[str, Any] = field(repr=False)
-
-
-class UnknownRunner(LookupError):
-    """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
-
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"unknown {what} {name!r}")
-        self.cause = UnknownName(name, tuple(known))
 
 
 @dataclass(frozen=True)
@@ -141,13 +136,47 @@ class Tool:
     ) -> list[Problem]:
         """What the schema says against a call's parameters and meta-properties.
 
-        A meta-property that the schema does not mention is admitted, unless `strict_meta` is on.
+        A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
+        than those that it admits (SPEC R8.1).
         """
+        problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
+        problems = problems_of(properties)
+        if problems and properties.get("_scopes"):
+            for wider in wider_scopes(properties["_scopes"], self._named_scopes):
+                others = problems_of({**properties, "_scopes": wider})
+                if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
+                    return others
+        return problems
+
+    def _problems(
+        self, properties: Mapping[str, Any], *, lenient: bool, strict_meta: bool, is_secret: bool
+    ) -> list[Problem]:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
         own = (key for key in properties if strict_meta and key.startswith("_") and key != "_tool")
         counted = {key for key in own if not self.mentions(key)}
         call = WholeCall({**properties, **older}, counted=counted)
         return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
+
+    @cached_property
+    def _named_scopes(self) -> tuple[Any, ...]:
+        """The scopes, and lists of scopes, that the schema names wherever it speaks of `_scopes`."""
+        parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
+        said = [part.get("properties", {}).get(name) for part in parts for name in ("_scopes", "_imports")]
+        lists = [part for part in applied(said, self.document) if isinstance(part, dict)]
+        elements = applied((part.get("items") for part in lists), self.document)
+        return tuple(value for part in (*lists, *elements) for value in _values_of(part))
+
+    def names(self, key: str) -> bool:
+        """Whether the schema speaks of a property by its name, wherever it is applied to a call as a whole."""
+        return key in self._mentioned[0]
+
+    @cached_property
+    def pins(self) -> bool:
+        """Whether the schema speaks of meta-properties beyond those that say who runs the call."""
+        names, patterns = self._mentioned
+        return any(name.startswith("_") and name not in WHO for name in names) or any(
+            map(speaks_of_meta_properties, patterns)
+        )
 
     def mentions(self, key: str) -> bool:
         """Whether the schema speaks of a property, wherever it is applied to a call as a whole."""
@@ -163,54 +192,6 @@ class Tool:
         names = {name for part in parts for name in _named(part)}
         patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
         return frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}), frozenset(patterns)
-
-
-@dataclass(frozen=True)
-class Toolbox:
-    """Everything a call may name: tools, activities by name with their schemas, delegates.
-
-    `activities` or `delegates` of None means that nobody has said which there are: then every declared tool counts as
-    backed by an activity of its name, and every delegate as registered (planning without a backend).
-    """
-
-    tools: Mapping[str, Tool]
-    activities: Mapping[str, Mapping[str, Any]] | None = None
-    delegates: Container[str] | None = None
-    model: bool = True
-    strict_meta: bool = False
-
-    def tool(self, name: str) -> Tool | None:
-        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
-        return self.tools.get(name) or self._derived.get(name)
-
-    def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
-        """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
-        if delegate:
-            if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
-                raise UnknownRunner("delegate", delegate, listed(self.delegates))
-            return Runner(Executor.DELEGATE, delegate)
-        if activity:
-            if self.activities is not None and activity not in self.activities:
-                raise UnknownRunner("activity", activity, self.activities)
-            return Runner(Executor.ACTIVITY, activity)
-        if self.activities is None or tool in self.activities:
-            return Runner(Executor.ACTIVITY, tool)
-        return Runner(Executor.LATENT, tool)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The names of all known tools."""
-        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
-
-    @cached_property
-    def _derived(self) -> dict[str, Tool]:
-        """The tools that the activities are, by their names."""
-        return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
-
-
-def listed(names: object) -> Iterable[str]:
-    """The names in a container, where it can tell them."""
-    return names if isinstance(names, Iterable) else ()
 
 
 def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:
@@ -236,9 +217,20 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
             problem = _declaration_problem(tool, *at, name)
             if problem is not None:
                 problems.append(problem)
-                tool = Tool(name, {})  # so that its calls are not called unknown as well
+                tool = Tool(name, {key: {} for key in WHO})  # so that nothing is said against its calls as well
             tools[name] = tool
     return tools, problems
+
+
+def _values_of(schema: Schema) -> Iterator[Any]:
+    """The values that a schema names."""
+    if isinstance(schema, dict):
+        yield from [schema["const"]] if "const" in schema else []
+        yield from schema.get("enum", ())
+
+
+def _is_of_scopes(problem: Problem) -> bool:
+    return problem.pointer.startswith("/_scopes")
 
 
 def _named(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from protocol.language.errors import ExpressionError
@@ -22,6 +22,45 @@ def read_scope(text: str) -> Reference:
     if references[0].path and not text.startswith(DAGGER):
         raise ExpressionError(text, 0, "a kind, or a reference starting with †")
     return references[0]
+
+
+def wider_scopes(given: Any, named: Sequence[Any]) -> Iterator[list[Any]]:
+    """Lists that a schema may admit where it does not admit the scopes given, and that hold all of them (SPEC R8.1).
+
+    `named` are the scopes and the lists of scopes that the schema names. In place of each scope stands the narrowest
+    one named that holds it, or its kind; and each list named that holds them all is one more.
+    """
+    if not isinstance(given, list) or not all(isinstance(scope, str) for scope in given):
+        return
+    known = sorted((scope for scope in named if isinstance(scope, str)), key=len, reverse=True)
+    kinds = [f"{scope.kind}" if (scope := _read(each)) is not None else each for each in given]
+    nearest = [
+        next((scope for scope in known if _holds(scope, each)), kind) for each, kind in zip(given, kinds, strict=True)
+    ]
+    for candidate in (nearest, kinds, [f"{DAGGER}{kind}" for kind in kinds]):
+        yield candidate
+        yield list(dict.fromkeys(candidate))
+    for scopes in named:
+        if isinstance(scopes, list) and all(any(_holds(scope, each) for scope in scopes) for each in given):
+            yield scopes
+
+
+def _holds(wide: Any, narrow: str) -> bool:
+    """Whether all that one scope yields lies in what another does."""
+    if wide == narrow:
+        return True
+    outer, inner = _read(wide), _read(narrow)
+    if outer is None or inner is None or outer.kind != inner.kind:
+        return False
+    return list(map(str, inner.path[: len(outer.path)])) == list(map(str, outer.path))
+
+
+def _read(text: Any) -> Reference | None:
+    """A scope; None for what is none."""
+    try:
+        return read_scope(text) if isinstance(text, str) else None
+    except ExpressionError:
+        return None
 
 
 def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:

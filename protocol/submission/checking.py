@@ -20,7 +20,8 @@ from protocol.calls.call import (
     place_in,
     shape_problems,
 )
-from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool, Toolbox, UnknownRunner, listed
+from protocol.calls.toolbox import Toolbox, UnknownRunner, listed
+from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
 from protocol.graph.lanes import Cycle, Lane, Unresolvable, lay_out, runs
 from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
 from protocol.language.limits import Limits
@@ -51,6 +52,8 @@ class Surroundings:
     """Whether a model is configured."""
     strict_meta: bool = False
     limits: Limits = field(default_factory=Limits)
+    allow: frozenset[str] | None = None
+    """The names of the tools and the code that calls may use, whatever a document declares (SPEC R4.2a)."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def check_calls(
     `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
     """
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
-    toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta)
+    toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
     limits = known.limits
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
@@ -106,6 +109,7 @@ def check_calls(
         calls=calls,
         lanes=lanes,
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
+        allow=known.allow,
         signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
     )
 
@@ -187,8 +191,10 @@ class _Reader:
         usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
         call = make_call(index, usable, _without(constants, unusable), runner)
         problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
-        if tool is not None:
-            problems += self._parameter_problems(tool, {**properties, **call.standing_in()}, _told(problems), repr(raw))
+        if not shapeless:
+            problems += self.toolbox.refusals(name, runner)
+            held = {**properties, **call.standing_in()}
+            problems += self._schema_problems(tool, runner, held, _told(problems), repr(raw))
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
@@ -201,30 +207,35 @@ class _Reader:
             return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}", cause)]
         if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
             return _stand_in(name), []
+        if unfit := list(self.toolbox.choice_problems(tool, properties)):
+            return _stand_in(name), unfit
         try:
             return self.toolbox.runner(name, delegate, activity), []
         except UnknownRunner as error:
             return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
 
-    def _parameter_problems(
-        self, tool: Tool, held: Mapping[str, Any], told: frozenset[str], written: str
+    def _schema_problems(
+        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str], written: str
     ) -> Iterator[Problem]:
-        """What the tool's schema says against a call, but of meta-properties of which something is told already."""
+        """What schemas say against a call, but of meta-properties of which something is said already."""
         found = self.kept.get(written)
         if found is None:
             if spent() > self.granted:
                 return
-            found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta)
-            found = [self._too_costly(tool)] if spent() > self.granted else found
+            found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta) if tool is not None else []
+            unfit = _told(found)
+            pinned = self.toolbox.pin_problems(tool, runner, held)
+            found += [problem for problem in pinned if not _told([problem]) & unfit]
+            found = [self._too_costly(str(held["_tool"]))] if spent() > self.granted else found
             if len(self.kept) < _MOST_KEPT:
                 self.kept[written] = found
         yield from (problem for problem in found if not _told([problem]) & told)
 
-    def _too_costly(self, tool: Tool) -> Problem:
+    def _too_costly(self, name: str) -> Problem:
         return Problem(
             "",
             f"the schemas of all calls together take too long to apply, more than {self.granted} steps: give "
-            f"{tool.name!r} fewer alternatives, or hand in fewer calls at once; this call and those behind it were not "
+            f"{name!r} fewer alternatives, or hand in fewer calls at once; this call and those behind it were not "
             "held against their tools",
         )
 

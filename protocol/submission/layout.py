@@ -28,6 +28,8 @@ class Layout:
     """Every tool that a call names, declared or derived from an activity."""
     signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The schemas that activities have by their signatures, where a backend has said so."""
+    allow: frozenset[str] | None = None
+    """The names that its calls may use, where a list was given."""
     queued: frozenset[str] = frozenset()
     """The activities with a queue of their own, as far as a backend has said so."""
 

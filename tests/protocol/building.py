@@ -27,8 +27,12 @@ def call(tool: str = "give", to: str | None = None, **properties: Any) -> dict[s
 def submission(
     *calls: Any, context: Sequence[Any] = (), tools: Mapping[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A submission with a solution. Every tool that is not declared admits everything."""
-    named = {raw["_tool"]: ANY for raw in calls if isinstance(raw, dict) and isinstance(raw.get("_tool"), str)}
+    """A submission with a solution. Every tool that is not declared admits everything, and its calls' code."""
+    named: dict[str, Any] = {}
+    for raw in calls:
+        if isinstance(raw, dict) and isinstance(raw.get("_tool"), str):
+            code: dict[str, Any] = {key: {} for key in ("_activity", "_delegate") if key in raw}
+            named[raw["_tool"]] = {**ANY, **named.get(raw["_tool"], {}), **code}
     return {
         "context": list(context),
         "solution": {"calls": list(calls), "output": None},
@@ -116,7 +120,7 @@ def without_errors(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _split(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parts of the submission, and the options of the check."""
-    options = ("activities", "model", "strict_meta", "limits", "registered")
+    options = ("activities", "model", "strict_meta", "limits", "registered", "allow")
     renamed = {"delegates" if key == "registered" else key: parts[key] for key in options if key in parts}
     return {key: part for key, part in parts.items() if key not in options}, renamed
 

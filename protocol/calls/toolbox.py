@@ -1,0 +1,117 @@
+"""The toolbox: what a call may name, and which code runs it (SPEC R4.2, R4.2a)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from protocol.language.errors import Problem, UnknownName
+
+from .tools import ANONYMOUS, WHO, Executor, Runner, Tool
+
+
+class UnknownRunner(LookupError):
+    """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"unknown {what} {name!r}")
+        self.cause = UnknownName(name, tuple(known))
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Everything a call may name: tools, activities by name with their schemas, delegates.
+
+    `activities` or `delegates` of None means that it is not known which there are: then every declared tool counts as
+    backed by an activity of its name, and every delegate as registered (planning without a backend). `allow` holds the
+    names of the tools and the code that calls may use; None allows all.
+    """
+
+    tools: Mapping[str, Tool]
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+    allow: Container[str] | None = None
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
+        return self.tools.get(name) or self._derived.get(name)
+
+    def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
+        """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
+        if delegate:
+            if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
+                raise UnknownRunner("delegate", delegate, listed(self.delegates))
+            return Runner(Executor.DELEGATE, delegate)
+        if activity:
+            if self.activities is not None and activity not in self.activities:
+                raise UnknownRunner("activity", activity, self.activities)
+            return Runner(Executor.ACTIVITY, activity)
+        if self.activities is None or tool in self.activities:
+            return Runner(Executor.ACTIVITY, tool)
+        return Runner(Executor.LATENT, tool)
+
+    def choice_problems(self, tool: Tool | None, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        """What is wrong with a completed call's choice of its code: its tool's schema has to name the property by which
+        it chooses, and it chooses once (SPEC R4.2, R4.2a).
+        """
+        chosen = [key for key in ("_activity", "_delegate") if properties.get(key)]
+        if tool is not None:
+            for key in chosen:
+                if not tool.names(key):
+                    yield Problem(
+                        f"/{key}",
+                        f"the schema of tool {tool.name!r} does not name {key}, so no call of it may carry one",
+                    )
+        if len(chosen) > 1:
+            yield Problem("/_delegate", "_activity and _delegate exclude each other: leave one out")
+
+    def pin_problems(self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        """What the tools of the code that runs a completed call, other than the call's own, say against its
+        meta-properties: no other name leads around what they pin (SPEC R4.2).
+        """
+        for behind in self._behind(tool, runner):
+            if behind.pins:
+                parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
+                pinned = {key: value for key, value in properties.items() if key not in (*WHO, "_output")}
+                anyway = set(behind.problems(parameters, lenient=True))
+                for problem in behind.problems(pinned, lenient=True):
+                    if problem not in anyway and (not problem.pointer or problem.pointer.startswith("/_")):
+                        message = f"{problem.message} (by the schema of {behind.name!r}, whose code runs the call)"
+                        yield Problem(problem.pointer, message)
+
+    def refusals(self, tool: str, runner: Runner) -> Iterator[Problem]:
+        """What of a call is not allowed: its tool, or its code where that has another name (SPEC R4.2a)."""
+        if self.allow is None:
+            return
+        if tool not in self.allow:
+            yield Problem("/_tool", f"tool {tool!r} is not allowed here")
+        if runner.name != tool and runner.name not in self.allow:
+            yield Problem(f"/_{runner.executor}", f"{runner.executor} {runner.name!r} is not allowed here")
+
+    def _behind(self, tool: Tool | None, runner: Runner) -> Iterator[Tool]:
+        """The tools of the code that runs a call, but for the call's own: declared, and the activity itself."""
+        declared = self.tools.get(runner.name)
+        if declared is not None and declared is not tool and runner.name != ANONYMOUS:
+            yield declared
+        derived = self._derived.get(runner.name) if runner.executor is Executor.ACTIVITY else None
+        if derived is not None and derived is not tool:
+            yield derived
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all known tools."""
+        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+    @cached_property
+    def _derived(self) -> dict[str, Tool]:
+        """The tools that the activities are, by their names."""
+        return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
+
+
+def listed(names: object) -> Iterable[str]:
+    """The names in a container, where it can list them."""
+    return names if isinstance(names, Iterable) else ()
