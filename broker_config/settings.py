@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     limit_messages: Count = Field(1_000_000, description="Messages in one submission's context.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
     limit_run_concurrency: Count | None = Field(
-        None, description="Calls of one run at work at a time, where its config says nothing. Unset: no limit."
+        None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
     )
     limit_dead_letters: Count = Field(
         10_000, description="Fire-and-forget calls that failed for good and are kept; beyond, the oldest go."

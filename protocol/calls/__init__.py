@@ -1,7 +1,8 @@
 """A call: its tool, who runs it, where its result goes, and what a delegate is given (SPEC R4, R5, R9).
 
 `call`       one use of a tool
-`tools`      what may be called, and by whom it is run
+`tools`      what their schemas admit and pin
+`toolbox`    what may be called, and by whom it is run
 `outputs`    where a result goes, and what message it becomes
 `delegates`  the context of an isolated sub-request
 """

@@ -141,7 +141,7 @@ class Tool:
         """
         problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         problems = problems_of(properties)
-        if problems and properties.get("_scopes"):
+        if problems and "_scopes" in properties:
             for wider in wider_scopes(properties["_scopes"], self._named_scopes):
                 others = problems_of({**properties, "_scopes": wider})
                 if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):

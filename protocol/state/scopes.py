@@ -33,11 +33,12 @@ def wider_scopes(given: Any, named: Sequence[Any]) -> Iterator[list[Any]]:
     if not isinstance(given, list) or not all(isinstance(scope, str) for scope in given):
         return
     known = sorted((scope for scope in named if isinstance(scope, str)), key=len, reverse=True)
-    kinds = [f"{scope.kind}" if (scope := _read(each)) is not None else each for each in given]
+    kinds = [scope.kind if (scope := _read(each)) is not None and scope.path else each for each in given]
+    daggered = [kind if kind == each else DAGGER + kind for kind, each in zip(kinds, given, strict=True)]
     nearest = [
         next((scope for scope in known if _holds(scope, each)), kind) for each, kind in zip(given, kinds, strict=True)
     ]
-    for candidate in (nearest, kinds, [f"{DAGGER}{kind}" for kind in kinds]):
+    for candidate in (nearest, kinds, daggered):
         yield candidate
         yield list(dict.fromkeys(candidate))
     for scopes in named:

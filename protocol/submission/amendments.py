@@ -1,7 +1,8 @@
-"""Amendments: other calls in place of those of a run that have not begun (SPEC R11.1).
+"""Amendments: calls in place of those of a run that have not begun, or beside them (SPEC R11.1, R11.7).
 
 An amendment is `{"calls": […]}` or `{"solution": {"calls": […]}}`, with `tools` and `delegates` as in a submission. Its
-calls are checked like those of a submission whose context is all that the run's log holds; calls at work are writers.
+calls are checked like those of a submission whose context is all that the run's log holds; calls at work are writers,
+and so are those that stay where calls are added, of which an ended run has none.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ class SoFar:
     begun: Mapping[str | None, Sequence[Call]]
     """The calls at work, by instance."""
     first: int
-    """The index that the first new call gets: behind all that are there."""
+    """The index that the first new call gets: behind all that are there. What has ended is in the messages."""
     is_template: bool = False
     """Whether calls run once for each instance, as a plan's do."""
     tools: Mapping[str, Any] = field(default_factory=dict)
     """What its calls have named so far, with the schemas."""
     delegates: Mapping[str, Any] = field(default_factory=dict)
+    allow: frozenset[str] | None = None
+    """The names that its calls may use (SPEC R4.2a)."""
+    kept: Mapping[str | None, Sequence[Call]] = field(default_factory=dict)
+    """The calls that have not begun and stay, where calls are added to them (SPEC R11.7), by instance."""
 
 
 def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
@@ -56,11 +61,26 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
     try:
         submission, problems = read_submission(whole, known.limits)
         submission = replace(submission, is_template=so_far.is_template, first=so_far.first)
-        return check_calls(submission, [*unknown, *problems], known, begun=so_far.begun)
+        return check_calls(submission, [*unknown, *problems], _narrowed(known, so_far), begun=_unfinished(so_far))
     except RejectedCalls as rejected:
         raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.scene) from None
     except Rejected as rejected:
         raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+
+def _narrowed(known: Surroundings, so_far: SoFar) -> Surroundings:
+    """The surroundings with what the run allows: an amendment can call nothing else (SPEC R4.2a)."""
+    if so_far.allow is None:
+        return known
+    return replace(known, allow=so_far.allow if known.allow is None else so_far.allow & known.allow)
+
+
+def _unfinished(so_far: SoFar) -> dict[str | None, Sequence[Call]]:
+    """The calls that may still write, by instance: those at work and those that stay."""
+    return {
+        instance: (*so_far.begun.get(instance, ()), *so_far.kept.get(instance, ()))
+        for instance in dict.fromkeys((*so_far.begun, *so_far.kept))
+    }
 
 
 def placed(problem: Problem, value: Mapping[str, Any]) -> Problem:

@@ -102,7 +102,8 @@ STRUCTURE = {
 # Calls with one fault each, all in one submission: its pointer below the call, and a word its error says.
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an unknown tool": (give(_tool="nobody"), "/_tool", "nobody"),
-    "an unknown delegate": (give(_delegate="no one"), "/_delegate", "no one"),
+    "an unknown delegate": ({"_tool": "ask", "_delegate": "no one"}, "/_delegate", "no one"),
+    "a delegate that its tool does not name": (give(_delegate="no one"), "/_delegate", "does not name _delegate"),
     "an unknown instance": (give(_instance="⑨"), "/_instance", "⑨"),
     "a bad reference": (give(value="†state..x"), "/value", "†state..x"),
     "half an expression": (give(value="†state.x ||"), "/value", "†state.x ||"),

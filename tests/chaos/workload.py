@@ -155,7 +155,7 @@ class _Author:
         interpreter = {"context": [{"type": "system", "message": "Translate."}], "schema": {"type": "string"}}
         return {
             "context": context,
-            "tools": {"translate": {"type": "object"}, "interpret": {"type": "object"}},
+            "tools": {"translate": {"type": "object"}, "interpret": {"_delegate": "interpreter"}},
             "delegates": {"interpreter": interpreter},
         }
 

@@ -243,7 +243,6 @@ SCOPED = SIGNATURE | {
     ("activity", "scopes", "at"),
     [
         (SIGNATURE, ["state"], ["/_scopes/0"]),
-        (SCOPED, ["state", "input", "†data.x"], ["/_scopes/1", "/_scopes/2"]),
         (SCOPED, ["state", "†state.given"], []),
         ({"type": "object"}, ["state", "input"], []),
     ],

@@ -316,13 +316,6 @@ def test_a_result_that_nobody_reads_is_no_finding_where_no_schema_says_what_is_w
     assert (plan.findings, plan.unread) == ((), (0,))
 
 
-def test_an_activity_beside_a_delegate_is_told() -> None:
-    delegates = {"who": {"context": [], "schema": {"type": "string"}}}
-    calls = call("ask", "x", _delegate="who", _activity="give"), call("ask", "y", _delegate="who")
-    (finding,) = checked(*calls, delegates=delegates).findings
-    assert (finding.severity, finding.pointer) == ("info", "/solution/calls/0/_activity")
-
-
 def test_a_parameter_that_is_nearly_one_that_the_tool_names_is_told() -> None:
     tools: dict[str, Any] = {"say": {"properties": {"text": {}, "targetLanguage": {}}}}
     (finding,) = checked(call("say", text="a", targetlanguage="de"), tools=tools).findings

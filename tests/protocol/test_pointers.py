@@ -34,7 +34,10 @@ WHOLE: dict[str, Any] = {
         {"type": "plan", "plan": {"calls": [{"_tool": "give"}]}},
         {"role": "user", "content": "hi"},
     ],
-    "tools": {"give": ANY, "strict": {"additionalProperties": False, "patternProperties": {"^_x": {"type": "null"}}}},
+    "tools": {
+        "give": ANY | {"_activity": {}},
+        "strict": {"additionalProperties": False, "patternProperties": {"^_x": {"type": "null"}}},
+    },
     "delegates": {"d": {"context": [{"type": "input", "schema": {}}], "schema": {"type": "object"}, "config": {}}},
     "schema": {"type": "object"},
     "config": {"ticks": 1},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from protocol import check_submission
+from protocol import Rejected, check, check_submission
 from protocol.calls.tools import Executor
 
 from .building import (
@@ -33,17 +34,17 @@ def runner(
 @pytest.mark.parametrize(
     ("raw", "tool", "activities", "expected"),
     [
-        ({"_delegate": "d"}, {"_activity": "a"}, ["a", "t"], (Executor.DELEGATE, "d")),
-        ({}, {"_delegate": "d", "_activity": "a"}, ["a", "t"], (Executor.DELEGATE, "d")),
+        ({"_delegate": "d"}, {"_delegate": {}}, ["a", "t"], (Executor.DELEGATE, "d")),
+        ({}, {"_delegate": "d", "_activity": ""}, ["a", "t"], (Executor.DELEGATE, "d")),
         ({}, {"_activity": "a"}, ["a", "t"], (Executor.ACTIVITY, "a")),
         ({}, {"_activity": {"const": "a"}}, ["a", "t"], (Executor.ACTIVITY, "a")),
-        ({"_activity": "a"}, {}, ["a", "t"], (Executor.ACTIVITY, "a")),
+        ({"_activity": "a"}, {"_activity": {}}, ["a", "t"], (Executor.ACTIVITY, "a")),
         ({}, {"_activity": ""}, ["a", "t"], (Executor.ACTIVITY, "t")),
         ({"_activity": ""}, {}, ["t"], (Executor.ACTIVITY, "t")),
         ({}, {}, ["a", "t"], (Executor.ACTIVITY, "t")),
         ({}, {}, ["a"], (Executor.LATENT, "t")),
         ({}, {"_activity": ""}, [], (Executor.LATENT, "t")),
-        ({"_delegate": "anonymous"}, {}, ["t"], (Executor.DELEGATE, "anonymous")),
+        ({"_delegate": "anonymous"}, {"_delegate": {}}, ["t"], (Executor.DELEGATE, "anonymous")),
     ],
 )
 def test_r4_2_a_delegate_then_the_tools_activity_then_one_of_its_name_else_it_is_latent(
@@ -91,7 +92,7 @@ def test_r4_2_a_tool_is_known_when_declared_registered_or_run_by_a_registered_de
     ],
 )
 def test_r4_2_an_unknown_tool_delegate_or_activity_is_a_structural_error(raw: Any, pointer: str, hint: str) -> None:
-    value = {"solution": {"calls": [raw]}, "tools": {"give": {}}}
+    value = {"solution": {"calls": [raw]}, "tools": {"give": {"_delegate": {}, "_activity": {}}}}
     found = problems(value, activities={"give": ANY}, delegates=["d"])
     assert pointers(found) == ["/solution/calls/0" + pointer]
     assert hint in found[0].message
@@ -119,3 +120,171 @@ def test_r4_2_a_declared_schema_comes_before_that_of_the_activity() -> None:
     activities = {"t": {"type": "object", "required": ["a"]}}
     assert len(problems({"solution": {"calls": [{"_tool": "t"}]}}, activities=activities)) == 1
     assert len(checked({"_tool": "t"}, tools={"t": {}}, activities=activities).calls) == 1
+
+
+@pytest.mark.parametrize("key", ["_activity", "_delegate"])
+@pytest.mark.parametrize(
+    ("tool", "is_named"),
+    [
+        ({}, False),
+        ({"properties": {"_scopes": {}}}, False),
+        ({"patternProperties": {"^_": {}}}, False),
+        ({"properties": {"KEY": {}}}, True),
+        ({"KEY": {"enum": ["x", "y"]}}, True),
+        ({"allOf": [{"$ref": "#/$defs/d"}], "$defs": {"d": {"properties": {"KEY": {"const": "x"}}}}}, True),
+    ],
+)
+def test_r4_2_a_call_names_its_code_only_where_its_tool_names_the_property(
+    key: str, tool: dict[str, Any], is_named: bool
+) -> None:
+    tool = json.loads(json.dumps(tool).replace("KEY", key))
+    value = {"solution": {"calls": [{"_tool": "t", key: "x"}]}, "tools": {"t": tool}}
+    surroundings: dict[str, Any] = {"activities": {"x": ANY}, "delegates": ["x"]}
+    if is_named:
+        assert check_submission(value, **surroundings).calls[0].runner.name == "x"
+    else:
+        (problem,) = problems(value, **surroundings)
+        assert problem.pointer == f"/solution/calls/0/{key}"
+        assert problem.message == f"the schema of tool 't' does not name {key}, so no call of it may carry one"
+
+
+def test_r4_2_a_call_of_a_registered_activity_names_no_other_code() -> None:
+    for key in ("_activity", "_delegate"):
+        found = problems({"solution": {"calls": [{"_tool": "t", key: "x"}]}}, activities={"t": ANY, "x": ANY},
+                         delegates=["x"])  # fmt: skip
+        assert pointers(found) == [f"/solution/calls/0/{key}"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "tool", "at"),
+    [
+        ({"_activity": "a", "_delegate": "d"}, {"_activity": {}, "_delegate": {}}, "/_delegate"),
+        ({"_delegate": "d"}, {"_activity": "a", "_delegate": {}}, "/_delegate"),
+        ({"_activity": "a"}, {"_activity": {}, "_delegate": "d"}, ""),
+        ({}, {"_activity": "a", "_delegate": "d"}, ""),
+    ],
+)
+def test_r4_2a_an_activity_and_a_delegate_exclude_each_other(raw: Any, tool: Any, at: str) -> None:
+    found = problems({"solution": {"calls": [{"_tool": "t", **raw}]}, "tools": {"t": tool}},
+                     activities={"a": ANY}, delegates=["d"])  # fmt: skip
+    assert pointers(found) == [f"/solution/calls/0{at}"]
+    assert "_activity and _delegate exclude each other: leave one out" in found[0].message
+
+
+REVEAL: dict[str, Any] = {"properties": {"_scopes": {"items": {"enum": ["input"]}}, "n": {"type": "integer"}}}
+OPEN: dict[str, Any] = {"_activity": {}, "_delegate": {}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "activities", "registered"),
+    [
+        ({"note": OPEN, "reveal": REVEAL}, {"reveal": ANY}, []),
+        ({"note": OPEN}, {"reveal": REVEAL}, []),
+        ({"note": OPEN, "reveal": {}}, {"reveal": REVEAL}, []),
+        ({"note": {"_activity": "reveal"}, "reveal": REVEAL}, {"reveal": ANY}, []),
+    ],
+)
+def test_r4_2_no_other_name_leads_around_what_is_pinned_for_the_code(
+    tools: Any, activities: Any, registered: Any
+) -> None:
+    def submitted(*scopes: str) -> dict[str, Any]:
+        raw = {"_tool": "note", "_activity": "reveal", "_scopes": list(scopes)}
+        return {"solution": {"calls": [raw]}, "tools": tools}
+
+    (problem,) = problems(submitted("input", "state"), activities=activities, delegates=registered)
+    assert problem.pointer == "/solution/calls/0/_scopes/1"
+    assert problem.message.endswith("(by the schema of 'reveal', whose code runs the call)")
+    for scopes in ((), ("input",), ("†input.user",)):
+        assert check_submission(submitted(*scopes), activities=activities, delegates=registered).size == 1
+
+
+def test_r4_2_nor_does_the_name_of_a_delegate_or_of_a_tool_that_nothing_declares() -> None:
+    for tool, tools in (("note", {"note": OPEN, "reveal": REVEAL}), ("undeclared", {"reveal": REVEAL})):
+        raw = {"_tool": tool, "_delegate": "reveal", "_scopes": ["state"]}
+        found = problems({"solution": {"calls": [raw]}, "tools": tools}, activities={}, delegates=["reveal"])
+        assert pointers(found) == ["/solution/calls/0/_scopes/0"]
+
+
+def test_r4_2_pins_of_the_code_hold_wherever_its_schema_says_them() -> None:
+    pins: list[dict[str, Any]] = [
+        {"oneOf": [{"properties": {"_scopes": {"const": ["input"]}}}, {"properties": {"_scopes": {"const": []}}}]},
+        {"not": {"properties": {"_scopes": {"contains": {"const": "state"}}}, "required": ["_scopes"]}},
+        {"patternProperties": {"^_scopes$": {"maxItems": 0}}},
+        {"properties": {"_imports": {"const": ["input"]}}},
+    ]
+    for pin in pins:
+        raw: dict[str, Any] = {"_tool": "note", "_activity": "reveal", "_scopes": ["state"]}
+        value: dict[str, Any] = {
+            "solution": {"calls": [raw]},
+            "tools": {"note": OPEN, "reveal": {**pin, "required": ["n", "_tool"]}},
+        }
+        (problem,) = problems(value, activities={"reveal": ANY})
+        assert problem.pointer.removeprefix("/solution/calls/0") in ("", "/_scopes", "/_scopes/0")
+        raw["_scopes"] = []
+        assert check_submission(value, activities={"reveal": ANY}).size == 1
+
+
+def test_r4_2_what_the_tool_of_the_code_says_of_parameters_is_said_of_its_own_calls_only() -> None:
+    tools = {"note": OPEN, "reveal": {**REVEAL, "required": ["n"], "additionalProperties": False}}
+    raw = {"_tool": "note", "_activity": "reveal", "n": "text", "other": 1, "_outputPath": "†state.a"}
+    assert checked(raw, tools=tools, activities={"reveal": ANY}).size == 1
+
+
+def test_r4_2_a_declaration_narrows_what_an_activity_says_of_meta_properties_and_never_widens_it() -> None:
+    activities = {"t": {"properties": {"_scopes": {"items": {"enum": ["state", "input"]}}}}}
+    narrow = {"t": {"properties": {"_scopes": {"items": {"enum": ["input", "secrets"]}}}}}
+    cases: tuple[tuple[str, dict[str, Any], bool], ...] = (
+        ("input", narrow, True),
+        ("state", narrow, False),
+        ("secrets", narrow, False),
+        ("secrets", {"t": {}}, False),
+        ("state", {"t": {}}, True),
+    )
+    for scope, tools, fits in cases:
+        value = {"solution": {"calls": [{"_tool": "t", "_scopes": [scope]}]}, "tools": tools}
+        if fits:
+            check_submission(value, activities=activities)
+        else:
+            assert pointers(problems(value, activities=activities)) == ["/solution/calls/0/_scopes/0"]
+
+
+# R4.2a
+
+
+@pytest.mark.parametrize(
+    ("raw", "tool", "allow", "at"),
+    [
+        ({}, {}, ["t"], []),
+        ({}, {}, ["other"], ["/_tool"]),
+        ({}, {}, [], ["/_tool"]),
+        ({"_activity": "a"}, OPEN, ["t", "a"], []),
+        ({"_activity": "a"}, OPEN, ["t"], ["/_activity"]),
+        ({"_activity": "a"}, OPEN, ["a"], ["/_tool"]),
+        ({"_delegate": "d"}, OPEN, ["t", "d"], []),
+        ({"_delegate": "d"}, OPEN, ["t"], ["/_delegate"]),
+        ({"_delegate": "anonymous"}, OPEN, ["t"], ["/_delegate"]),
+        ({}, {"_activity": "a"}, ["t"], [""]),
+        ({}, {"_activity": "a"}, ["t", "a"], []),
+        ({"_output": 1}, {"_activity": ""}, ["t"], []),
+        ({"_output": 1}, {"_activity": ""}, [], ["/_tool"]),
+    ],
+)
+def test_r4_2a_a_tool_and_its_code_have_both_to_be_allowed(
+    raw: Any, tool: Any, allow: list[str], at: list[str]
+) -> None:
+    value = {"solution": {"calls": [{"_tool": "t", **raw}]}, "tools": {"t": tool}}
+    surroundings: dict[str, Any] = {"activities": {"a": ANY}, "delegates": ["d"], "allow": allow}
+    if at:
+        found = problems(value, **surroundings)
+        assert pointers(found) == [f"/solution/calls/0{place}" for place in at]
+        assert found[0].message.endswith("is not allowed here")
+    else:
+        assert check_submission(value, **surroundings).allow == frozenset(allow)
+
+
+def test_r4_2a_whatever_a_document_declares_only_what_is_allowed_may_be_called() -> None:
+    context = [{"type": "tool", "tool": {"mine": {"_delegate": "own"}}}]
+    solution = {"calls": [{"_tool": "mine"}, {"_tool": "t"}]}
+    with pytest.raises(Rejected) as refused:
+        check(context, solution, activities={"t": ANY}, allow=["t"])
+    assert pointers(refused.value.errors) == ["/solution/calls/0", "/solution/calls/0/_tool"]

@@ -93,6 +93,60 @@ def test_r8_1_scopes_are_a_list_of_texts(scopes: Any) -> None:
     assert problems_of(call(_imports=scopes))[0].pointer.startswith("/solution/calls/0/_imports")
 
 
+STATE_ONLY: list[dict[str, Any]] = [
+    {"_scopes": {"items": {"enum": ["state"]}}},
+    {"_scopes": {"items": {"enum": ["†state"]}}},
+    {"_imports": {"items": {"const": "state"}}},
+    {"_scopes": {"items": {"pattern": "^state$"}}},
+    {"_scopes": {"items": {"anyOf": [{"enum": ["state"]}, {"enum": ["plan"]}]}, "uniqueItems": True}},
+    {"_scopes": {"const": ["state"]}},
+    {"_scopes": {"enum": [["plan"], ["state", "plan"]]}},
+    {"oneOf": [{"properties": {"_scopes": {"const": ["state"]}}}, {"properties": {"_scopes": {"const": ["plan"]}}}]},
+    {"allOf": [{"$ref": "#/$defs/d"}], "$defs": {"d": {"properties": {"_scopes": {"items": {"enum": ["state"]}}}}}},
+]
+
+
+@pytest.mark.parametrize("tool", STATE_ONLY)
+def test_r8_1_where_a_tool_admits_a_kind_it_admits_every_reference_into_it(tool: dict[str, Any]) -> None:
+    tools = {"see": tool}
+    for scopes in (["state"], ["†state.user"], ["†state.user.name", "†state.list"]):
+        assert checked(call("see", _scopes=scopes), tools=tools).calls[0].properties["_scopes"] == scopes
+    for scopes in (["input"], ["†input.query"], ["†state.user", "†input.query"], ["state", "input"]):
+        found = problems_of(call("see", _scopes=scopes), tools=tools)
+        assert {problem.pointer.removeprefix("/solution/calls/0")[:8] for problem in found} <= {"", "/_scopes"}
+
+
+@pytest.mark.parametrize(
+    ("pinned", "given", "fits"),
+    [
+        (["state", "input"], ["input"], True),
+        (["state", "input"], [], True),
+        (["state", "input"], ["†input.query", "†state.user"], True),
+        (["†state.user"], ["†state.user.name"], True),
+        (["†state.user"], ["†state.list"], False),
+        (["†state.user"], ["state"], False),
+        (["†state.list.0"], ['†state.list["0"].a'], True),
+        (["†state.use"], ["†state.user"], False),
+        ([], ["state"], False),
+        (["state"], ["state", "input"], False),
+    ],
+)
+def test_r8_1_a_call_may_give_narrower_scopes_than_those_pinned(
+    pinned: list[str], given: list[str], fits: bool
+) -> None:
+    tools = {"see": {"_scopes": {"const": pinned}}}
+    assert checked(call("see"), tools=tools).calls[0].properties["_scopes"] == pinned
+    if fits:
+        assert checked(call("see", _scopes=given), tools=tools).calls[0].properties["_scopes"] == given
+    else:
+        assert pointers(problems_of(call("see", _scopes=given), tools=tools)) == ["/solution/calls/0/_scopes"]
+
+
+def test_r8_1_narrower_scopes_excuse_nothing_else() -> None:
+    tools = {"see": {"properties": {"_scopes": {"items": {"enum": ["state"]}}, "n": {"type": "integer"}}}}
+    assert pointers(problems_of(call("see", _scopes=["†state.user"], n="text"), tools=tools)) == ["/solution/calls/0/n"]
+
+
 # R8.2
 
 

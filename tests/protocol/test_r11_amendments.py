@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,28 @@ def test_a_global_call_at_work_is_a_writer_for_instances() -> None:
     new = {"calls": [echo("†state.a", "†state.b", _instance="①")]}
     plan = checked(new, {"type": "state", "_instance": "①", "mark": 1}, begun={None: (running,)})
     assert plan.lanes["①"].graph.awaited == {2}
+
+
+def test_a_call_that_stays_where_others_are_added_is_a_writer_and_so_is_one_at_work() -> None:
+    stays, running = at_work(4, echo("†state.a", "†state.b")), at_work(3, echo(1, "†state.a"))
+    added = {"calls": [echo(["†state.a", "†state.b"], "†state.c")]}
+    plan = checked(added, begun={None: (running,)}, kept={None: (stays,)})
+    assert plan.lanes[None].graph.before(7) == (3, 4)
+
+
+def test_calls_added_to_an_ended_run_read_what_it_has_written_and_nothing_that_it_has_not() -> None:
+    written = {"type": "data", "kind": "state", "data": {"a": 1}, "_call": echo(1, "†state.a"), "_date": "2026-11-21"}
+    assert checked({"calls": [echo("†state.a", "†state.b")]}, written).size == 1
+    assert problems({"calls": [echo("†state.never", "†state.b")]}, written)[0][0] == "/calls/0/value"
+
+
+def test_an_amendment_can_call_nothing_that_the_run_does_not_allow() -> None:
+    calls = [echo(1, "†state.a"), {"_tool": "other", "_output": 1, "_outputPath": "†state.b"}]
+    value = {"calls": calls, "tools": {"other": {}}}
+    assert checked(value, allow=frozenset({"echo", "other"})).size == 2
+    assert problems(value, allow=frozenset({"echo"})) == [("/calls/1/_tool", "tool 'other' is not allowed here")]
+    with pytest.raises(Rejected):
+        check_amendment(value, SoFar((), {}, 0, allow=frozenset({"echo", "other"})), replace(KNOWN, allow=frozenset()))
 
 
 def test_what_calls_have_written_can_be_read() -> None:

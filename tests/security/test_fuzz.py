@@ -41,7 +41,12 @@ ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
 SUBMISSION = {
     "context": [
         {"type": "state", "_instance": "①", "text": "Привет", "n": [1, {"a": None}]},
-        {"type": "tool", "tool": {"t": {"properties": {"x": {"pattern": "^a+$"}}, "_outputPath": {"pattern": "^†"}}}},
+        {
+            "type": "tool",
+            "tool": {
+                "t": {"properties": {"x": {"pattern": "^a+$"}}, "_outputPath": {"pattern": "^†"}, "_delegate": {}}
+            },
+        },
         {"type": "plan", "calls": [{"_tool": "echo", "value": "†state.text"}]},
     ],
     "solution": {

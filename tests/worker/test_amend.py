@@ -59,6 +59,14 @@ def test_new_calls_see_what_the_run_has_come_to(backend: Backend, meeting: Meeti
     assert backend.wait(run.id).data() == {"state": {"five": 5, "a": 1, "new": 5}}
 
 
+def test_an_amendment_calls_only_what_the_run_allows(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"), allow=[wait_at(gate)["_tool"], "echo"])
+    with pytest.raises(Rejected, match="/calls/0/_tool: tool 'add' is not allowed here"):
+        run.amend([{"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.c"}])
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
+
+
 def test_an_amendment_that_does_not_fit_changes_nothing_and_says_where(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
@@ -119,7 +127,7 @@ def test_an_amendment_may_bring_tools_and_delegates(backend: Backend, meeting: M
                 {"_tool": "made", "_output": "thought", "_outputPath": "†state.b"},
                 {"_tool": "say", "_delegate": "showContext", "word": "†state.b", "_outputPath": "†state.c"},
             ],
-            "tools": {"made": {"type": "object"}, "say": {"type": "object"}},
+            "tools": {"made": {"type": "object"}, "say": {"type": "object", "_delegate": {}}},
         }
     )
     meeting.open_gate(gate)

@@ -12,7 +12,7 @@ import pytest
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
-from worker import ActivitiesError, activity
+from worker import ActivitiesError, Client, activity
 from worker.messaging.attempts import CallId
 from worker.storage.connections import connect_async
 from worker.storage.keys import Keys
@@ -110,6 +110,18 @@ def test_a_run_has_no_more_calls_at_work_than_its_config_says(limited: Backend, 
     assert meeting.count("at:together") == 0
     meeting.open_gate("together")
     assert seen(limited.wait(run.id)) == list(range(LANES))
+
+
+def test_a_config_can_only_tighten_what_the_operator_has_set(server: EmbeddedServer, meeting: Meeting) -> None:
+    strict = settings_apart(server, "strict", limit_run_concurrency=2)
+    value: dict[str, Any] = {"context": [*lanes(1), plan("echo")], "config": {"max_concurrency": 3}}
+    with Client(strict) as client:
+        with pytest.raises(Rejected) as refused:
+            client.check(value)
+        assert str(refused.value) == "/config/max_concurrency: 3, where 2 is the most that is allowed"
+        for limit in (2, 1, None):
+            value["config"]["max_concurrency"] = limit
+            assert client.check(value).size == 1
 
 
 def test_a_delegate_is_not_at_work_more_often_than_allowed(limited: Backend, meeting: Meeting) -> None:

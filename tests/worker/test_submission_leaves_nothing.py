@@ -54,12 +54,19 @@ def echo(value: Any, **meta: Any) -> dict[str, Any]:
         {"solution": {"calls": [echo("†state.b"), {**echo("†state.a"), "_outputPath": "†state.b"}]}},
         {"solution": {"calls": [echo(1)]}, "config": "text"},
         {"solution": {"calls": [echo(1)]}, "config": [1]},
+        {"solution": {"calls": [echo(1)]}, "config": {"ticks": 8}},
         {"context": [{"type": "state", "_instance": "①"}], "solution": {"calls": [echo(2**70)]}},
     ],
 )
 def test_a_rejected_submission_leaves_nothing(own_server: EmbeddedServer, redis: Redis, submission: Any) -> None:
     with Client(settings_for(own_server)) as client, pytest.raises(Rejected):
         client.submit_document(submission)
+    assert our_keys(redis) == []
+
+
+def test_a_submission_that_calls_what_is_not_allowed_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
+    with Client(settings_for(own_server)) as client, pytest.raises(Rejected, match="'echo' is not allowed here"):
+        client.submit(solution={"calls": [echo(1)]}, allow=["add"])
     assert our_keys(redis) == []
 
 

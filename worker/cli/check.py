@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
-from worker.cli.options import Common, common_options, load_registry
+from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import call_name, counted, heading, sight_lines, simulation_lines
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
 @click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
 @click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
+@allow_option
 @common_options
-def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, common: Common) -> int:
+def check(
+    file: str, allow: tuple[str, ...], mermaid: bool, who_sees: str | None, simulated: bool, *, common: Common
+) -> int:
     """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
 
     Exit codes: 0 valid, 2 not.
@@ -37,7 +40,7 @@ def check(file: str, mermaid: bool, who_sees: str | None, simulated: bool, *, co
         from worker.client.client import Client
 
         with Client(settings) as client:
-            plan = client.check(value)
+            plan = client.check(value, allow=allow or None)
         sights = _sights(plan, who_sees)
         simulation = _simulation(plan) if simulated else None
     if common.json:

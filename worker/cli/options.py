@@ -80,6 +80,15 @@ def common_options(command: Callable[..., int]) -> Callable[..., int]:
     return decorated
 
 
+allow_option: Final = click.option(
+    "--allow",
+    multiple=True,
+    metavar="NAME",
+    help="A tool, activity or delegate that may be called, and no other whatever FILE declares; may be repeated.",
+)
+"""For commands that take a submission (SPEC R4.2a); they receive a tuple of names, empty where all are allowed."""
+
+
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
     from worker.registry.loading import load_activities

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
-from worker.cli.options import Common, common_options, load_registry
+from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import flush, is_coloured, print_json, print_text, tell
 from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Keep the log of the embedded worker, tracebacks included, in this file.",
 )
+@allow_option
 @common_options
-def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Common) -> int:
+def run(file: str, allow: tuple[str, ...], timeout: float | None, worker_log: Path | None, *, common: Common) -> int:
     """Submit FILE (or - for standard input), wait for its end and print the result.
 
     Without a configured broker a server and a worker are brought up for the time of the run, and nothing of them is
@@ -51,7 +52,7 @@ def run(file: str, timeout: float | None, worker_log: Path | None, *, common: Co
             from worker.client.client import Client
 
             with Client(effective) as client:
-                submitted = client.submit_document(value)
+                submitted = client.submit_document(value, allow=allow or None)
                 is_embedded = effective is not settings
                 return _see_through(submitted, common, deadline, answer, is_embedded=is_embedded, worker_log=worker_log)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from worker.cli.failures import COMPLETED, documented
-from worker.cli.options import Common, common_options, load_registry
+from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import print_json, print_text
 
 
 @click.command(short_help="Submit and print the id of the run.")
 @click.argument("file")
+@allow_option
 @common_options
-def submit(file: str, *, common: Common) -> int:
+def submit(file: str, allow: tuple[str, ...], *, common: Common) -> int:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
@@ -27,7 +28,7 @@ def submit(file: str, *, common: Common) -> int:
         from worker.client.client import Client
 
         with Client(settings) as client:
-            run = client.submit_document(value)
+            run = client.submit_document(value, allow=allow or None)
     if common.json:
         print_json({"run": run.id})
     else:

@@ -205,6 +205,7 @@ def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int) -> SoFar
         is_template=bool(definition.versions[0]),
         tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
         delegates=definition.delegates,
+        allow=definition.allow,
     )
 
 

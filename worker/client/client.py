@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
@@ -75,23 +75,29 @@ class Client:
         *,
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
+        allow: Iterable[str] | None = None,
     ) -> Run:
-        """Submit a solution, or the plan messages of the context. Raises `protocol.Rejected`, `InfrastructureError`."""
+        """Submit a solution, or the plan messages of the context. With `allow` only the tools, activities and delegates
+        that it names may be called, now and by amendments (SPEC R4.2a). Raises `protocol.Rejected`,
+        `InfrastructureError`.
+        """
         parts = {"solution": solution, "tools": tools, "delegates": delegates}
         value = {"context": [dict(message) for message in context]}
-        return self.submit_document({**value, **{key: part for key, part in parts.items() if part is not None}})
+        whole = {**value, **{key: part for key, part in parts.items() if part is not None}}
+        return self.submit_document(whole, allow=allow)
 
-    def submit_document(self, value: Any) -> Run:
+    def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        plan = self.check(value)
+        plan = self.check(value, allow=allow)
         if refused := unsupported(plan):
             raise Rejected(refused)
         with translated(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 
-    def check(self, value: Any) -> Plan:
+    def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        return self._held_against_settings(check_in(self._surroundings, value))
+        known = replace(self._surroundings, allow=None if allow is None else frozenset(allow))
+        return self._held_against_settings(check_in(known, value))
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run against what is registered here. Raises `protocol.Rejected`."""
@@ -117,7 +123,7 @@ class Client:
 
     def _held_against_settings(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = []
+        problems = list(self._loosened(plan))
         for call in plan.calls if self.settings.model is None else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
@@ -130,6 +136,12 @@ class Client:
             raise Rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
         return replace(self._known_delegates.with_definitions(plan), queued=queued)
+
+    def _loosened(self, plan: Plan) -> Iterator[Problem]:
+        """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
+        most, asked = self.settings.limit_run_concurrency, plan.submission.config.get("max_concurrency")
+        if most is not None and asked is not None and asked > most:
+            yield Problem("/config/max_concurrency", f"{asked}, where {most} is the most that is allowed")
 
     def run(self, run: str) -> Run:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""

@@ -82,14 +82,21 @@ class Admission:
         if call.is_fire_and_forget:
             return {}
         name, definition = call.runner.name, self._definition
-        limits = {f"run:{self._run}": definition.config.get(MAX_CONCURRENCY, self._settings.limit_run_concurrency)}
+        own = definition.config.get(MAX_CONCURRENCY)
+        limits = {f"run:{self._run}": _tightest(own, self._settings.limit_run_concurrency)}
         if call.runner.executor is Executor.ACTIVITY:
             limits[f"activity:{name}"] = _limit_of(self._registry.activities.get(name))
         elif call.runner.executor is Executor.DELEGATE and name in definition.delegates:
-            limits[f"delegate:{name}"] = (definition.delegates[name].get("config") or {}).get(MAX_CONCURRENCY)
+            own = (definition.delegates[name].get("config") or {}).get(MAX_CONCURRENCY)
+            limits[f"delegate:{name}"] = _tightest(own, _limit_of(self._registry.delegates.get(name)))
         elif call.runner.executor is Executor.DELEGATE:
             limits[f"delegate:{name}"] = _limit_of(self._registry.delegates.get(name))
         return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _tightest(*limits: int | None) -> int | None:
+    """What holds of several limits: a config can only tighten what the operator has set (SPEC R4.2a)."""
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _limit_of(code: Activity | Delegate | None) -> int | None:

@@ -219,9 +219,7 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     schema = parameters_schema(name, function, [p for p in parameters.values() if p.name not in scopes])
     if scopes:
-        slices = f"^†({'|'.join(scopes)})([.\\[]|$)"
-        items = {"anyOf": [{"enum": list(scopes)}, {"type": "string", "pattern": slices}]}
-        schema["properties"]["_scopes"] = {"type": "array", "items": items, GRANTED: list(scopes)}
+        schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, GRANTED: list(scopes)}
     return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
 
 

@@ -53,6 +53,8 @@ class Definition:
     """The global calls that calls of instances wait for."""
     output: Any
     config: Mapping[str, Any]
+    allow: frozenset[str] | None = None
+    """The names that its calls may use, also those of amendments; None allows all."""
 
     def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
@@ -93,6 +95,7 @@ def pack_definition(plan: Plan) -> bytes:
             "awaited": sorted(plan.awaited),
             "output": submission.output,
             "config": dict(submission.config),
+            "allow": None if plan.allow is None else sorted(plan.allow),
         }
     )
 
@@ -112,6 +115,7 @@ def unpack_definition(data: bytes) -> Definition:
         awaited=frozenset(fields["awaited"]),
         output=fields["output"],
         config=fields["config"],
+        allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
     )
 
 
