@@ -1,6 +1,7 @@
 """Random schedules: whatever goes wrong and whenever, every call ends once and with what it should.
 
-`ACTS_SIMULATOR_SEED` runs one seed again; `ACTS_SIMULATOR_SCHEDULES` says how many schedules there are (10,000).
+`ACTS_SIMULATOR_SEED` runs one seed again; `ACTS_SIMULATOR_SCHEDULES` says how many schedules there are, by default
+twenty times the examples of a property: 2,000, and 30,000 every night.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from protocol import Output, Plan, check_submission
 from protocol.engine.execution import FINAL, Failure, Start, Status, Success
@@ -22,8 +24,8 @@ from .building import without_errors
 from .simulator import Lane, World
 
 SEED = os.environ.get("ACTS_SIMULATOR_SEED")
-SCHEDULES = int(os.environ.get("ACTS_SIMULATOR_SCHEDULES", "10000"))
-PER_SUBMISSION = 20
+SCHEDULES = int(os.environ.get("ACTS_SIMULATOR_SCHEDULES", 20 * settings().max_examples))
+PER_SUBMISSION = 5
 BATCHES = 20
 
 
@@ -92,7 +94,7 @@ class Case:
 
 
 def _case(seed: int) -> Case:
-    """The submission of a seed's schedules; twenty schedules share one."""
+    """The submission of a seed's schedules; five schedules share one."""
     return Case(Author(Random(seed // PER_SUBMISSION)).submission())
 
 

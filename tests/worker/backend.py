@@ -25,6 +25,8 @@ FIXTURES = Path(__file__).resolve().parent / "fixtures"
 ACTIVITIES = FIXTURES / "worker_activities.py"
 MODEL = f"scripted:{FIXTURES / 'worker_model.json'}"
 DEADLINE_SECONDS = 30
+RUN_SECONDS = 120
+"""Longer than any gate stays shut, and than a run of many instances takes where others need the processors too."""
 
 
 class Meeting:
@@ -89,7 +91,7 @@ class Backend:
     def wait(self, run: str) -> Result:
         """The result of a run, once it has ended."""
         try:
-            return self.client.run(run).wait(timeout_seconds=DEADLINE_SECONDS)
+            return self.client.run(run).wait(timeout_seconds=RUN_SECONDS)
         except TimeoutError as error:
             text = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else "no worker"
             raise AssertionError(f"{error}: {self.client.run(run).status()}\nworker: {text}") from None

@@ -190,7 +190,7 @@ def test_the_past_of_an_amended_run_knows_its_old_calls_only(backend: Backend, m
 def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_again(
     alone: Backend, meeting: Meeting, gate: str
 ) -> None:
-    many = 1_500
+    many = 900
     context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(many)]
     amendment = {"calls": [echo("†state.n", "†state.new"), echo("†state.new", "†state.newer")]}
     run = alone.client.submit([{"type": "plan", "calls": [echo("†state.n", "†state.old")]}, *context])

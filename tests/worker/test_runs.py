@@ -177,8 +177,9 @@ def test_a_template_pinned_to_an_instance_runs_there_only(backend: Backend) -> N
     assert [(call.index, call.instance) for call in result.calls] == [(0, "①"), (0, "②"), (1, "②")]
 
 
-def test_two_thousand_instances_complete(backend: Backend) -> None:
-    count = 2_000
+@pytest.mark.parametrize("count", [600, pytest.param(2_000, marks=pytest.mark.nightly)])
+def test_more_instances_complete_than_a_run_has_in_the_queue(backend: Backend, count: int) -> None:
+    assert count > backend.settings.publish_window
     plan = {"type": "plan", "calls": [{"_tool": "add", "a": "†state.n", "_outputPath": "†state.m"}]}
     run = backend.client.submit([plan, *(state(f"i{n}", n=n) for n in range(count))])
     result = backend.wait(run.id)
