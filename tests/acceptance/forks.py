@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
-_PRELOADED: Final = ("worker.application", "worker.client", "worker.cli", "protocol.analysis", "rich.live")
 
 
 class TimedOut(Exception):
@@ -75,8 +74,13 @@ def _server() -> socket.socket:
 
 def _serve(requests: socket.socket) -> int:
     """Fork for every request; return the exit code of a command in its process, 0 in the first one at the end."""
-    for name in _PRELOADED:
-        __import__(name)
+    # What any command loads, some of it late.
+    import rich.live  # noqa: F401
+
+    import protocol.analysis  # noqa: F401
+    import worker.app.application
+    import worker.cli  # noqa: F401
+
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
     while True:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "ACCEPTANCE_RECORDS"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 class Records:

@@ -173,6 +173,6 @@ def test_a_text_that_names_nothing_is_a_text(text: str) -> None:
     "text", ["{{" + BLANKS, "${" + BLANKS, "{{" + BLANKS + "x" + BLANKS + "}", "$" * 100_000, "{a." * 50_000]
 )
 def test_a_template_that_is_cut_off_is_a_text_however_long_it_is(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert told(call("send", body=text)) == []
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS

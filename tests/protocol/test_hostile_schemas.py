@@ -62,20 +62,20 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_is_given_up_in_time(name: str) -> None:
     schema, value = HOSTILE[name]
-    begun = time.monotonic()
+    begun = time.process_time()
     problems = compiled(schema).problems(value)
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
     assert len(problems) <= 1
 
 
 @pytest.mark.parametrize("name", ["a pattern with nested repetition", "references that double"])
 def test_a_submission_with_a_hostile_schema_is_answered_in_time(name: str) -> None:
     schema, value = HOSTILE[name]
-    begun = time.monotonic()
+    begun = time.process_time()
     call = {"_tool": "t", "a": value, "_outputPath": "†state.x"}
     with pytest.raises(Rejected):
         check_submission({"tools": {"t": {"properties": {"a": schema}}}, "solution": {"calls": [call]}})
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
 
 @pytest.mark.parametrize("begun", ["[", "[\\a", "\\p{", "\\u{", "\\k<", "(?<", "(?<a"])
 def test_a_pattern_in_which_nothing_has_an_end_is_refused_in_time(begun: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert schema_problem({"pattern": begun * 50_000}) is not None
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
 
 
 def test_schemas_that_take_too_long_to_read_are_given_up_in_time() -> None:
     tool = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(Rejected, match="its schemas take too long to read: more than 10000000 steps"):
         check_submission({"tools": {"t": tool}, "solution": {"calls": [{"_tool": "t", "_outputPath": "†state.x"}]}})
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 MANY_PARTS: dict[str, Any] = {"allOf": [{"properties": {"x": {"type": "string"}}}] * 1_000}
@@ -114,10 +114,10 @@ def test_equal_calls_of_a_tool_are_held_against_it_once() -> None:
 
 def test_calls_whose_schemas_take_too_long_together_are_refused_in_time_and_once() -> None:
     calls = [{"_tool": "t", "x": f"other {number}"} for number in range(3_000)]
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(Rejected) as rejected:
         check_submission({"tools": {"t": MANY_PARTS}, "solution": {"calls": calls}})
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
     (problem,) = rejected.value.errors
     assert "give 't' fewer alternatives, or hand in fewer calls at once" in problem.message
 
@@ -246,19 +246,19 @@ def endless(*, fan_out: int) -> dict[str, Any]:
     ],
 )
 def test_a_value_made_up_from_a_schema_without_an_end_has_one(schema: dict[str, Any]) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     sample(schema)
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
 
 
 def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     reader = {"properties": {"p": {"$ref": "#/$defs/node"}}, "$defs": endless(fan_out=12)["$defs"]}
     calls = [{"_tool": "write", "_outputPath": "a"}, {"_tool": "read", "p": "†state.a", "_outputPath": "b"}]
     tools = {"write": {"_output": endless(fan_out=12)}, "read": reader}
-    began = time.monotonic()
+    began = time.process_time()
     findings = check_submission({"solution": {"calls": calls}, "tools": tools}).findings
     assert not any(finding.severity == "warning" for finding in findings)
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
 
 
 def test_many_calls_of_such_schemas_take_little_more_than_a_few() -> None:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 ACTIVITIES = FIXTURES / "worker_activities.py"
 MODEL = f"scripted:{FIXTURES / 'worker_model.json'}"
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 RUN_SECONDS = 120
 """Longer than any gate stays shut, and than a run of many instances takes where others need the processors too."""
 
