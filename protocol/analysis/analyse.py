@@ -13,13 +13,14 @@ from protocol.submission.layout import Layout
 
 from .catalogue import CATALOGUE
 from .finding import Finding
+from .order import order_findings
 from .surroundings import surrounding_findings
 from .texts import text_findings
 from .values import value_findings
 
 Pass = Callable[[Layout], Iterable[Finding]]
 
-PASSES: Final[tuple[Pass, ...]] = (value_findings, text_findings, surrounding_findings)
+PASSES: Final[tuple[Pass, ...]] = (order_findings, value_findings, text_findings, surrounding_findings)
 
 MOST_OF_A_CODE: Final = 100
 """Of one code so many findings are reported; the last of them says how many more there are."""

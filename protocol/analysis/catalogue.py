@@ -20,12 +20,33 @@ class Entry:
 
 
 _ORDER: Final = {
+    "ACT101": Entry(
+        "unreachable",
+        "warning",
+        "R6.6",
+        "A call runs in no case: what it reads never exists together in one run.",
+        "Join with `||` what excludes each other: `†state.refund || †state.order`.",
+    ),
     "ACT103": Entry(
         "race",
         "warning",
         "R6.4",
         "Two calls write one place, and neither waits for the other: the last to finish wins.",
         "Let one call read what the other writes.",
+    ),
+    "ACT104": Entry(
+        "depends-on-timing",
+        "warning",
+        "R6.1",
+        "A call reads a place while a call listed after it, for which it does not wait, may write there.",
+        "List the reader after the writer.",
+    ),
+    "ACT105": Entry(
+        "unread-result",
+        "info",
+        "R6.5",
+        "A result is only read where another alternative, that is always there, comes first.",
+        "Leave the call out, or put its place first.",
     ),
 }
 _VALUES: Final = {

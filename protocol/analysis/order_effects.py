@@ -1,0 +1,135 @@
+"""Effects: what a call's write does to its place, and which of them come out the same in either order (SPEC R3.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from protocol.calls.call import Call
+from protocol.calls.tools import Tool
+from protocol.language.paths import MISSING, lookup
+from protocol.language.references import Reference
+from protocol.state.fold import Fold
+from protocol.state.operations import Method
+
+Key = tuple[str, ...]
+
+
+class How(Enum):
+    """What is done at a place."""
+
+    SET = auto()
+    """What was there is replaced."""
+    ADD = auto()
+    """A list gets more elements."""
+    TEXT = auto()
+    """A text gets longer."""
+    CONCAT = auto()
+    """A list or a text gets longer; which of the two is not known."""
+    JOIN = auto()
+    """An object gets keys; which ones is not known."""
+
+
+class Effect(NamedTuple):
+    """What one alternative of a call does at one place."""
+
+    place: Reference
+    how: How
+    alternative: int
+    value: str | None = None
+    """The new value as JSON, where it is known."""
+
+
+_COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), frozenset({How.JOIN}))
+_DEPTH: Final = 4
+
+
+def commute(one: Effect, other: Effect, fold: Fold) -> bool:
+    """Whether two effects at overlapping places leave the same in either order; the order of elements is no matter."""
+    upper, lower = (one, other) if len(one.place.key) <= len(other.place.key) else (other, one)
+    if upper.place.key == lower.place.key:
+        same = one.how is other.how is How.SET and one.value is not None and one.value == other.value
+        return same or frozenset({one.how, other.how}) in _COMMUTING
+    if upper.how is How.JOIN:
+        return True  # as far as is known by other keys
+    return upper.how is not How.SET and _is_element(lower.place, len(upper.place.path), fold)
+
+
+def changes(effect: Effect, place: Reference, fold: Fold) -> bool:
+    """Whether what is read at a place may be another thing after an effect."""
+    depth = len(effect.place.path)
+    if not effect.place.overlaps(place) or effect.how is How.SET or depth >= len(place.path):
+        return effect.place.overlaps(place)
+    return effect.how is not How.JOIN and not _is_element(place, depth, fold)
+
+
+def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> list[Effect]:
+    """What a call does at each place that it may write."""
+    groups = call.output.alternatives if call.output is not None else ()
+    tool = tools.get(call.tool)
+    schema = tool.output_schema if tool is not None else None
+    return [
+        effect
+        for number, group in enumerate(groups)
+        for place in group
+        for effect in _effects(call, place, number, call.given, schema, fold)
+    ]
+
+
+def _effects(call: Call, place: Reference, number: int, value: Any, schema: Any, fold: Fold) -> Iterator[Effect]:
+    match call.method:
+        case Method.SET:
+            yield Effect(place, How.SET, number, _text(value))
+        case Method.PUSH:
+            yield Effect(place, How.ADD, number)
+        case Method.CONCAT:
+            yield Effect(place, _concatenated(value, schema, fold, place), number)
+        case Method.MERGE | Method.ASSIGN:
+            is_deep = call.method is Method.MERGE
+            yield from _joined(place, number, value, schema, _DEPTH if is_deep else 1)
+
+
+def _joined(place: Reference, number: int, value: Any, schema: Any, depth: int) -> Iterator[Effect]:
+    """The keys that joining an object replaces, as far as they are known."""
+    if value is MISSING and isinstance(schema, Mapping) and "const" in schema:
+        value = schema["const"]
+    if value is not MISSING and (not isinstance(value, dict) or not depth):
+        yield Effect(place, How.SET, number, _text(value))
+        return
+    yield Effect(place, How.JOIN, number)
+    parts: Mapping[str, Any] = value if value is not MISSING else {}
+    for key, part in parts.items():
+        yield from _joined(_below(place, key), number, part, None, depth - 1)
+    if value is MISSING and isinstance(schema, Mapping):
+        properties = schema.get("properties", {})
+        for key in schema.get("required", ()) if isinstance(properties, Mapping) else ():
+            part = properties.get(key)
+            if depth == 1 or (isinstance(part, Mapping) and part.get("type", "object") not in ("object", ["object"])):
+                yield Effect(_below(place, key), How.SET, number)
+            elif isinstance(part, Mapping):
+                yield from _joined(_below(place, key), number, MISSING, part, depth - 1)
+
+
+def _concatenated(value: Any, schema: Any, fold: Fold, place: Reference) -> How:
+    """What is joined end to end: by the value, what the tool declares, or what the context holds there."""
+    held = lookup(fold.root(place.kind), place.path)
+    declared = schema.get("type") if isinstance(schema, Mapping) else None
+    if isinstance(value, list) or declared == "array" or isinstance(held, list):
+        return How.ADD
+    return How.TEXT if isinstance(value, str) or declared == "string" or isinstance(held, str) else How.CONCAT
+
+
+def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
+    """Whether a path leads through an element that a list of the context has, wherever more are added to it."""
+    held, index = lookup(fold.root(place.kind), place.path[:depth]), place.path[depth]
+    return isinstance(held, list) and isinstance(index, int) and index < len(held)
+
+
+def _below(place: Reference, key: str) -> Reference:
+    return Reference(place.kind, (*place.path, key))
+
+
+def _text(value: Any) -> str | None:
+    return json.dumps(value, sort_keys=True) if value is not MISSING else None

@@ -1,0 +1,340 @@
+"""Worlds: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
+
+A *world* is one choice for each call that chooses: the alternative it writes, a failure where others read something
+else then, and of a value whose readers take different ones, who takes it. Up to `MOST_WORLDS` there are all of them,
+beyond that so many by a fixed seed. What is so in some worlds is a set in the bits of a number, so one pass over the
+calls finds for all worlds at once which calls run. Which calls have ended before another starts is found world by
+world, where it is asked.
+
+    worlds = Worlds(view, choices_of(view, algebra))
+    worlds.ran[index]                       # the worlds in which a call runs
+    worlds.wrote(index, place)              # those in which it writes at, above or below a place
+    worlds.before(number, {index: 1 << 0})  # call -> those of the given calls that have ended before it starts
+
+The rules are those of `engine.readiness`, applied to sets of worlds; a law holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from hashlib import shake_128
+from operator import and_, or_
+from typing import Final
+
+from protocol.calls.call import Call
+from protocol.graph.graph import Graph
+from protocol.graph.holdings import Holdings
+from protocol.graph.lanes import Lane
+from protocol.graph.readers import Reads, places_read
+from protocol.graph.writers import Writers
+from protocol.language.paths import MISSING
+from protocol.language.references import Expression, Reference
+from protocol.state.fold import Fold
+from protocol.submission.layout import Layout
+
+MOST_WORLDS: Final = 1_024
+FAILURES: Final = "error"
+"""The kind that every failure is written to (SPEC R7.2)."""
+_MOST_RIVALS: Final = 8
+"""Of the calls that write at one place so many are looked at by one that does not wait for them."""
+_NEVER_FAILING: Final = (1 << MOST_WORLDS // 8) - 1
+
+Bits = int
+"""A set of worlds, or of calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What lanes see that run the same calls by the same graph: their own calls, and the global ones they meet."""
+
+    lanes: tuple[Lane, ...]
+    calls: Mapping[int, Call]
+    graphs: tuple[Graph, ...]
+    nodes: tuple[tuple[int, ...], ...]
+    """The calls and barriers of each graph, each after those it waits for."""
+    writers: Writers
+    fold: Fold
+    """The context of the first of the lanes."""
+    held: frozenset[Reference]
+    """What it holds of the places that are read."""
+    shared: Fold
+    is_template: bool
+
+    @cached_property
+    def own(self) -> frozenset[int]:
+        """The lanes' own calls."""
+        return frozenset(call.index for call in self.lanes[0].calls)
+
+    @cached_property
+    def position(self) -> Mapping[int, int]:
+        """Call -> its place in an order in which each call stands after those it waits for."""
+        return {node: position for position, node in enumerate(node for nodes in self.nodes for node in nodes)}
+
+    @cached_property
+    def graph_of(self) -> Mapping[int, Graph]:
+        """Call -> the graph that says what it waits for."""
+        return {
+            node: graph for graph, nodes in zip(self.graphs, self.nodes, strict=True) for node in nodes if node >= 0
+        }
+
+    def holds(self, index: int, place: Reference) -> bool:
+        """Whether the context holds a value at a place, as the call sees it."""
+        return place in self.held if index in self.own else self.shared.exists(place)
+
+    def behind(self, index: int) -> View:
+        """The same with a call and all that it hangs on alone."""
+        wanted, parts = {index}, list[tuple[int, ...]]()
+        for graph, nodes in zip(reversed(self.graphs), reversed(self.nodes), strict=True):
+            kept = []
+            for node in reversed(nodes):
+                if node in wanted:
+                    kept.append(node)
+                    wanted.update(graph.directly_before(node))
+            wanted = {node for node in wanted if node >= 0}
+            parts.append(tuple(reversed(kept)))
+        calls = {index: call for index, call in self.calls.items() if index in wanted}
+        return replace(self, calls=calls, nodes=tuple(reversed(parts)))
+
+    def strays(self, index: int, place: Reference) -> list[int]:
+        """The calls that write at a place and are listed after its reader, which does not wait for them (SPEC R6.1)."""
+        if not self.holds(index, place) and not self.writers.has_earlier(place, than=index):
+            return []
+        later = (call for line in self.writers.lines(place) for call in _after(line.calls, index))
+        return [call for call in dict.fromkeys(later) if call in self.calls]
+
+
+def views_of(layout: Layout) -> Iterator[View]:
+    """What the lanes see, the global one first; lanes that hold the same of what is read are one view."""
+    context, lanes = layout.context, layout.lanes
+    shared = lanes.get(None, Lane(None, (), Graph({})))
+    order = {node: position for position, node in enumerate(shared.graph.in_order())}
+    of_all = Writers(shared.calls)
+    holdings: dict[int, Holdings] = {}
+    alike: dict[tuple[int, frozenset[Reference]], list[Lane]] = {}
+    for lane in sorted(lanes.values(), key=lambda lane: lane.instance is not None):
+        if id(lane.calls) not in holdings:
+            read = (place for call in lane.calls for place in places_read(call))
+            holdings[id(lane.calls)] = Holdings(dict.fromkeys(read), context.fold())
+        held = holdings[id(lane.calls)].of(context.fold(lane.instance))
+        alike.setdefault((id(lane.graph), held), []).append(lane)
+    for (_, held), members in alike.items():
+        lane = members[0]
+        fold = context.fold(lane.instance)
+        calls = {call.index: call for call in lane.calls}
+        graphs: tuple[Graph, ...] = (lane.graph,)
+        nodes: tuple[tuple[int, ...], ...] = (tuple(lane.graph.in_order()),)
+        writers = of_all
+        if lane.instance is not None:
+            met = sorted(_met(lane, shared.graph, of_all, order.keys()), key=order.__getitem__)
+            calls = {call.index: call for call in shared.calls if call.index in set(met)} | calls if met else calls
+            graphs, nodes, writers = (shared.graph, *graphs), (tuple(met), *nodes), Writers(lane.calls, of_all)
+        is_template = layout.submission.is_template
+        yield View(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold(), is_template)
+
+
+def _met(lane: Lane, graph: Graph, writers: Writers, known: Iterable[int]) -> set[int]:
+    """The global calls and barriers that the calls of a lane wait for or write and read beside, and all before them."""
+    places = {place for call in lane.calls for place in (*call.written, *lane.graph.waits.get(call.index, ()))}
+    found = {call for place in places for line in writers.lines(place) for call in line.calls[:_MOST_RIVALS]}
+    found |= lane.graph.awaited
+    known, stack = set(known), list(found)
+    met = set[int]()
+    while stack:
+        node = stack.pop()
+        if node not in met and node in known:
+            met.add(node)
+            stack.extend(graph.directly_before(node))
+    return met
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What is chosen: by calls between alternatives, by values between their readers, and which calls may fail."""
+
+    alternatives: Mapping[int, int]
+    refusals: Sequence[Sequence[frozenset[int]]]
+    """For each value that decides, the ways it can: the readers that are refused."""
+    failing: Sequence[int]
+    is_exact: bool = True
+    """Whether the refusals are all that can be."""
+
+
+def choices_of(view: View, refusals: Sequence[Sequence[frozenset[int]]] = (), *, is_exact: bool = True) -> Choices:
+    """The choices there are in a view; see `order_switches` for the refusals."""
+    alternatives = {i: len(c.output.alternatives) for i, c in view.calls.items() if c.output and _has_several(c)}
+    reads = [each for call in view.calls.values() for each in call.expressions]
+    fallible = Reads(place for each in reads for group in each.alternatives[:-1] for place in group)
+    is_told = any(place.kind == FAILURES for each in reads for place in each.references)
+    failing = [
+        index
+        for index, call in view.calls.items()
+        if call.output is not None and index not in alternatives and call.given is MISSING
+        if is_told or any(map(fallible.overlap, call.written))
+    ]
+    return Choices(alternatives, refusals, failing, is_exact)
+
+
+class Worlds:
+    """Who runs and who writes what in each world of a view."""
+
+    def __init__(self, view: View, choices: Choices) -> None:
+        self._view = view
+        sizes = [*choices.alternatives.values(), *map(len, choices.refusals), *(2 for _ in choices.failing)]
+        number = reduce(lambda product, size: min(product * size, MOST_WORLDS + 1), sizes, 1)
+        self.is_exhaustive = number <= MOST_WORLDS and choices.is_exact
+        self.number = min(number, MOST_WORLDS)
+        self.all: Bits = (1 << self.number) - 1
+        parts = iter(_divided(sizes, self.number) if number <= MOST_WORLDS else _sampled(sizes))
+        self._chosen = {index: next(parts) for index in choices.alternatives}
+        self._refused: dict[int, Bits] = {}
+        for ways in choices.refusals:
+            for refused, bits in zip(ways, next(parts), strict=True):
+                for index in refused:
+                    self._refused[index] = self._refused.get(index, 0) | bits
+        failed = {index: next(parts)[1] for index in choices.failing}
+        if number > MOST_WORLDS:
+            rare = _dice("rare") & _dice("seldom") & ~_NEVER_FAILING
+            failed = {index: bits & (rare | _dice(f"rare {index}") & ~_NEVER_FAILING) for index, bits in failed.items()}
+        self._failed = failed
+        self.calm: Bits = self.all & ~reduce(or_, failed.values(), 0)
+        """The worlds in which no call fails."""
+        self.ran: dict[int, Bits] = {}
+        """Call -> the worlds in which it is carried out."""
+        self._there: dict[tuple[int, Reference], Bits] = {}
+        self._run()
+
+    def wrote(self, index: int, place: Reference) -> Bits:
+        """The worlds in which a call writes at a place, above or below it."""
+        groups = self._view.calls[index].output
+        found = 0
+        for number, group in enumerate(groups.alternatives if groups is not None else ()):
+            if any(map(place.overlaps, group)):
+                found |= self.chose(index, number)
+        return found
+
+    def chose(self, index: int, number: int) -> Bits:
+        """The worlds in which a call writes one of its alternatives."""
+        ran = self.ran[index] & ~self._failed.get(index, 0)
+        return ran & self._chosen[index][number] if index in self._chosen else ran
+
+    def taken(self, index: int, expression: Expression) -> list[Bits]:
+        """For each alternative of what a call reads the worlds in which it is read (SPEC R6.5)."""
+        found, left = [], self.all
+        for group in expression.alternatives:
+            there = reduce(and_, (self._there[index, place] for place in group))
+            found.append(left & there)
+            left &= ~there
+        return found
+
+    def before(self, world: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
+        """Call -> the calls asked for, by their bits, that have ended in this world whenever it starts."""
+        starts: dict[int, Bits] = {}
+        bit = 1 << world
+        for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
+            ended = {index: start | asked.get(index, 0) for index, start in starts.items()}
+            for node in nodes:
+                if node < 0:
+                    ended[node] = reduce(or_, (ended[each] for each in graph.barriers[node]))
+                    continue
+                waits = graph.waits[node]
+                settled = {place: reduce(or_, (ended.get(n, 0) for n in at), 0) for place, at in waits.items()}
+                starts[node], ended[node] = self._timed(node, bit, settled, asked.get(node, 0))
+        return starts
+
+    def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits], own: Bits) -> tuple[Bits, Bits]:
+        """What has ended when a call starts, and when it has ended; earlier where it is skipped (SPEC R6.5, R6.6)."""
+        start, skipped = 0, -1
+        call = self._view.calls[index]
+        there = self._there
+        for expression in call.expressions if not call.is_thought else ():
+            passed = 0
+            for group in expression.alternatives:
+                missing = [settled[place] for place in group if not there[index, place] & bit]
+                if not missing:
+                    passed |= reduce(or_, (settled[place] for place in group))
+                    break
+                passed |= reduce(and_, missing)  # the first of those that are missing lets it go on
+            else:
+                skipped &= passed  # by the first expression that can never be read
+            start |= passed
+        if skipped != -1:
+            return start, skipped
+        if len(settled) > len(call.expressions) or call.scopes:
+            read = {place for expression in call.expressions for place in expression.references} - {*call.slices}
+            start = reduce(or_, (bits for place, bits in settled.items() if place not in read), start)
+        return start, start | own
+
+    def _run(self) -> None:
+        """Find out who runs, in the order of the graph."""
+        failed = 0
+        for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
+            behind = _behind(graph)
+            brought: dict[int, Bits] = {}
+            for node in nodes:
+                if node < 0:
+                    place = behind[node]
+                    found = (brought[n] if n < 0 else self.wrote(n, place) for n in graph.barriers[node])
+                    brought[node] = reduce(or_, found, 0)
+                    continue
+                call, waits = self._view.calls[node], graph.waits[node]
+                ran = self.all
+                for expression in call.expressions if not call.is_thought else ():
+                    for place in expression.references:
+                        if self._view.holds(node, place):
+                            self._there[node, place] = self.all
+                            continue
+                        there = failed if place.kind == FAILURES else 0
+                        for writer in waits.get(place, ()):
+                            there |= brought[writer] if writer < 0 else self.wrote(writer, place)
+                        self._there[node, place] = there
+                    ran &= reduce(or_, self.taken(node, expression))
+                self.ran[node] = 0 if call.is_thought else ran & ~self._refused.get(node, 0)
+                failed |= self.ran[node] & self._failed.get(node, 0)
+
+
+def _has_several(call: Call) -> bool:
+    return call.output is not None and len(call.output.alternatives) > 1
+
+
+def _after(calls: Sequence[int], index: int) -> Sequence[int]:
+    """Of calls in the order listed the first few after one."""
+    start = bisect_right(calls, index)
+    return calls[start : start + _MOST_RIVALS]
+
+
+def _behind(graph: Graph) -> dict[int, Reference]:
+    """Barrier -> a place whose writers stand before it."""
+    found: dict[int, Reference] = {}
+    for places in graph.waits.values() if graph.barriers else ():
+        for place, nodes in places.items():
+            found.update((node, place) for node in nodes if node < 0)
+    return found
+
+
+def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
+    """All worlds divided by each choice, so that every combination occurs in one of them."""
+    stride = 1
+    for size in sizes:
+        period = stride * size
+        every = reduce(or_, (1 << start for start in range(0, number, period)))
+        yield [every * ((1 << stride) - 1) << option * stride for option in range(size)]
+        stride = period
+
+
+def _sampled(sizes: Sequence[int]) -> Iterator[list[Bits]]:
+    """The same for so many choices that only some combinations are tried."""
+    for number, size in enumerate(sizes):
+        parts = [(1 << MOST_WORLDS) - 1]
+        while len(parts) < size:
+            bits = parts.pop(0)
+            dice = _dice(f"{number} {len(parts)}")
+            parts += [bits & dice, bits & ~dice]
+        yield parts
+
+
+def _dice(seed: str) -> Bits:
+    """Half of the worlds, always the same ones for a seed."""
+    return int.from_bytes(shake_128(seed.encode()).digest(MOST_WORLDS // 8), "big")
