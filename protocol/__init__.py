@@ -18,7 +18,7 @@ analysis and hints when they are asked for.
 
 from typing import TYPE_CHECKING, Any
 
-from .calls.outputs import Output
+from .calls.outputs import Message, Output
 from .facade import Plan, check, check_amendment, check_in, check_submission
 from .language.errors import Conflict, ExpressionError, OutputError, Problem, ProtocolError, Rejected, Unresolved
 from .language.limits import Limits
@@ -35,6 +35,7 @@ __all__ = [
     "ExpressionError",
     "Finding",
     "Limits",
+    "Message",
     "Output",
     "OutputError",
     "Plan",

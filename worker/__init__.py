@@ -1,11 +1,11 @@
 """The distributed backend: activities and delegates are registered here, submissions handed in, runs followed.
 
-    from worker import Client, Output, activity, delegate
+    from worker import Client, Message, Output, activity, delegate
 
 `celery -A worker worker` finds the application in `worker.celery`.
 """
 
-from protocol import Output
+from protocol import Message, Output
 
 from .client.client import Client
 from .client.progress import Event
@@ -39,6 +39,7 @@ __all__ = [
     "InfrastructureError",
     "LetterNotFound",
     "LogEntry",
+    "Message",
     "OtherFormat",
     "Output",
     "Result",

@@ -1,26 +1,27 @@
 """Origins: which messages of the log a value came from, and what of each is still there (SPEC R3, R11.2).
 
-Beside the values a tree is folded that says of every part who made it. A message *contributes* as long as some part of
-the value is its own; else it was *overwritten*, or it *removes* the value, being the last to say that there is none; or
-it is a *conflict* and never counted (R3.4).
+The operations of the log are applied once more, to values that hold of every part which messages made it. A message
+*contributes* as long as some part of the value is its own; else it was *overwritten*, or it *removes* the value, being
+the last to say that there is none; or it is a *conflict* and never counted (R3.4).
 
-What a call had read is told as of the moment before its result was appended.
+What a call had read is given as of the moment before its result was appended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from protocol.calls.call import places_read_by
 from protocol.language.errors import Conflict
-from protocol.language.messages import Message, is_written
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import Expression, Path, Reference
+from protocol.language.messages import ERROR, Message, is_written, read_data
+from protocol.language.paths import MISSING, copied, lookup
+from protocol.language.references import Expression, Reference
 from protocol.state.fold import Fold
-from protocol.state.operations import Method, Operation, read_operation, touched
+from protocol.state.operations import Operation, applied, read_operation, touched
 
 Writer = tuple[str | None, int | None]
 """A call: its instance and its index."""
@@ -87,6 +88,8 @@ def explain(reference: Reference, log: Sequence[Logged], *, instance: str | None
     """Where the value at a place came from, as a reader in the instance sees it; `log` is in log order."""
     visible = [logged for logged in log if logged.instance in (None, instance)]
     folded = sorted(visible, key=lambda logged: logged.instance is not None)
+    if reference.kind == ERROR and any(_is_own(logged, ERROR) for logged in visible):
+        folded = [logged for logged in visible if _is_own(logged, ERROR)]  # its own errors hide the global ones
     history = _History(reference)
     for logged in folded:
         history.append(logged)
@@ -98,13 +101,19 @@ def explain(reference: Reference, log: Sequence[Logged], *, instance: str | None
     return Explanation(reference, value, conflict, origins)
 
 
+def _is_own(logged: Logged, kind: str) -> bool:
+    """Whether a message of an instance carries data of a kind."""
+    data = read_data(logged.message)
+    return logged.instance is not None and data is not None and data.kind == kind
+
+
 class _History:
-    """The operations that made a difference to one place, and the tree of who made what."""
+    """The operations that made a difference to one place, and the value whose parts say who made them."""
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
         self._fold = Fold()
-        self._root: _Node | None = None
+        self._root: Any = MISSING
         self._steps: list[tuple[int, Logged, Operation]] = []
         self._conflicts: set[int] = set()
         self._seen = 0
@@ -122,9 +131,10 @@ class _History:
                 self._conflicts.add(number)
                 self._steps.append((number, logged, operation))
         else:
-            before = self._node()
-            self._root = _applied(self._root, operation, number, operation.place.path)
-            if self._is_at_or_below(operation) or self._node() is not before:
+            before = self._made()
+            made = replace(operation, value=_made(operation.value, number))
+            self._root = applied(self._root, made, partial(_own, maker=number))
+            if self._is_at_or_below(operation) or self._made() is not before:
                 self._steps.append((number, logged, operation))
         self._fold.apply(operation)
 
@@ -137,14 +147,14 @@ class _History:
 
     def steps(self) -> Iterator[tuple[Logged, Operation, Effect]]:
         """What made a difference, and what is left of it."""
-        node = self._node()
-        alive = node.makers_of_all() if node is not None else set()
+        made = self._made()
+        alive = _makers_of_all(made)
         for number, logged, operation in self._steps:
             if number in alive:
                 effect = Effect.CONTRIBUTES
             elif number in self._conflicts:
                 effect = Effect.CONFLICT
-            elif node is None and number == self._steps[-1][0]:
+            elif made is MISSING and number == self._steps[-1][0]:
                 effect = Effect.REMOVES
             else:
                 effect = Effect.OVERWRITTEN
@@ -155,11 +165,8 @@ class _History:
         """The calls that made a difference."""
         return {logged.writer for _, logged, _ in self._steps if logged.call is not None}
 
-    def _node(self) -> _Node | None:
-        node = self._root
-        for segment in self._reference.path:
-            node = node.part(segment) if node is not None else None
-        return node
+    def _made(self) -> Any:
+        return lookup(self._root, self._reference.path)
 
     def _is_at_or_below(self, operation: Operation) -> bool:
         key = self._reference.key
@@ -170,77 +177,67 @@ class _History:
         return any(place[: len(key)] == key[: len(place)] for place in touched(operation))
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
-    """A value's makers, and those of its parts: an object's by key, a list's in order, a scalar's none."""
+class _Object(dict[str, Any]):
+    """An object, and who made it."""
 
-    makers: set[int]
-    parts: dict[str, _Node] | list[_Node] | None = None
-
-    def part(self, segment: str | int) -> _Node | None:
-        """The part at one segment of a path."""
-        if isinstance(self.parts, dict):
-            return self.parts.get(str(segment))
-        if isinstance(self.parts, list) and isinstance(segment, int) and segment < len(self.parts):
-            return self.parts[segment]
-        return None
-
-    def makers_of_all(self) -> set[int]:
-        """Who made some part of it. Of an object that has entries, only these count; a list's order is its maker's."""
-        found: set[int] = set()
-        left = [self]
-        while left:
-            node = left.pop()
-            parts = list(node.parts.values()) if isinstance(node.parts, dict) else node.parts or []
-            if not isinstance(node.parts, dict) or not parts:
-                found |= node.makers
-            left += parts
-        return found
+    makers: frozenset[int] = frozenset()
 
 
-def _made(value: Any, maker: int) -> _Node:
+class _List(list[Any]):
+    """A list, and who made it."""
+
+    makers: frozenset[int] = frozenset()
+
+
+class _Text(str):
+    """A text, and who made some part of it."""
+
+    makers: frozenset[int] = frozenset()
+
+    def __add__(self, other: str) -> _Text:
+        return _by(_Text(super().__add__(other)), self.makers | getattr(other, "makers", frozenset()))
+
+
+class _Other:
+    """A value of any other type, and who made it: no method looks into it."""
+
+    makers: frozenset[int] = frozenset()
+
+
+M = TypeVar("M", _Object, _List, _Text, _Other)
+
+
+def _by(made: M, makers: frozenset[int]) -> M:
+    made.makers = makers
+    return made
+
+
+def _made(value: Any, maker: int) -> Any:
+    """A value every part of which one message has made."""
+    makers = frozenset((maker,))
     if isinstance(value, dict):
-        return _Node({maker}, {key: _made(item, maker) for key, item in value.items()})
+        return _by(_Object((key, _made(item, maker)) for key, item in value.items()), makers)
     if isinstance(value, list):
-        return _Node({maker}, [_made(item, maker) for item in value])
-    return _Node({maker})
+        return _by(_List(_made(item, maker) for item in value), makers)
+    return _by(_Text(value), makers) if isinstance(value, str) else _by(_Other(), makers)
 
 
-def _applied(node: _Node | None, operation: Operation, maker: int, path: Path) -> _Node:
-    """The tree with an operation applied, as `kinds` applies it to the values."""
-    if not path:
-        return _combined(node, operation.method, operation.value, maker)
-    segment, *rest = path
-    if node is None:
-        node = _Node({maker}, [] if isinstance(segment, int) else {})
-    changed = _applied(node.part(segment), operation, maker, tuple(rest))
-    if isinstance(node.parts, dict):
-        node.parts[str(segment)] = changed
-    elif isinstance(node.parts, list):
-        assert isinstance(segment, int)
-        node.parts[segment : segment + 1] = [changed]
-    return node
+def _own(container: Any, maker: int) -> Any:
+    """A container that may be changed in place: each was made here, but those that an operation begins with."""
+    return container if isinstance(container, (_Object, _List)) else _made(container, maker)
 
 
-def _combined(base: _Node | None, method: Method, value: Any, maker: int) -> _Node:
-    """What a method makes of what is there (SPEC R3.2)."""
-    if base is None:
-        return _made([value] if method is Method.PUSH else value, maker)
-    match method, base.parts:
-        case Method.PUSH, list(items):
-            items.append(_made(value, maker))
-        case Method.CONCAT, list(items):
-            items.extend(_made(item, maker) for item in value)
-        case Method.CONCAT, _:
-            base.makers.add(maker)
-        case Method.ASSIGN, dict(parts):
-            parts.update({key: _made(item, maker) for key, item in value.items()})
-        case Method.MERGE, dict(parts) if isinstance(value, dict):
-            for key, item in value.items():
-                parts[key] = _combined(parts.get(key), Method.MERGE, item, maker)
-        case _:
-            return _made(value, maker)
-    return base
+def _makers_of_all(made: Any) -> set[int]:
+    """Who made some part of it. Of an object that has entries, only these count; a list's order is its maker's."""
+    found: set[int] = set()
+    left = [made] if made is not MISSING else []
+    while left:
+        part = left.pop()
+        if not isinstance(part, _Object) or not part:
+            found |= part.makers
+        if isinstance(part, (_Object, _List)):
+            left += part.values() if isinstance(part, _Object) else part
+    return found
 
 
 def _reads(log: Iterable[Logged], writers: set[Writer], instance: str | None) -> dict[Writer, tuple[Read, ...]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.language.errors import ExpressionError, OutputError, Problem
-from protocol.language.messages import DATA_TYPES, kind_of, read_data, riders, written_message
+from protocol.language.messages import kind_of, read_data, riders, written_message
 from protocol.language.paths import MISSING, lookup, nest, type_name
 from protocol.language.references import Expression, Reference, parse_output_path
 from protocol.schemas import compiled, schema_problem
@@ -33,6 +33,16 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A whole data message that an activity returns instead of a value: `Message({"type": "state", "page": …})`.
+
+    Its kind and path must be among those the call declares; it becomes one of the call's own instance (SPEC R4.5).
+    """
+
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """One value at one place, and what else a message that the activity returned carries (SPEC R4.5)."""
 
@@ -41,18 +51,37 @@ class Write:
     riders: Mapping[str, Any] = field(default_factory=dict)
 
 
-def chosen_writes(output: Expression, result: Any, *, may_be_message: bool = True) -> list[Write]:
-    """The writes that a returned value means (SPEC R4.4, R4.5). Raises `OutputError`.
+def possible_writes(output: Expression, result: Any, *, is_activity: bool = True) -> list[list[Write]]:
+    """The writes that a returned value may mean, the preferred first (SPEC R4.4, R4.5). Raises `OutputError`.
 
-    A plain value goes to the first alternative, an `Output` to the one it names, and a whole data message, which only
-    an activity may return, to the declared paths that it carries.
+    An `Output` goes to the alternative it names, a `Message` to the declared paths that it carries; only activities
+    may return these. A plain value, whatever its keys are, may go to any alternative.
     """
-    if isinstance(result, Output):
-        group = _alternative(output, result.path)
-        return [Write(place, result.value) for place in group]
-    if may_be_message and _is_data_message(result):
-        return _carried_writes(output, result)
-    return [Write(place, result) for place in output.alternatives[0]]
+    if isinstance(result, (Output, Message)):
+        if not is_activity:
+            raise OutputError(f"only an activity may return an {type(result).__name__}")
+        if isinstance(result, Message):
+            return [_carried_writes(output, result.content)]
+        return [[Write(place, result.value) for place in _alternative(output, result.path)]]
+    return [[Write(place, result) for place in group] for group in output.alternatives]
+
+
+def admitted_writes(call: Call, possible: list[list[Write]], fold: Fold) -> list[Write]:
+    """The first of the possible writes that the schemas of their places admit, else the first (SPEC R4.4, R4.6).
+
+    Raises `OutputError` where the schemas forbid the first and all others, `Conflict` where the values do not fit what
+    is there.
+    """
+    refused: OutputError | None = None
+    for writes in possible:
+        try:
+            verify_writes(call, writes, fold)
+        except OutputError as error:
+            refused = refused or error
+        else:
+            return writes
+    assert refused is not None
+    raise refused
 
 
 def failure_writes(output: Expression | None, error: Mapping[str, Any]) -> list[Write]:
@@ -123,10 +152,6 @@ def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
     return compiled(schema).problems(left, partial=True, is_secret=True, known=tuple(map(str, path)))
 
 
-def _is_data_message(result: Any) -> bool:
-    return isinstance(result, Mapping) and isinstance(result.get("type"), str) and result["type"] in DATA_TYPES
-
-
 def _alternative(output: Expression, path: str) -> Group:
     """The declared alternative that a path names."""
     if not isinstance(path, str):
@@ -146,12 +171,11 @@ def _alternative(output: Expression, path: str) -> Group:
 def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
     """The declared paths that a returned message carries values for; it may carry no others.
 
-    Whatever else it says rides along, in the message of each path. Its `schema` describes that message and does not
-    become its kind's: what a kind has to be is for the context to say.
+    Whatever else it says rides along, in the message of each path.
     """
-    data = read_data(message) if isinstance(kind_of(message), str) else None
+    data = read_data(message) if _is_of_a_kind(message) else None
     if data is None:
-        raise OutputError(f"the result is a message whose kind is no string; declared: {output}")
+        raise OutputError(f"the result is a Message that is no data message; declared: {output}")
     if "schema" in message and (problem := schema_problem(message["schema"], "schema")) is not None:
         raise OutputError(f"the result is a message that is malformed: {problem}")
     for group in output.alternatives:
@@ -165,6 +189,11 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
     raise OutputError(
         f"the result is a message of kind {data.kind} that does not lie at a declared path; declared: {output}"
     )
+
+
+def _is_of_a_kind(message: Any) -> bool:
+    """Whether a message names its type and kind by strings."""
+    return isinstance(message, Mapping) and isinstance(message.get("type"), str) and isinstance(kind_of(message), str)
 
 
 def _covers(payload: Any, paths: list[tuple[str | int, ...]]) -> bool:

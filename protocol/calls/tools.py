@@ -29,6 +29,8 @@ GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
 WHO: Final = ("_tool", "_activity", "_delegate")
 """The meta-properties that say who runs a call."""
+PLAIN: Final = "x-plain"
+"""Keyword of `_output`: it speaks of plain values only, as an activity's return annotation does (SPEC R4.6)."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
@@ -113,6 +115,11 @@ class Tool:
     def compiled_output(self) -> CompiledSchema | None:
         """The same, ready to be applied."""
         return compiled(self.output_schema) if self.output_schema is not None else None
+
+    @cached_property
+    def promises_plain_values(self) -> bool:
+        """Whether that speaks of plain values only: an activity that chooses its path may return anything."""
+        return any(isinstance(part, dict) and part.get(PLAIN) is True for part in self._said_of("_output"))
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""

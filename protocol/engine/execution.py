@@ -1,8 +1,8 @@
 """Execution: the state machine of one lane's calls, without I/O (SPEC R5, R6.4-R6.6, R7.2).
 
-It is told what the log says (`record`) and says what can be done next (`decide`); given the result of a call
-(`finish`), it says what is to be appended to the log. It changes only by what the log says, so it can be rebuilt from
-the log at any moment and two of them that have read the same log are in the same state.
+`record` takes in what the log says; `decide` says what can be done next; `finish` says, given the result of a call,
+what is to be appended to the log. An execution changes only by what the log says, so it can be rebuilt from the log at
+any moment, and two of them that have read the same log are in the same state.
 
     execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=lane.instance)
     for decision in execution.decide(date):    # a Start to carry out, or an Outcome to append
@@ -21,10 +21,12 @@ from typing import Any
 
 from protocol.calls.call import Call
 from protocol.calls.outputs import (
+    Message,
     Output,
     Write,
-    chosen_writes,
+    admitted_writes,
     failure_writes,
+    possible_writes,
     verify_result,
     verify_writes,
     written_messages,
@@ -47,7 +49,7 @@ __all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A call's executor returned a value: plain, an `Output`, or a whole data message."""
+    """A call's executor returned a value: plain, an `Output`, or a `Message`."""
 
     value: Any
 
@@ -83,7 +85,8 @@ class Execution:
     """The state of one lane's calls.
 
     `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
-    the messages of the log as the lane's reader sees them, and is fed by the caller before `record`.
+    the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
+    tools that activities are, by name: what those say of results counts where a call's own tool says nothing.
     """
 
     def __init__(
@@ -94,11 +97,13 @@ class Execution:
         tools: Mapping[str, Tool],
         *,
         instance: str | None = None,
+        returns: Mapping[str, Tool] | None = None,
     ) -> None:
         self._calls = {call.index: call for call in calls}
         self._graph = graph
         self._fold = fold
         self._tools = tools
+        self._returns = returns or {}
         self._instance = instance
         self._status: dict[int, Status] = {}
         self._left = len(self._calls)
@@ -180,21 +185,45 @@ class Execution:
         """What a result means where a fold says what is there."""
         if call.output is None:
             return Outcome(call.index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
+        if isinstance(result, Failure):
+            return self._rescued(call, call.output, result, date, fold)
+        is_activity = call.runner.executor is Executor.ACTIVITY
         try:
-            if isinstance(result, Success):
-                may_be_message = call.runner.executor is Executor.ACTIVITY
-                writes = chosen_writes(call.output, result.value, may_be_message=may_be_message)
-                verify_result(self._tools.get(call.tool), writes)
-            else:
-                writes = failure_writes(call.output, _error(result))
-                call = _fitting(call, writes, fold)
-            verify_writes(call, writes, fold)
-        except (OutputError, Conflict) as problem:
-            refused = Failure(type(problem).__name__, str(problem))
-            return self._failed(call, result if isinstance(result, Failure) else refused, date)
+            possible = possible_writes(call.output, result.value, is_activity=is_activity)
+        except OutputError as problem:
+            return self._failed(call, Failure("OutputError", str(problem)), date)
+        try:
+            self._verify_result(call, result, possible[0])
+            return self._done(call, admitted_writes(call, possible, fold), date)
+        except OutputError as problem:
+            return self._rescued(call, call.output, Failure("OutputError", str(problem)), date, fold)
+        except Conflict as problem:
+            return self._failed(call, Failure("Conflict", str(problem)), date)
+
+    def _verify_result(self, call: Call, result: Success, writes: list[Write]) -> None:
+        """Hold a value against what its tool promises, or the activity's annotation (SPEC R4.6).
+
+        Raises `OutputError`.
+        """
+        tool = self._tools.get(call.tool)
+        if (tool is None or tool.output_schema is None) and call.runner.executor is Executor.ACTIVITY:
+            tool = self._returns.get(call.runner.name)
+        if tool is not None and not (tool.promises_plain_values and isinstance(result.value, (Output, Message))):
+            verify_result(tool, writes)
+
+    def _rescued(self, call: Call, output: Expression, failure: Failure, date: str, fold: Fold) -> Outcome:
+        """An exception as the result of the last of several alternatives, if its place admits it (SPEC R4.4)."""
+        writes = failure_writes(output, _error(failure))
         if not writes:
-            assert isinstance(result, Failure)
-            return self._failed(call, result, date)
+            return self._failed(call, failure, date)
+        try:
+            call = _fitting(call, writes, fold)
+            verify_writes(call, writes, fold)
+        except (OutputError, Conflict):
+            return self._failed(call, failure, date)
+        return self._done(call, writes, date)
+
+    def _done(self, call: Call, writes: list[Write], date: str) -> Outcome:
         return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
 
     def _settle(self, reader: int, place: Reference) -> None:
@@ -244,8 +273,8 @@ class Execution:
         ended = [
             f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
         ]
-        more = f" and {len(ended) - _TOLD} more" if len(ended) > _TOLD else ""
-        return f": {', '.join(ended[:_TOLD])}{more}" if ended else ""
+        more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
+        return f": {', '.join(ended[:_MOST_NAMED])}{more}" if ended else ""
 
     def _start(self, call: Call, date: str, here: Fold) -> Start | Outcome:
         """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
@@ -262,7 +291,7 @@ class Execution:
             if problems:
                 return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:
-            return self._outcome(call, Success(Output(str(_first(call)), call.given)), date, here)
+            return self._outcome(call, Success(call.given), date, here)
         return Start(call, parameters)
 
     def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
@@ -281,13 +310,13 @@ def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:
     return call
 
 
-_TOLD = 3
+_MOST_NAMED = 3
 _FATES = {
     Status.DONE: "did not write it",
     Status.FAILED: "failed",
     Status.SKIPPED: "was skipped",
-    Status.SENT: "was sent and forgotten",
-    Status.LATENT: "was a passing thought",
+    Status.SENT: "was sent without waiting for a result",
+    Status.LATENT: "is a latent call without an output path",
 }
 
 
@@ -298,8 +327,3 @@ def _error(failure: Failure) -> dict[str, str]:
 
 def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _first(call: Call) -> Reference:
-    assert call.output is not None
-    return call.output.alternatives[0][0]

@@ -14,6 +14,8 @@ from .paths import MISSING
 Message = Mapping[str, Any]
 
 DATA_TYPES: Final = frozenset({"data", "input", "state", "error"})
+ERROR: Final = "error"
+"""The kind of error messages: each replaces the one before (SPEC R3.1)."""
 PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 

@@ -84,7 +84,7 @@ def after(base: Any, operation: Operation, depth: int = 0) -> Any:
         return _combined(base, operation)
     segment = path[depth]
     if base is MISSING:
-        base = [] if isinstance(segment, int) else {}
+        base = [] if depth and isinstance(segment, int) else {}
     if isinstance(base, dict):
         key = str(segment)
         return GrownObject(base, {key: after(base.get(key, MISSING), operation, depth + 1)})

@@ -4,7 +4,7 @@ Every data message is one operation (see `operations`). A `Fold` applies them in
 values it has got so far (see `kinds`), so reading a path costs the length of the path and not of the log.
 
 A reader in an instance sees the instance's operations on top of the global ones, whatever the order of arrival
-(SPEC R3.6): the fold of an instance has the global fold as its `base`.
+(SPEC R3.6): the fold of an instance has the global fold as its `base`. Its own errors hide the global ones whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from protocol.language.errors import Conflict, Unresolved
-from protocol.language.messages import Message, is_written
+from protocol.language.messages import ERROR, Message
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
 
@@ -37,12 +37,11 @@ class Fold:
         if operation is None:
             return
         self.apply(operation)
-        if not is_written(message):
-            kind = operation.place.kind
-            if "schema" in message:
-                self._schemas[kind] = message["schema"]
-            if isinstance(message.get("description"), str):
-                self._descriptions[kind] = message["description"]
+        kind = operation.place.kind
+        if "schema" in message:
+            self._schemas[kind] = message["schema"]
+        if isinstance(message.get("description"), str):
+            self._descriptions[kind] = message["description"]
 
     def apply(self, operation: Operation) -> None:
         """Take in one operation."""
@@ -101,13 +100,13 @@ class Fold:
         return {name: copied(kind.root()) for name, kind in self._all() if kind.root() is not MISSING}
 
     def schema(self, kind: str) -> Any:
-        """The schema declared for a kind by the last message that has one, or `MISSING` (SPEC R4.6)."""
+        """The schema that the newest message of the kind which has one carries, or `MISSING` (SPEC R4.6)."""
         if kind in self._schemas or self._base is None:
             return self._schemas.get(kind, MISSING)
         return self._base.schema(kind)
 
     def description(self, kind: str) -> str | None:
-        """The description declared for a kind by the last message that has one."""
+        """The description that the newest message of the kind which has one carries."""
         if kind in self._descriptions or self._base is None:
             return self._descriptions.get(kind)
         return self._base.description(kind)
@@ -125,7 +124,8 @@ class Fold:
         yield from (base | self._kinds).items()
 
     def _below(self, name: str) -> Kind | None:
-        return self._base._kind(name) if self._base is not None else None
+        """What the kind's own operations are on top of: of errors the own count alone (SPEC R3.1)."""
+        return self._base._kind(name) if self._base is not None and name != ERROR else None
 
     def _kind(self, name: str) -> Kind | None:
         """The kind as the reader sees it: the base's own where nothing is on top of it."""

@@ -19,7 +19,7 @@ from protocol.language.paths import MISSING, lookup
 from protocol.language.references import Reference
 
 from .conflicts import Conflicts
-from .operations import Method, Operation, replaced, touched, verify
+from .operations import Method, Operation, applied, replaced, touched, verify
 from .overlay import Overlay
 
 Key = tuple[str, ...]
@@ -135,7 +135,7 @@ class Kind:
         if not isinstance(mine, dict) or not isinstance(theirs, dict) or place[depth] not in theirs:
             return False
         reference, value = Reference(place[0], place[1 : depth + 1]), theirs[place[depth]]
-        self._root = self._written(self._root, Operation(reference, Method.SET, value, ""), 0)
+        self._root = applied(self._root, Operation(reference, Method.SET, value, ""), self._own)
         return True
 
     def _apply(self, operation: Operation) -> None:
@@ -147,7 +147,7 @@ class Kind:
         if self._conflicts:
             self._conflicts.settle(operation)
         if not self._put_aside(operation):
-            self._root = self._written(self._root, operation, 0)
+            self._root = applied(self._root, operation, self._own)
 
     def _verify(self, operation: Operation) -> None:
         """An operation at or below a conflict is one too, unless it replaces what is there."""
@@ -179,58 +179,7 @@ class Kind:
             for operations in texts.values():
                 text = "".join(operation.value for operation in operations)
                 whole = Operation(operations[0].place, Method.CONCAT, text, operations[-1].source)
-                self._root = self._written(self._root, whole, 0)
-
-    def _written(self, container: Any, operation: Operation, depth: int) -> Any:
-        """The container with the operation applied below it."""
-        path = operation.place.path
-        if depth == len(path):
-            return self._combined(container, operation.method, operation.value)
-        segment = path[depth]
-        if container is MISSING:
-            container = self._keep([] if isinstance(segment, int) else {})
-        container = self._own(container)
-        if isinstance(container, dict):
-            key = str(segment)
-            container[key] = self._written(container.get(key, MISSING), operation, depth + 1)
-        else:
-            assert isinstance(segment, int)
-            below = container[segment] if segment < len(container) else MISSING
-            container[segment : segment + 1] = [self._written(below, operation, depth + 1)]
-        return container
-
-    def _combined(self, base: Any, method: Method, value: Any) -> Any:
-        """What a method makes of what is there and a value (SPEC R3.2); `verify` has accepted the types."""
-        match method:
-            case Method.SET:
-                return value
-            case Method.PUSH:
-                items = self._own([] if base is MISSING else base)
-                items.append(value)
-                return items
-            case Method.CONCAT if base is MISSING:
-                return value
-            case Method.CONCAT if isinstance(base, str):
-                return base + value
-            case Method.CONCAT:
-                items = self._own(base)
-                items.extend(value)
-                return items
-            case Method.ASSIGN:
-                target = self._own({} if base is MISSING else base)
-                target.update(value)
-                return target
-            case Method.MERGE:
-                return self._merged(base, value)
-
-    def _merged(self, base: Any, value: Any) -> Any:
-        """Objects deeply; lists and scalars replace."""
-        if not isinstance(value, dict) or not isinstance(base, dict):
-            return value
-        target = self._own(base)
-        for key, item in value.items():
-            target[key] = self._merged(target.get(key, MISSING), item)
-        return target
+                self._root = applied(self._root, whole, self._own)
 
     def _own(self, container: Any) -> Any:
         """The container itself where this kind made it, else one of its own that may be changed in place."""

@@ -1,18 +1,21 @@
-"""Operations: what one message of the log does to the values (SPEC R3.1, R3.2, R3.4).
+"""Operations: what one message of the log does to the values (SPEC R3.1, R3.2, R3.4, R3.5).
 
-A message written by a call is its method applied at its output path to its value; any other data message is a deep
-merge of its payload at the root of its kind.
+A message written by a call is its method applied at its output path to its value. Any other data message is a deep
+merge of its payload at the root of its kind, or what its `_outputMethod` says; an `error` message sets its kind.
+
+`applied` is the one implementation of the methods. It works on any values that behave as JSON's do, so `analysis` can
+apply operations to values that know who made them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from protocol.language.errors import Conflict
-from protocol.language.messages import Message, is_written, read_data
+from protocol.language.messages import ERROR, DataMessage, Message, is_written, read_data
 from protocol.language.paths import MISSING, type_name, unnest
 from protocol.language.references import Reference, parse_output_path
 
@@ -37,37 +40,108 @@ class Operation:
     source: str
 
 
+NEEDS_A_PATH: Final = frozenset({Method.PUSH, Method.CONCAT})
+"""Methods that mean nothing at the root of a kind whose path is not known (SPEC R3.1)."""
+Own = Callable[[Any], Any]
+
+
 def read_operation(message: Message, source: str) -> Operation | None:
     """The operation a message stands for, or None where it carries no data (SPEC R3.1)."""
     data = read_data(message)
     if data is None:
         return None
-    written = _written_place(message, data.kind, data.payload)
-    if written is None:
-        return Operation(Reference(data.kind), Method.MERGE, data.payload, source)
-    place, value = written
     method = message.get("_outputMethod")
-    return Operation(place, Method(method) if method is not None else Method.SET, value, source)
+    written = written_place(message, data)
+    if written is not None:
+        place, value = written
+        return Operation(place, Method(method) if method is not None else Method.SET, value, source)
+    if data.kind == ERROR:
+        method = Method.SET
+    return Operation(Reference(data.kind), Method(method) if method is not None else Method.MERGE, data.payload, source)
 
 
-def _written_place(message: Message, kind: str, payload: Any) -> tuple[Reference, Any] | None:
-    """Where a call wrote, and what: `_path` where the message says it, else the declared path its data nests at."""
-    declared = message.get("_path") or message["_call"].get("_outputPath") if is_written(message) else None
+def written_place(message: Message, data: DataMessage) -> tuple[Reference, Any] | None:
+    """Where a message writes, and what; None where no path is known (SPEC R3.1).
+
+    `_path` says which of several declared paths it is; else it is the declared one that the data nests at. Without a
+    call or a method of its own, `_path` is a property like any other.
+    """
+    if is_written(message):
+        declared = message.get("_path") or message["_call"].get("_outputPath")
+    else:
+        declared = message.get("_path") if message.get("_outputMethod") is not None else None
     if not isinstance(declared, str):
         return None
     for place in parse_output_path(declared).references:
-        value = unnest(payload, place.path) if place.kind == kind else MISSING
+        value = unnest(data.payload, place.path) if place.kind == data.kind else MISSING
         if value is not MISSING:
             return place, value
     return None
 
 
+def applied(base: Any, operation: Operation, own: Own, depth: int = 0) -> Any:
+    """What an operation that `verify` accepts makes of its kind's value, or of the part `depth` segments below it.
+
+    `own` gives, for a container, one that may be changed in place: itself or a copy. All other parts stay shared.
+    """
+    path = operation.place.path
+    if depth == len(path):
+        return _combined(base, operation.method, operation.value, own)
+    segment = path[depth]
+    if base is MISSING:
+        base = [] if depth and isinstance(segment, int) else {}
+    container = own(base)
+    if isinstance(container, dict):
+        key = str(segment)
+        container[key] = applied(container.get(key, MISSING), operation, own, depth + 1)
+    else:
+        assert isinstance(segment, int)
+        below = container[segment] if segment < len(container) else MISSING
+        container[segment : segment + 1] = [applied(below, operation, own, depth + 1)]
+    return container
+
+
+def _combined(base: Any, method: Method, value: Any, own: Own) -> Any:
+    """What a method makes of what is there and a value (SPEC R3.2)."""
+    match method:
+        case Method.SET:
+            return value
+        case Method.PUSH:
+            items = own([] if base is MISSING else base)
+            items.append(value)
+            return items
+        case Method.CONCAT if base is MISSING:
+            return value
+        case Method.CONCAT if isinstance(base, str):
+            return base + value
+        case Method.CONCAT:
+            items = own(base)
+            items.extend(value)
+            return items
+        case Method.ASSIGN:
+            target = own({} if base is MISSING else base)
+            target.update(value)
+            return target
+        case Method.MERGE:
+            return _merged(base, value, own)
+
+
+def _merged(base: Any, value: Any, own: Own) -> Any:
+    """Objects deeply; lists and scalars replace."""
+    if not isinstance(value, dict) or not isinstance(base, dict):
+        return value
+    target = own(base)
+    for key, item in value.items():
+        target[key] = _merged(target.get(key, MISSING), item, own)
+    return target
+
+
 def verify(operation: Operation, root: Any) -> None:
     """Raise a `Conflict` where the operation cannot be applied to its kind's value (SPEC R3.4, R3.5)."""
     value = root
-    for segment in operation.place.path:
+    for depth, segment in enumerate(operation.place.path):
         if value is MISSING:
-            if isinstance(segment, int) and segment > 0:
+            if depth and isinstance(segment, int) and segment > 0:
                 raise _conflict(operation, value, f"index {segment} is beyond the end")
         elif isinstance(value, dict):
             value = value.get(str(segment), MISSING)

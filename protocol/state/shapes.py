@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
-from protocol.language.messages import DATA_TYPES, is_written
+from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
 from protocol.language.references import parse_output_path
 from protocol.schemas import schema_problem
 
-from .operations import Method
+from .operations import NEEDS_A_PATH, Method, written_place
 
 
 def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
@@ -52,23 +52,34 @@ def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Probl
         yield Problem(pointer(*at, "kind"), "must be a string")
     if "schema" in message and (problem := schema_problem(message["schema"], *at, "schema")) is not None:
         yield problem
-    if is_written(message):
-        yield from _operation_problems(message, *at)
+    yield from _operation_problems(message, *at)
 
 
 def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """A message that a call wrote names its path and method (SPEC R3.1, R4.3)."""
-    if message.get("_outputMethod") is not None and message["_outputMethod"] not in list(Method):
+    """What is wrong with the path and the method of a data message (SPEC R3.1, R4.3)."""
+    method = message.get("_outputMethod")
+    if method is not None and method not in list(Method):
         yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
-    for place, text in (
-        (("_path",), message.get("_path")),
-        (("_call", "_outputPath"), message["_call"].get("_outputPath")),
-    ):
-        if text is None:
-            continue
-        try:
-            if not isinstance(text, str):
-                raise ExpressionError(str(text), 0, "a string")
-            parse_output_path(text)
-        except ExpressionError as error:
-            yield unparsed(error, *at, *place)
+        return
+    paths: dict[tuple[str, ...], Any] = {("_path",): message.get("_path")} if is_written(message) or method else {}
+    if is_written(message):
+        paths["_call", "_outputPath"] = message["_call"].get("_outputPath")
+    problems = [problem for place, text in paths.items() for problem in _path_problems(text, *at, *place)]
+    yield from problems
+    data = read_data(message) if isinstance(message.get("kind", ""), str) and not problems else None
+    if method in NEEDS_A_PATH and data is not None and data.kind != ERROR and written_place(message, data) is None:
+        yield Problem(
+            pointer(*at, "_outputMethod"),
+            f"{method} needs a path, and the message has none: only set, merge and assign apply to a whole kind",
+        )
+
+
+def _path_problems(text: Any, *at: str | int) -> Iterator[Problem]:
+    if text is None:
+        return
+    try:
+        if not isinstance(text, str):
+            raise ExpressionError(str(text), 0, "a string")
+        parse_output_path(text)
+    except ExpressionError as error:
+        yield Problem(pointer(*at), str(error))

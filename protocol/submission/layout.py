@@ -33,6 +33,13 @@ class Layout:
     queued: frozenset[str] = frozenset()
     """The activities with a queue of their own, as far as a backend has said so."""
 
+    @cached_property
+    def returns(self) -> Mapping[str, Tool]:
+        """The activities, as tools, of calls whose own tools say nothing of results (SPEC R4.6)."""
+        silent = {name for name, tool in self.tools.items() if tool.output_schema is None}
+        names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
+        return {name: tool for name in sorted(names) if (tool := Tool(name, self.signatures[name])).output_schema}
+
     @property
     def size(self) -> int:
         """How many calls will be executed, over all instances."""

@@ -166,7 +166,8 @@ class Driver:
         for position, message in enumerate(self._plan.submission.context):
             if message.get("_instance") in (None, instance):
                 (fold if message.get("_instance") else shared).append(message, f"message {position}")
-        execution = Execution(lane.calls, lane.graph, fold, self._plan.tools, instance=instance)
+        plan = self._plan
+        execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns)
         state = _LaneState(execution, shared, fold)
         for entry in self.log:
             if entry.lane in (None, instance):

@@ -19,7 +19,7 @@ PLACES: Final = [
     Reference(kind, path)
     for kind in ("state", "data")
     for path in ((), ("a",), ("a", "b"), ("a", 0), ("a b",), ("b", "0"), (0,))
-]
+] + [Reference("error"), Reference("error", ("error", "type"))]
 """Where laws look."""
 
 Test = TypeVar("Test", bound=Callable[..., None])

@@ -154,10 +154,14 @@ def message_of(step: naive.Step, *, is_explicit: bool = True) -> dict[str, Any]:
 
 WRITTEN: Final = tuple(message_of(step, is_explicit=bool(number % 2)) for number, step in enumerate(STEPS))
 _OBJECTS: Final = tuple(value for value in SMALL_VALUES if isinstance(value, dict))
-GIVEN: Final = tuple(
-    {"type": kind, "data": value} for value in (*_OBJECTS, [0], 0, WIDE, WIDE) for kind in ("state", "state", "data")
+GIVEN: Final = (
+    *({"type": kind, "data": value} for value in (*_OBJECTS, [0], 0, WIDE) for kind in ("state", "state", "data")),
+    *({"type": "state", "data": {"a": [1], "b": {"a": 1}}, "_outputMethod": m} for m in ("set", "merge", "assign")),
+    {"type": "state", "data": {"a": {"b": [2]}}, "_outputMethod": "push", "_path": "†state.a.b"},
+    *({"type": "error", "data": value} for value in ({"call": 1}, {"error": {"type": "E"}}, "text")),
+    {"type": "error", "data": {"call": 2}, "_outputMethod": "merge"},
 )
-"""Messages that no call wrote: merges at the root of their kinds."""
+"""Messages that no call wrote: operations at the roots of their kinds, but for one that says its path."""
 log_messages = st.sampled_from(shuffled((*WRITTEN, *GIVEN * (len(WRITTEN) // len(GIVEN) // 3))))
 """Every fourth is one that no call wrote."""
 logs = st.lists(log_messages, max_size=8)

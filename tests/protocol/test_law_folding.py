@@ -126,6 +126,7 @@ def test_folding_is_applying_each_operation_to_a_copy(messages: list[dict[str, A
         operation = read_operation(message, "message")
         assert operation is not None
         step = naive.Step((operation.place.kind, operation.place.path), operation.method, operation.value)
+        assert naive.step_of(message) == step
         try:
             expected = naive.folded([*steps, step])
         except naive.Misfit:

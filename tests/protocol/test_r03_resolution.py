@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import Conflict, Context
+from protocol import Conflict, Context, Rejected
 
-from .building import call, run, statuses, value_at, written
+from .building import call, problems, run, statuses, value_at, written
 
 
 def state(*messages: dict[str, Any]) -> Any:
@@ -23,7 +23,7 @@ GIVEN = {"type": "state", "user": {"name": "Alex", "tags": ["a"]}, "n": 5}
 
 
 def test_r3_1_a_message_that_no_call_wrote_is_a_deep_merge_at_the_root_of_its_kind() -> None:
-    second = {"type": "data", "kind": "state", "data": {"user": {"age": 7, "tags": ["b"]}}, "_outputMethod": "push"}
+    second = {"type": "data", "kind": "state", "data": {"user": {"age": 7, "tags": ["b"]}}}
     assert state(GIVEN, second) == {"user": {"name": "Alex", "tags": ["b"], "age": 7}, "n": 5}
 
 
@@ -62,6 +62,64 @@ def test_r3_1_where_it_does_not_say_the_path_of_its_own_kind_counts() -> None:
 
 def test_r3_1_a_path_without_a_call_is_only_a_property() -> None:
     assert state(GIVEN, {"type": "state", "user": {"x": 1}, "_path": "†state.user"})["user"]["name"] == "Alex"
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("set", {"user": {"age": 7}}),
+        ("merge", {"user": {"name": "Alex", "tags": ["a"], "age": 7}, "n": 5}),
+        ("assign", {"user": {"age": 7}, "n": 5}),
+    ],
+)
+def test_r3_1_a_method_counts_in_a_message_that_no_call_wrote_at_the_root_of_its_kind(method: str, result: Any) -> None:
+    for shape in ({"user": {"age": 7}}, {"data": {"user": {"age": 7}}}, {"state": {"user": {"age": 7}}}):
+        assert state(GIVEN, {"type": "state", **shape, "_outputMethod": method}) == result
+    kindly = {"type": "data", "kind": "state", "data": {"user": {"age": 7}}, "_outputMethod": method}
+    assert state(GIVEN, kindly) == result
+
+
+def test_r3_1_a_method_counts_at_the_path_where_the_message_says_it() -> None:
+    message = {"type": "state", "user": {"tags": "b"}, "_outputMethod": "push", "_path": "†state.user.tags"}
+    assert state(GIVEN, message) == {"user": {"name": "Alex", "tags": ["a", "b"]}, "n": 5}
+
+
+def test_r3_1_a_method_counts_at_the_root_where_the_calls_path_is_not_known() -> None:
+    message = {"type": "state", "user": {"age": 7}, "_outputMethod": "assign", "_call": {"_tool": "t"}}
+    assert state(GIVEN, message) == {"user": {"age": 7}, "n": 5}
+
+
+@pytest.mark.parametrize("method", ["push", "concat", "replace", "", 5, ["set"]])
+@pytest.mark.parametrize("more", [{}, {"_call": {"_tool": "t"}}, {"_path": "†state.elsewhere"}])
+def test_r3_1_a_method_that_is_unknown_or_needs_a_path_is_a_structural_error(method: Any, more: Any) -> None:
+    message = {"type": "state", "user": [1], "_outputMethod": method, **more}
+    with pytest.raises(Rejected) as rejected:
+        Context([message])
+    assert [problem.pointer for problem in rejected.value.errors] == ["/_outputMethod"]
+    found = problems({"context": [GIVEN, message], "solution": {"calls": []}})
+    assert [problem.pointer for problem in found] == ["/context/1/_outputMethod"]
+
+
+def test_r3_1_a_call_may_push_to_a_whole_kind_for_its_path_is_known() -> None:
+    assert Context([written("†rows", 1, "push"), written("†rows", 2, "push")]).resolve("†rows") == [1, 2]
+
+
+def test_r3_1_an_error_message_sets_its_kind_whole_and_its_method_does_not_count() -> None:
+    first = {"type": "error", "data": {"call": {"_tool": "a"}, "error": {"type": "A", "message": "a", "more": 1}}}
+    second = {"type": "data", "kind": "error", "data": {"error": {"type": "B"}}, "_outputMethod": "merge"}
+    context = Context([first, second])
+    assert context.resolve("†error") == {"error": {"type": "B"}}
+    assert len(context.messages) == 2, "earlier ones are in the log"
+
+
+def test_r3_1_an_instances_own_errors_hide_the_global_ones_whatever_came_last() -> None:
+    mine = {"type": "error", "_instance": "①", "data": {"error": {"type": "mine"}}}
+    general = {"type": "error", "data": {"call": {"_tool": "t"}, "error": {"message": "all"}}}
+    context = Context([mine, general, {"type": "text", "_instance": "②"}])
+    assert context.resolve("†error", instance="①") == {"error": {"type": "mine"}}
+    assert context.resolve("†error", instance="②") == general["data"] == context.resolve("†error")
+    context.append({**written("†error.note", 1), "_instance": "②"})
+    assert context.resolve("†error", instance="②") == {"note": 1}, "never a mixture of both"
 
 
 @pytest.mark.parametrize("kind", ["text", "system", "hologram"])
@@ -286,6 +344,22 @@ def test_r3_5_digits_name_the_key_of_an_object() -> None:
     assert state({"type": "state", "o": {"0": "a", "7": "b"}}, written("†state.o.7", "c"))["o"] == {"0": "a", "7": "c"}
     begun = {**written("†state.o", {"5": 1}), "_call": {"_outputPath": '†state.o["5"]'}}
     assert state(begun) == {"o": {"5": 1}}, "quoted digits are a key, also where nothing is there yet"
+
+
+def test_r3_5_the_first_segment_after_a_kind_is_a_key() -> None:
+    assert state(written("†state.2024", "x")) == {"2024": "x"}
+    assert state(written("†state.0.0", "x")) == {"0": ["x"]}
+    assert state(written("†state.7", 1, "push")) == {"7": [1]}
+    context = Context([written("†state.2024.total", 5)])
+    assert context.resolve("†state.2024.total") == context.resolve('†state["2024"].total') == 5
+
+
+def test_r3_5_a_quoted_segment_is_a_key_and_never_an_index() -> None:
+    begun = {**written("†state.o", {"0": {"0": 1}}), "_call": {"_outputPath": '†state.o["0"]["0"]'}}
+    assert state(begun) == {"o": {"0": {"0": 1}}}
+    listed = {**written("†state.l", {"0": 1}), "_call": {"_outputPath": '†state.l["0"]'}}
+    with pytest.raises(Conflict, match="a list has no key"):
+        Context([{"type": "state", "l": [0]}, listed]).resolve("†state.l")
 
 
 def test_r3_5_a_push_at_an_index_works_on_that_element() -> None:

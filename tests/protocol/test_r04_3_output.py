@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Output
+from protocol import Message, Output
 
 from .building import (
     DATE,
@@ -120,6 +120,65 @@ def test_r4_4_an_exception_that_does_not_fit_the_last_alternative_fails_the_call
     assert result.outcome(0).error == {"type": "LookupError", "message": "the real reason"}
 
 
+def limited(**types: str) -> list[Any]:
+    """A context whose state has values of these types."""
+    return [{"type": "state", "schema": {"properties": {key: {"type": type_} for key, type_ in types.items()}}}]
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [(1, {"good": 1}), ("x", {"bad": "x"}), ({"x": 1}, None)],
+    ids=["the first admits it", "the second does", "none does"],
+)
+def test_r4_4_a_plain_value_goes_to_the_first_alternative_whose_place_admits_it(value: Any, data: Any) -> None:
+    result = run(call(to=BRANCH, value=value), context=limited(good="integer", bad="string"))
+    if data is None:
+        assert "the schema of state forbids the value at †state.good" in (result.outcome(0).error or {})["message"]
+    else:
+        assert result.data[None]["state"] == data
+
+
+def test_r4_4_of_joined_paths_every_place_must_admit_the_value() -> None:
+    to = "†state.a && †state.b || †state.c && †state.d || †state.e"
+    result = run(call(to=to, value=1), context=limited(b="string", d="integer"))
+    assert result.data[None]["state"] == {"c": 1, "d": 1}
+
+
+def test_r4_4_where_no_schema_speaks_of_its_place_the_first_alternative_admits_anything() -> None:
+    assert run(call(to=BRANCH, value="x"), context=limited(bad="string")).data[None]["state"] == {"good": "x"}
+
+
+def test_r4_4_an_activity_that_chooses_is_not_given_another_alternative() -> None:
+    context = limited(good="integer", bad="string", worst="object")
+    choose = {"choose": lambda *_: Output("†state.good", "x")}
+    result = run(call("choose", to=f"{BRANCH} || †state.worst"), context=context, functions=choose)
+    assert result.data[None]["state"]["worst"]["type"] == "OutputError"
+
+
+@pytest.mark.parametrize("to", ["†state.a", "†state.a || †state.b"])
+def test_r4_4_a_result_that_is_refused_is_an_exception(to: str) -> None:
+    tools = {"give": {"type": "object", "properties": {"_output": {"type": "integer"}}}}
+    result = run(call(to=to, value="x"), tools=tools)
+    error = result.data[None]["state"]["b"] if "||" in to else result.outcome(0).error or {}
+    assert statuses(result) == ["done" if "||" in to else "failed"]
+    assert error["type"] == "OutputError"
+    assert "_output promises" in error["message"]
+
+
+def test_r4_4_a_result_that_does_not_fit_what_is_there_is_no_exception() -> None:
+    result = run(call(to=BRANCH, value=1, _outputMethod="push"), context=[{"type": "state", "good": "text"}])
+    assert statuses(result) == ["failed"]
+    assert (result.outcome(0).error or {})["type"] == "Conflict"
+
+
+def test_r4_4_a_delegate_names_no_alternative() -> None:
+    tools = {"t": {"type": "object", "properties": {"_delegate": {"const": "d"}}}}
+    choose = {"d": lambda *_: Output("†state.bad", 1)}
+    result = run(call("t", to=BRANCH), tools=tools, functions=choose)
+    assert statuses(result) == ["failed"]
+    assert "only an activity" in (result.outcome(0).error or {})["message"]
+
+
 def test_r4_4_the_seeds_verify_user_writes_what_it_found_or_what_failed() -> None:
     def verify(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
         if parameters["userId"] == "perfect-stranger":
@@ -158,7 +217,7 @@ def test_r4_5_a_whole_data_message_is_appended_with_provenance_to_the_calls_own_
 ) -> None:
     raw = call("whole", to="†state.a && †state.b || †data.c", _instance="①")
     context = [{"type": "text", "_instance": name} for name in ("①", "②")]
-    result = run(raw, context=context, functions={"whole": lambda *_: message})
+    result = run(raw, context=context, functions={"whole": lambda *_: Message(message)})
     assert (result.data["①"], result.data["②"]) == (data, {})
     assert all((m["_call"], m["_date"], m["_instance"]) == (raw, DATE, "①") for m in result.messages)
 
@@ -181,7 +240,7 @@ def test_r4_5_a_whole_data_message_is_appended_with_provenance_to_the_calls_own_
     ],
 )
 def test_r4_5_kind_and_path_of_a_returned_message_must_be_declared(message: dict[str, Any]) -> None:
-    result = run(call("whole", to="†state.a && †state.b || †data.c"), functions={"whole": lambda *_: message})
+    result = run(call("whole", to="†state.a && †state.b || †data.c"), functions={"whole": lambda *_: Message(message)})
     assert statuses(result) == ["failed"]
     assert result.data[None].keys() == {"error"}
 
@@ -191,14 +250,39 @@ def test_r4_5_kind_and_path_of_a_returned_message_must_be_declared(message: dict
 )
 def test_r4_5_a_returned_message_may_say_nothing_beside_a_declared_path(value: Any, status: str) -> None:
     message = {"type": "state", "a": value}
-    result = run(call("whole", to="†state.a.b"), functions={"whole": lambda *_: message})
+    result = run(call("whole", to="†state.a.b"), functions={"whole": lambda *_: Message(message)})
     assert statuses(result) == [status]
     assert result.data[None].get("state") == ({"a": value} if status == "done" else None)
 
 
-@pytest.mark.parametrize("value", [{"type": "text", "a": 1}, {"type": ["state"]}, {"type": None}, {"typ": "state"}, []])
-def test_r4_5_what_is_no_data_message_is_a_plain_value(value: Any) -> None:
-    assert run(call(to="†state.a", value=value)).data[None] == {"state": {"a": value}}
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "state", "a": 1},
+        {"type": "data", "kind": "data", "data": {"c": 1}, "_instance": "②", "_outputMethod": "push"},
+        {"type": "error", "data": {}},
+        {"path": "†data.c", "value": 1},
+        {"type": "text", "a": 1},
+        {"type": ["state"]},
+    ],
+)
+def test_r4_5_a_plain_object_is_always_a_value_whatever_its_keys_are(value: Any) -> None:
+    result = run(call("raw", to="†state.a || †data.c"), functions={"raw": lambda *_: value})
+    assert result.data[None] == {"state": {"a": value}}
+
+
+@pytest.mark.parametrize("content", [{"type": "text", "a": 1}, {"type": ["state"]}, {"type": None}, {}, [], None, "x"])
+def test_r4_5_a_message_must_be_a_data_message(content: Any) -> None:
+    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: Message(content)})
+    assert statuses(result) == ["failed"]
+    assert "no data message" in (result.outcome(0).error or {})["message"]
+
+
+def test_r4_5_a_value_of_a_message_that_a_schema_forbids_is_refused() -> None:
+    message = {"type": "state", "a": "x"}
+    whole = {"whole": lambda *_: Message(message)}
+    result = run(call("whole", to="†state.a"), context=limited(a="integer"), functions=whole)
+    assert "forbids the value at †state.a" in (result.outcome(0).error or {})["message"]
 
 
 def test_r4_5_a_model_cannot_smuggle_a_message_into_a_latent_calls_output() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Context
+from protocol import Context, Message
 
 from .building import DATE, call, run, statuses
 
@@ -24,7 +24,7 @@ RIDERS: dict[str, Any] = {"schema": {"type": "object"}, "description": "what it 
 )
 def test_r4_5_no_field_of_a_returned_message_is_dropped(shape: dict[str, Any]) -> None:
     raw = call("whole", to="†state.a || †state.b")
-    result = run(raw, functions={"whole": lambda *_: {**shape, **RIDERS}})
+    result = run(raw, functions={"whole": lambda *_: Message({**shape, **RIDERS})})
     comment = {"comment": shape["comment"]} if "comment" in shape else {}
     assert result.messages == [
         {"type": "data", "kind": "state", "data": {"a": 1}, "_path": "†state.a", "_call": raw, "_date": DATE}
@@ -36,13 +36,15 @@ def test_r4_5_no_field_of_a_returned_message_is_dropped(shape: dict[str, Any]) -
 
 def test_r4_5_a_message_for_several_paths_rides_along_with_each() -> None:
     message = {"type": "state", "a": 1, "b": 2, **RIDERS}
-    result = run(call("whole", to="†state.a && †state.b"), functions={"whole": lambda *_: message})
+    result = run(call("whole", to="†state.a && †state.b"), functions={"whole": lambda *_: Message(message)})
     assert [{key: kept[key] for key in RIDERS} for kept in result.messages] == [RIDERS, RIDERS]
 
 
 def test_r4_5_provenance_and_routing_are_the_calls_own() -> None:
     lies = {"_call": {"_tool": "lie"}, "_date": "lie", "_path": "†x", "_outputMethod": "push", "_instance": "②"}
-    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: {"type": "state", "a": 1, **lies}})
+    result = run(
+        call("whole", to="†state.a"), functions={"whole": lambda *_: Message({"type": "state", "a": 1, **lies})}
+    )
     (message,) = result.messages
     assert message.keys() == {"type", "kind", "data", "_call", "_date"}
     assert message["_date"] == DATE
@@ -51,7 +53,7 @@ def test_r4_5_provenance_and_routing_are_the_calls_own() -> None:
 @pytest.mark.parametrize(("schema", "at"), [(5, "/schema"), (None, "/schema"), ({"type": 5}, "/schema/type")])
 def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any, at: str) -> None:
     message = {"type": "state", "a": 1, "schema": schema}
-    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: message})
+    result = run(call("whole", to="†state.a"), functions={"whole": lambda *_: Message(message)})
     assert statuses(result) == ["failed"]
     assert result.data[None].keys() == {"error"}
     assert f"a message that is malformed: {at}: " in (result.outcome(0).error or {})["message"]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field
 
-from protocol.calls.tools import Tool
-from worker import ActivitiesError
+from protocol.calls.tools import PLAIN, Tool
+from worker import ActivitiesError, Message, Output
 from worker.registry.activities import Policy, Registry, make_activity, registry
 from worker.registry.loading import load
 
@@ -213,12 +213,60 @@ def test_a_path_that_was_not_declared_fails_the_call(backend: Backend) -> None:
     assert "not declared" in error["message"]
 
 
-def test_a_whole_message_may_be_returned_and_stays_in_the_calls_instance(backend: Backend) -> None:
+@pytest.mark.parametrize("tool", ["writeWhole", "writeWholeFar"])
+def test_a_whole_message_may_be_returned_and_stays_in_the_calls_instance(backend: Backend, tool: str) -> None:
     message = {"type": "state", "_instance": "②", "a": {"b": 1}}
     context = [{"type": "state", "_instance": mark, "mark": mark} for mark in "①②"]
-    result = backend.run([{"_tool": "echo", "value": message, "_instance": "①", "_outputPath": "†state.a"}], context)
+    result = backend.run([{"_tool": tool, "content": message, "_instance": "①", "_outputPath": "†state.a"}], context)
     assert result.data("①")["state"] == {"mark": "①", "a": {"b": 1}}
     assert result.data("②")["state"] == {"mark": "②"}
+
+
+def test_a_plain_object_is_a_value_whatever_its_keys_are(backend: Backend) -> None:
+    message = {"type": "state", "a": {"b": 1}}
+    result = backend.run([{"_tool": "echo", "value": message, "_outputPath": "†state.a"}])
+    assert result.data()["state"] == {"a": message}
+
+
+def test_the_return_annotation_holds_for_the_result_where_no_output_schema_is_given(backend: Backend) -> None:
+    activity: Any = {"_activity": {"const": "countLetters"}}
+    tools = {"silent": {"properties": activity}, "admits": {"properties": {**activity, "_output": {}}}}
+    calls = [
+        {"_tool": tool, "text": value, "_outputPath": f"†state.{tool}{number} || †state.{tool}{number}failed"}
+        for tool in ("countLetters", "silent", "admits")
+        for number, value in enumerate(("abc", ["abc"]))
+    ]
+    state = backend.run(calls, tools=tools).data()["state"]
+    assert state["countLetters0"] == state["silent0"] == state["admits0"] == 3
+    assert state["admits1"] == ["abc"]
+    for tool in ("countLetters", "silent"):
+        assert state[f"{tool}1failed"]["type"] == "OutputError"
+
+
+def test_what_an_activity_is_annotated_to_return_is_its_tools_output() -> None:
+    def plain(a: int) -> int:
+        return a
+
+    def choosing(a: int) -> int | Output | Message:
+        return a
+
+    def silent(a: int) -> None: ...
+    def anything(a: int) -> Any: ...
+    def unwritten(a: int): ...  # type: ignore[no-untyped-def]  # noqa: ANN202  # that is the point
+    def whole(a: int) -> Message:
+        return Message({"a": a})
+
+    def raw(call: Any, context: Any) -> list[Address]:
+        return []
+
+    promising: list[Any] = [plain, choosing]
+    for function in promising:
+        assert schema(function)["properties"]["_output"] == {"type": "integer", PLAIN: True}
+    others: list[Any] = [silent, anything, unwritten, whole]
+    for function in others:
+        assert "_output" not in schema(function)["properties"]
+    described = schema(raw)["properties"]["_output"]
+    assert (described["type"], described["items"]) == ("array", {"$ref": "#/$defs/Address"})
 
 
 def test_a_tools_output_schema_holds_for_the_result(backend: Backend) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from protocol import Limits, Output
+from protocol import Limits, Message, Output
 from protocol.language.limits import value_problems
 from worker.errors import CallFailed
 from worker.messaging.packing import pack
@@ -17,11 +17,16 @@ _PLAIN: Final = (str, int, float, bool, type(None))
 def travelling(value: Any, limits: Limits) -> Any:
     """The value as JSON values: models, dataclasses, dates, tuples and sets become what pydantic makes of them.
 
-    An `Output` stays one. Raises `CallFailed` where that cannot be: not serialisable, too deep, too large, a number
-    that msgpack cannot hold.
+    An `Output` or a `Message` stays one. Raises `CallFailed` where that cannot be: not serialisable, too deep, too
+    large, a number that msgpack cannot hold.
     """
     if isinstance(value, Output):
         return Output(value.path, travelling(value.value, limits))
+    if isinstance(value, Message):
+        content = travelling(value.content, limits)
+        if not isinstance(content, dict):
+            raise CallFailed("the result is a Message that is no object", retry=False)
+        return Message(content)
     if not isinstance(value, _PLAIN):
         try:
             value = to_jsonable_python(value, inf_nan_mode="constants")

@@ -17,7 +17,7 @@ import msgpack
 from pydantic import TypeAdapter, ValidationError
 
 from broker_config import DELIVER, EXECUTE_INSTANCE
-from protocol import Limits, Output
+from protocol import Limits, Message, Output
 from protocol.engine.execution import Failure, Success
 from protocol.language.errors import pointer
 from protocol.language.limits import value_problems
@@ -126,6 +126,8 @@ def pack_delivery(delivery: Delivery) -> bytes:
     match delivery.result:
         case Success(Output(path, value)):
             result = {"path": path, "value": value}
+        case Success(Message(content)):
+            result = {"data_message": content}
         case Success(value):
             result = {"value": value}
         case Failure() as failure:
@@ -150,6 +152,8 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
     match fields.result:
         case {"path": str(path), "value": value}:
             return Delivery(fields.attempt, Success(Output(path, value)))
+        case {"data_message": dict(content)}:
+            return Delivery(fields.attempt, Success(Message(content)))
         case {"value": value}:
             return Delivery(fields.attempt, Success(value))
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:

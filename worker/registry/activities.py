@@ -19,11 +19,11 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from protocol.calls.tools import GRANTED
+from protocol.calls.tools import GRANTED, PLAIN
 from protocol.language.messages import DATA_TYPES
 from worker.errors import ActivitiesError, InvalidParameters
 
-from .signatures import parameters_schema
+from .signatures import parameters_schema, returns_schema
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -214,12 +214,16 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     """An activity from a function: its schema comes from the signature. Raises `ActivitiesError`."""
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
+    result = returns_schema(function)
+    returned = {"_output": {**result, PLAIN: True}} if result else {}
     if tuple(parameters) == ("call", "context"):
-        return Activity(name, function, {"type": "object"}, (), takes_call=True, queue=queue, policy=policy)
+        anything = {"type": "object", **({"properties": returned} if returned else {})}
+        return Activity(name, function, anything, (), takes_call=True, queue=queue, policy=policy)
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
     schema = parameters_schema(name, function, [p for p in parameters.values() if p.name not in scopes])
     if scopes:
         schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, GRANTED: list(scopes)}
+    schema["properties"] = {**schema["properties"], **returned}
     return Activity(name, function, schema, scopes, takes_call=False, queue=queue, policy=policy)
 
 

@@ -1,4 +1,4 @@
-"""Signatures: the schema of what a function takes (SPEC R4.1a).
+"""Signatures: the schemas of what a function takes (SPEC R4.1a) and of what it returns (SPEC R4.6).
 
 It is read off the validator that every call of the function goes through. What code has a hand in before - a validator
 that runs first, a model that is read under several names - is described as anything, unless that code says what it
@@ -10,15 +10,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from protocol import Message, Output
 from worker.errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
 """What a model's configuration can ask for, so that its fields take more than they say."""
+_SAY_NOTHING: Final = (None, NoneType, Any, object, Output, Message)
 _FINDS_NONE: Final = getattr(Enum._missing_, "__func__", None)
 """The code of an enumeration that has none of its own for values that are not listed."""
 
@@ -41,6 +44,33 @@ def parameters_schema(name: str, function: Callable[..., Any], parameters: Seque
         reason = str(error).splitlines()[0]
         raise ActivitiesError(f"activity {name!r}: no JSON Schema for its parameters: {reason}") from error
     return {**schema, "additionalProperties": len(named) < len(parameters)}
+
+
+def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
+    """The JSON Schema of an activity's plain results, as JSON values; None where its annotation says nothing of them.
+
+    That is so for `None`, `Any`, `Output`, `Message`, and for what pydantic has no schema for. Of a union with `Output`
+    or `Message` the rest counts.
+    """
+    try:
+        annotation = inspect.get_annotations(function, eval_str=True).get("return")
+    except NameError:
+        return None
+    said = _plain(annotation)
+    if said in _SAY_NOTHING:
+        return None
+    try:
+        return TypeAdapter[Any](said).json_schema(mode="serialization")
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError):
+        return None
+
+
+def _plain(annotation: Any) -> Any:
+    """What an annotation says of plain values."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    rest = [part for part in get_args(annotation) if part not in (Output, Message)]
+    return Union[tuple(rest)] if rest else None  # noqa: UP007  # of parts that are known only now
 
 
 def _taking(function: Callable[..., Any], parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:

@@ -46,6 +46,8 @@ class Definition:
     """What the lanes of a run share."""
 
     tools: Mapping[str, Tool]
+    returns: Mapping[str, Tool]
+    """The activities whose annotations count for results."""
     delegates: Mapping[str, Any]
     versions: tuple[tuple[Call, ...], ...]
     """A plan's templates, and those that amendments have put in their place."""
@@ -66,10 +68,11 @@ class Definition:
     def amended(self, data: bytes) -> Definition:
         """The definition as an amendment leaves it (see `pack_amendment`)."""
         fields = unpack(data)
-        tools = {**self.tools, **{name: Tool(name, declaration) for name, declaration in fields["tools"].items()}}
+        tools = {**self.tools, **_unpack_tools(fields["tools"])}
         return replace(
             self,
             tools=tools,
+            returns={**self.returns, **_unpack_tools(fields.get("returns", {}))},
             delegates={**self.delegates, **fields["delegates"]},
             versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
@@ -89,7 +92,8 @@ def pack_definition(plan: Plan) -> bytes:
     return pack(
         {
             "format": FORMAT,
-            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "tools": _pack_tools(plan.tools),
+            "returns": _pack_tools(plan.returns),
             "delegates": dict(submission.delegates),
             "templates": _pack_calls(plan.calls) if submission.is_template else [],
             "awaited": sorted(plan.awaited),
@@ -107,9 +111,10 @@ def unpack_definition(data: bytes) -> Definition:
         raise OtherFormat(
             f"the run has format {fields['format']} and this version reads {FORMAT}: use the version that submitted it"
         )
-    tools = {name: Tool(name, declaration) for name, declaration in fields["tools"].items()}
+    tools = _unpack_tools(fields["tools"])
     return Definition(
         tools=tools,
+        returns=_unpack_tools(fields.get("returns", {})),
         delegates=fields["delegates"],
         versions=(_unpack_calls(fields["templates"], tools),),
         awaited=frozenset(fields["awaited"]),
@@ -129,7 +134,8 @@ def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
     """What lanes share of an amendment: it goes into the global lane's journal."""
     return pack(
         {
-            "tools": {name: dict(tool.declaration) for name, tool in plan.tools.items()},
+            "tools": _pack_tools(plan.tools),
+            "returns": _pack_tools(plan.returns),
             "delegates": dict(plan.submission.delegates),
             "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
@@ -161,6 +167,14 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
     )
+
+
+def _pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:
+    return {name: dict(tool.declaration) for name, tool in tools.items()}
+
+
+def _unpack_tools(declarations: Mapping[str, Any]) -> dict[str, Tool]:
+    return {name: Tool(name, declaration) for name, declaration in declarations.items()}
 
 
 def _pack_calls(calls: Sequence[Call]) -> list[Any]:

@@ -107,7 +107,10 @@ class LaneView:
         shared = run.calls if instance is not None else ()
         graph = run.definition.graph(self.calls, self.record, shared)
         self.awaited = graph.awaited & {call.index for call in shared}
-        self.execution = Execution(self.calls, graph, self.fold, run.definition.tools, instance=instance)
+        definition = run.definition
+        self.execution = Execution(
+            self.calls, graph, self.fold, definition.tools, instance=instance, returns=definition.returns
+        )
         self.feed(entries)
         for index in running:
             self.execution.record(index, Status.RUNNING)

@@ -4,7 +4,7 @@ It shares no code with the core: a resolver, a graph and an order of its own. Su
 a lane's calls one by one; `is_deterministic` says whether any other order has to give the same.
 """
 
-from .folding import NOTHING, Misfit, Step, folded, found
+from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
 from .places import INDEX, Place, overlap, place, places
 from .running import Function, To, Verdict, Wrong, evaluate
@@ -27,4 +27,5 @@ __all__ = [
     "overlap",
     "place",
     "places",
+    "step_of",
 ]

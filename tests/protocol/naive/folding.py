@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .places import Groups, Place, Segment
+from .places import Groups, Place, Segment, places
 
 NOTHING: Any = object()
 
@@ -25,7 +25,7 @@ class Step:
 
 
 def step_of(message: Mapping[str, Any]) -> Step | None:
-    """What a message of a context does."""
+    """What a message of a log does."""
     kind = {"data": message.get("kind", "data")}.get(message.get("type", ""), message.get("type"))
     if message.get("type") not in ("data", "state", "input", "error"):
         return None
@@ -36,7 +36,16 @@ def step_of(message: Mapping[str, Any]) -> Step | None:
     else:
         reserved = ("type", "kind", "schema", "description", "title")
         payload = {key: item for key, item in message.items() if key not in reserved and not key.startswith("_")}
-    return Step((str(kind), ()), "merge", payload)
+    method, caller = message.get("_outputMethod"), message.get("_call")
+    paths = message.get("_path") if caller or method else None
+    for at in (one for group in places(paths or (caller or {}).get("_outputPath") or "") for one in group):
+        value = payload if at[0] == kind else NOTHING
+        for segment in at[1]:
+            is_the_only_one = isinstance(value, dict) and list(value) == [str(segment)]
+            value = value[str(segment)] if is_the_only_one else NOTHING
+        if value is not NOTHING:
+            return Step(at, method or "set", value)
+    return Step((str(kind), ()), "set" if kind == "error" else method or "merge", payload)
 
 
 def folded(steps: Sequence[Step]) -> dict[str, Any]:
@@ -45,7 +54,8 @@ def folded(steps: Sequence[Step]) -> dict[str, Any]:
     for step in steps:
         values = copied(values)
         kind, path = step.at
-        values[kind] = changed(values.get(kind, NOTHING), path, step)
+        begun = {} if path and kind not in values else values.get(kind, NOTHING)
+        values[kind] = changed(begun, path, step)
     return values
 
 

@@ -27,7 +27,7 @@ def places(text: str) -> Groups:
             groups[-1].append("")
         else:
             groups[-1][-1] += token
-    return [[place(part.strip()) for part in group] for group in groups]
+    return [[place(part.strip()) for part in group] for group in groups] if text else []
 
 
 @cache

@@ -48,7 +48,10 @@ class LaneView:
         self.fold = Fold(run.fold) if lane is not None else Fold()
         for message in world.given.get(lane, ()):
             self.fold.append(message, "context")
-        self.execution = Execution(laid_out.calls, laid_out.graph, self.fold, world.plan.tools, instance=lane)
+        plan = world.plan
+        self.execution = Execution(
+            laid_out.calls, laid_out.graph, self.fold, plan.tools, instance=lane, returns=plan.returns
+        )
         self.awaited = world.awaited[lane]
         self._feed(entries)
         for index in running:
