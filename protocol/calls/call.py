@@ -107,7 +107,7 @@ class Call:
 
         Values are never parsed again. Raises `Unresolved` or `Conflict`.
         """
-        return {key: _resolved(value, fold) for key, value in self.parameters.items()}
+        return {key: evaluated(value, fold) for key, value in self.parameters.items()}
 
     def standing_in(self) -> dict[str, Any]:
         """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1): also those that do
@@ -254,14 +254,18 @@ def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
             continue
 
 
-def _resolved(value: Any, fold: Fold) -> Any:
+def evaluated(value: Any, fold: Fold) -> Any:
+    """A value with its expressions, at any depth, replaced by what they read (SPEC R2.2-R2.4).
+
+    Raises `Unresolved` or `Conflict`.
+    """
     match value:
         case str():
             return fold.read(parse(value)) if is_expression(value) else unescape(value)
         case dict():
-            return {key: _resolved(item, fold) for key, item in value.items()}
+            return {key: evaluated(item, fold) for key, item in value.items()}
         case list():
-            return [_resolved(item, fold) for item in value]
+            return [evaluated(item, fold) for item in value]
     return copied(value)
 
 

@@ -51,18 +51,16 @@ class Write:
     riders: Mapping[str, Any] = field(default_factory=dict)
 
 
-def possible_writes(output: Expression, result: Any, *, is_activity: bool = True) -> list[list[Write]]:
+def possible_writes(output: Expression, result: Any) -> list[list[Write]]:
     """The writes that a returned value may mean, the preferred first (SPEC R4.4, R4.5). Raises `OutputError`.
 
-    An `Output` goes to the alternative it names, a `Message` to the declared paths that it carries; only activities
-    may return these. A plain value, whatever its keys are, may go to any alternative.
+    An `Output` goes to the alternative it names, a `Message` to the declared paths that it carries. A plain value,
+    whatever its keys are, may go to any alternative.
     """
-    if isinstance(result, (Output, Message)):
-        if not is_activity:
-            raise OutputError(f"only an activity may return an {type(result).__name__}")
-        if isinstance(result, Message):
-            return [_carried_writes(output, result.content)]
+    if isinstance(result, Output):
         return [[Write(place, result.value) for place in _alternative(output, result.path)]]
+    if isinstance(result, Message):
+        return [_carried_writes(output, result.content)]
     return [[Write(place, result) for place in group] for group in output.alternatives]
 
 

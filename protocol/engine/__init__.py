@@ -1,6 +1,7 @@
-"""The state machine of the calls of one lane, without I/O (SPEC R5, R6.4-R6.6, R7.2).
+"""The state machine of the calls of one lane, without I/O (SPEC R4.9, R5, R6.4-R6.6, R7.2).
 
-`statuses`   the states of a call, and their transitions
-`readiness`  counting down what each call waits for
-`execution`  what can be done next, and what a result means
+`statuses`         the states of a call, and their transitions
+`readiness`        counting down what each call waits for
+`execution`        what can be done next, and what a result means
+`solution_output`  the output of a solution, with its references read
 """

@@ -49,7 +49,7 @@ __all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A call's executor returned a value: plain, an `Output`, or a `Message`."""
+    """A call's executor returned a value: plain, or an `Output` or a `Message` where it may choose."""
 
     value: Any
 
@@ -187,9 +187,8 @@ class Execution:
             return Outcome(call.index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
         if isinstance(result, Failure):
             return self._rescued(call, call.output, result, date, fold)
-        is_activity = call.runner.executor is Executor.ACTIVITY
         try:
-            possible = possible_writes(call.output, result.value, is_activity=is_activity)
+            possible = possible_writes(call.output, result.value)
         except OutputError as problem:
             return self._failed(call, Failure("OutputError", str(problem)), date)
         try:

@@ -221,6 +221,11 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
     context += [{"type": "state", "_instance": name, **draw(given)} for name in instances]
     if draw(st.booleans()):
         context.insert(0, {"type": "state", **draw(given)})
+    if draw(st.booleans()):
+        types = st.sampled_from(["integer", "string", "array", "object"])
+        keys = st.sampled_from([f"{letter}{index}" for index in range(4) for letter in "kw"])
+        schema = {"properties": {key: {"type": type_} for key, type_ in draw(st.dictionaries(keys, types)).items()}}
+        context.append({"type": "state", "schema": schema})
     is_plan = draw(st.booleans())
     lanes = st.sampled_from([None, *instances])
     count = draw(st.integers(1, 6))

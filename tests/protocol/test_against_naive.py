@@ -38,9 +38,18 @@ def compared(verdict: naive.Verdict, result: Result) -> None:
     }
     assert statuses == {lane: calls for lane, calls in verdict.statuses.items() if lane in statuses}
     assert not any(calls for lane, calls in verdict.statuses.items() if lane not in statuses)
-    assert {reader: without_errors(values) for reader, values in result.data.items()} == {
-        reader: without_errors(values) for reader, values in verdict.data.items()
+    assert {reader: alike(without_errors(values)) for reader, values in result.data.items()} == {
+        reader: alike(without_errors(values)) for reader, values in verdict.data.items()
     }
+
+
+def alike(value: Any) -> Any:
+    """The value without what the core says of a result that is refused: the naive evaluator has no words for it."""
+    if isinstance(value, dict):
+        return {key: alike(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [alike(item) for item in value]
+    return value.partition(naive.REFUSED)[0] if isinstance(value, str) else value
 
 
 @settings(max_examples=2 * settings().max_examples)
@@ -124,6 +133,14 @@ CASES: dict[str, dict[str, Any]] = {
         {"_tool": "see", "_scopes": ["†state.a.k"], "_outputPath": "†data.seen"},
         {"_tool": "wrap", "value": {"deep": 1}, "_outputPath": "a"},
     ]},
+    "results that are refused": {"calls": [
+        {"_tool": "give", "value": 1, "_outputPath": "text || number || other"},
+        {"_tool": "give", "value": "†state.number", "_outputPath": "words && text || also"},
+        {"_tool": "choose", "where": "††state.count", "value": "x", "_outputPath": "count || refused"},
+        {"_tool": "give", "value": "†state.refused.type", "_outputPath": "total || †data.seen"},
+        {"_tool": "list", "value": "†data.seen", "_outputPath": "sum"},
+        {"_tool": "give", "value": "†state.also", "_outputMethod": "push", "_outputPath": "label || list"},
+    ]},
     "instances": {"calls": [
         {"_tool": "give", "value": "†state.g", "_instance": name, "_outputPath": "mine"} for name in INSTANCES
     ] + [{"_tool": "wrap", "value": "†input.p", "_outputPath": "g"}]},
@@ -133,7 +150,13 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(5))
 def test_known_shapes_come_out_as_the_naive_evaluator_says(name: str, seed: int) -> None:
-    context = [{"type": "input", "p": 0}, *({"type": "state", "_instance": one, "own": one} for one in INSTANCES)]
+    kept = {"text": "string", "label": "string", "number": "integer", "count": "integer", "total": "integer"}
+    schema = {"properties": {key: {"type": type_} for key, type_ in {**kept, "sum": "integer"}.items()}}
+    context = [
+        {"type": "input", "p": 0},
+        {"type": "state", "schema": schema},
+        *({"type": "state", "_instance": one, "own": one} for one in INSTANCES),
+    ]
     submission = {"context": context, "solution": CASES[name], "tools": SCHEMAS}
     assert naive.faults(submission) == set()
     assert naive.is_deterministic(submission)

@@ -171,14 +171,6 @@ def test_r4_4_a_result_that_does_not_fit_what_is_there_is_no_exception() -> None
     assert (result.outcome(0).error or {})["type"] == "Conflict"
 
 
-def test_r4_4_a_delegate_names_no_alternative() -> None:
-    tools = {"t": {"type": "object", "properties": {"_delegate": {"const": "d"}}}}
-    choose = {"d": lambda *_: Output("†state.bad", 1)}
-    result = run(call("t", to=BRANCH), tools=tools, functions=choose)
-    assert statuses(result) == ["failed"]
-    assert "only an activity" in (result.outcome(0).error or {})["message"]
-
-
 def test_r4_4_the_seeds_verify_user_writes_what_it_found_or_what_failed() -> None:
     def verify(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
         if parameters["userId"] == "perfect-stranger":

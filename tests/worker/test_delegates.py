@@ -132,6 +132,11 @@ RATER = {
 }
 
 
+def test_a_delegate_in_code_returns_a_value_and_names_no_path(backend: Backend) -> None:
+    result = backend.run([{"_tool": "ask", "_delegate": "choosing", "_outputPath": "†state.a || †state.b || †state.c"}])
+    assert result.data()["state"]["c"]["message"] == "a delegate returns a value, and no Output"
+
+
 def test_a_request_definition_is_solved_by_the_model(backend: Backend) -> None:
     call = {"_tool": "translate", "_delegate": "translator", "_scopes": ["state"], "_outputPath": "†state.english"}
     result = backend.run([call], [{"type": "state", "text": "Bonjour"}], delegates={"translator": TRANSLATOR})

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from protocol import Limits
+from protocol import Limits, Message, Output
 from protocol.calls.call import Call
 from protocol.calls.delegates import delegate_context
 from protocol.calls.tools import ANONYMOUS, Executor, Tool
-from protocol.engine.execution import Execution, Failure, Start
+from protocol.engine.execution import Execution, Failure, Start, Success
 from worker.messaging.attempts import Attempt, Result
 from worker.messaging.messages import (
     ActivityCall,
@@ -116,7 +116,7 @@ class RemoteExecutor:
         delegate = self._registry.delegates.get(message.delegate)
         if delegate is not None:
             function = delegate.function
-            return await invoke(
+            result = await invoke(
                 lambda: function(context),
                 message.attempt,
                 name=message.delegate,
@@ -125,6 +125,7 @@ class RemoteExecutor:
                 limits=self._limits,
                 threads=self._threads,
             )
+            return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
             return Failure("UnknownDelegate", f"this worker has no delegate {message.delegate!r}: see ACTS_ACTIVITIES")
         model = self._model
@@ -140,6 +141,13 @@ class RemoteExecutor:
             limits=self._limits,
             threads=self._threads,
         )
+
+
+def _plain(result: Result) -> Result:
+    """The result of a delegate: a value, which names no path (SPEC R4.4, R13.10)."""
+    if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
+        return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
+    return result
 
 
 def _tool_hint(call: Call, tool: Tool | None) -> dict[str, Any]:

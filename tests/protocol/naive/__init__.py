@@ -7,11 +7,12 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
 from .places import INDEX, Place, overlap, place, places
-from .running import Function, To, Verdict, Wrong, evaluate
+from .running import REFUSED, Function, To, Verdict, Wrong, evaluate
 
 __all__ = [
     "INDEX",
     "NOTHING",
+    "REFUSED",
     "Function",
     "Misfit",
     "Place",

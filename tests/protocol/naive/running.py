@@ -22,6 +22,15 @@ class Wrong(Exception):
     """What a function raises."""
 
 
+class Refused(Exception):
+    """A schema forbids what would be there."""
+
+
+REFUSED = "the schema of"
+"""How the message of a refused result begins; the rest is for people."""
+TYPES = {"integer": int, "string": str, "array": list, "object": dict}
+
+
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
 
 
@@ -70,6 +79,23 @@ class World:
         """What a reader sees."""
         own = [] if instance is None else [*self._given(instance), *self.written.get(instance, [])]
         return folded([*self._given(None), *self.written.get(None, []), *own])
+
+    def verify(self, instance: str | None, step: Step) -> None:
+        """Whether what a step has left fits the newest schema of its kind: `type`s of keys are all that is understood.
+
+        Raises `Refused`.
+        """
+        for lane in dict.fromkeys((instance, None)):
+            messages = [(step_of(m), m) for m in self.context if m.get("_instance") == lane and "schema" in m]
+            schemas = [m["schema"] for its, m in messages if its is not None and its.at[0] == step.at[0]]
+            if not schemas:
+                continue
+            for key, schema in schemas[-1].get("properties", {}).items():
+                value = found(self.values(instance), (step.at[0], (key,)))
+                is_touched = overlap(step.at, (step.at[0], (key,))) and value is not NOTHING
+                if is_touched and (not isinstance(value, TYPES[schema["type"]]) or isinstance(value, bool)):
+                    raise Refused
+            return
 
     def _given(self, instance: str | None) -> list[Step]:
         steps = [step_of(m) for m in self.context if m.get("_instance") == instance]
@@ -132,34 +158,46 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
         if not groups:
             return "sent"
         result = world.functions[call["_tool"]](parameters, context)
-        group = groups[0]
+        possible = groups
         if isinstance(result, To):
-            group = next((g for g in groups if place(result.path) in g), [])
+            possible = [g for g in groups if place(result.path) in g][:1]
             result = result.value
-            if not group:
+            if not possible:
                 raise Misfit
+        for group in possible:  # the first whose places admit it
+            try:
+                _write(world, instance, group, methods[0], result)
+            except Refused:
+                continue
+            return "done"
+        failure = {"type": "OutputError", "message": REFUSED}
     except Wrong as error:
-        if len(groups) < 2:
-            return "failed"
-        group, result = groups[-1], {"type": "Wrong", "message": "".join(map(str, error.args))}
-        methods.append("set")  # an exception is written in any case, if its place allows it at all
+        failure = {"type": "Wrong", "message": "".join(map(str, error.args))}
     except Misfit:
         return "failed"
-    return "done" if any(_written(world, instance, group, method, result) for method in methods) else "failed"
+    for method in (*methods, "set") if len(groups) > 1 else ():  # set where its own method does not fit an exception
+        try:
+            _write(world, instance, groups[-1], method, failure)
+        except Misfit:
+            continue
+        except Refused:
+            break
+        return "done"
+    return "failed"
 
 
-def _written(world: World, instance: str | None, group: Sequence[Place], method: str, value: Any) -> bool:
-    """Write to all places of a group, or to none where one does not fit."""
+def _write(world: World, instance: str | None, group: Sequence[Place], method: str, value: Any) -> None:
+    """Write to all places of a group, or to none where one does not fit. Raises `Misfit`, `Refused`."""
     written = world.written.setdefault(instance, [])
     before = len(written)
     try:
         for one in group:
             written.append(Step(one, method, value))
             world.values(instance)
-    except Misfit:
+            world.verify(instance, written[-1])
+    except (Misfit, Refused):
         del written[before:]
-        return False
-    return True
+        raise
 
 
 def _is_integer(value: Any) -> bool:
