@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from protocol.calls.call import Call
-from protocol.hints.spelling import Patience
 from protocol.language.references import Path, Reference
+from protocol.language.spelling import Patience
 from protocol.schemas import Schema
 from protocol.submission.layout import Layout
 

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Final
 
 from protocol.graph.writers import Writers
-from protocol.hints.spelling import Patience
 from protocol.language.errors import Conflict
 from protocol.language.messages import DATA_TYPES, kind_of
 from protocol.language.paths import MISSING
 from protocol.language.references import DAGGER, Reference, expression_in
+from protocol.language.spelling import Patience
 from protocol.state.fold import Fold
 from protocol.submission.layout import Layout
 

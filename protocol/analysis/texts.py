@@ -12,11 +12,11 @@ from typing import Final
 
 from protocol.calls.call import META_PROPERTIES, Call, place_in
 from protocol.graph.readers import Readers
-from protocol.hints.spelling import Patience
 from protocol.language.errors import pointer, shortened
 from protocol.language.messages import DATA_TYPES
 from protocol.language.paths import MISSING, strings
 from protocol.language.references import DAGGER, Reference, expression_in, is_expression
+from protocol.language.spelling import Patience
 from protocol.submission.layout import Layout
 
 from .finding import Finding
@@ -68,7 +68,7 @@ _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in 
 
 def text_findings(layout: Layout) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
-    texts = _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(layout.calls))
+    texts = _texts(layout)
     for call in layout.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
@@ -77,6 +77,18 @@ def text_findings(layout: Layout) -> Iterator[Finding]:
             yield from texts.parameters(call)
         elif call.given is not MISSING:
             yield from texts.result(call)
+
+
+def slips_of(layout: Layout) -> Iterator[Finding]:
+    """What of this explains an error: misspelt properties, and parameters that were meant to be references."""
+    texts = _texts(layout)
+    for call in layout.calls:
+        yield from texts.keys(call)
+        yield from texts.parameters(call)
+
+
+def _texts(layout: Layout) -> _Texts:
+    return _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(layout.calls))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Executor
 from protocol.graph.readers import Audience
-from protocol.hints.spelling import Patience
-from protocol.hints.suggestions import Reader
-from protocol.hints.views import Views
 from protocol.language.errors import ExpressionError
 from protocol.language.messages import DATA_TYPES, read_data
 from protocol.language.paths import MISSING
@@ -32,6 +28,7 @@ from protocol.language.references import DAGGER, Reference, parse
 from protocol.submission.layout import Layout
 
 from .findings.presence import Presence
+from .known_places import KnownPlaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +108,7 @@ def _place(path: str, kinds: Container[str]) -> Reference:
 
 def _nothing_there(place: Reference, plan: Layout) -> str:
     """That nothing is ever at a place, and at which it is that is called nearly so."""
-    views, patience = Views(plan.lanes, plan.context), Patience()
-    seen_by = (None, *islice(plan.context.instances, _MOST_INSTANCES))
-    found = (Reader(views.of(instance), None, patience).nearest((place,)) for instance in seen_by)
-    near = next(filter(None, found), None)
+    near = KnownPlaces(plan).nearest(place)
     hint = f", did you mean {near}?" if near is not None else ""
     return f"nothing is ever at {place}: the context does not hold it and no call writes it{hint}"
 

@@ -3,7 +3,6 @@
 `explanations`     adds hints to problems
 `suggestions`      the nearest place that a reader sees
 `views`            what a reader may come to see
-`spelling`         names that are nearly another one
 `missing_dagger`   paths that lack their dagger
 `foreign_formats`  tools declared as other systems do
 """

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from protocol.language.references import Path, Reference
+from protocol.language.spelling import Patience
 
-from .spelling import Patience
 from .views import MOST_NAMES, View
 
 PER_READER: Final = 20

@@ -5,4 +5,5 @@
 `paths`       walking values along a path
 `messages`    what a message carries
 `limits`      how large a submission may be
+`spelling`    the known name that an unknown one was probably meant to be
 """

@@ -63,7 +63,7 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
         submission = replace(submission, is_template=so_far.is_template, first=so_far.first)
         return check_calls(submission, [*unknown, *problems], _narrowed(known, so_far), begun=_unfinished(so_far))
     except RejectedCalls as rejected:
-        raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.scene) from None
+        raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.layout) from None
     except Rejected as rejected:
         raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 

@@ -22,7 +22,7 @@ from protocol.calls.call import (
 )
 from protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
-from protocol.graph.lanes import Cycle, Lane, Unresolvable, lay_out, runs
+from protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
 from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
 from protocol.language.limits import Limits
 from protocol.language.paths import MISSING
@@ -56,21 +56,12 @@ class Surroundings:
     """The names of the tools and the code that calls may use, whatever a document declares (SPEC R4.2a)."""
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What a rejected submission was found to be: where its calls run, and on which context."""
-
-    submission: Submission
-    context: Context
-    lanes: Mapping[str | None, Lane]
-
-
 class RejectedCalls(Rejected):
-    """A rejected submission whose calls could be laid out: hints are made of its `scene`."""
+    """A rejected submission whose calls could be laid out all the same: hints are made of its `layout`."""
 
-    def __init__(self, errors: Iterable[Problem], scene: Scene) -> None:
+    def __init__(self, errors: Iterable[Problem], layout: Layout) -> None:
         super().__init__(errors)
-        self.scene = scene
+        self.layout = layout
 
 
 def check_calls(
@@ -100,10 +91,8 @@ def check_calls(
     context = Context.trusted(submission.context)
     lanes, obstacles = lay_out(calls, context, begun=begun, **where)
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
-    if problems:
-        raise RejectedCalls(_ordered(problems), Scene(submission, context, lanes))
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
-    return Layout(
+    layout = Layout(
         submission=submission,
         context=context,
         calls=calls,
@@ -112,6 +101,9 @@ def check_calls(
         allow=known.allow,
         signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
     )
+    if problems:
+        raise RejectedCalls(_ordered(problems), layout)
+    return layout
 
 
 class _Where(TypedDict):

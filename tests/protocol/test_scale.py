@@ -441,7 +441,7 @@ def test_who_waits_for_whom_is_asked_once_where_instances_share_it() -> None:
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("protocol.hints.spelling.PATIENCE", 100_000)
+    monkeypatch.setattr("protocol.language.spelling.PATIENCE", 100_000)
 
     def rejected(known: int) -> Callable[[], object]:
         context = [{"type": "state", **{f"{'ab' * 45}{i}": 1 for i in range(known)}}]

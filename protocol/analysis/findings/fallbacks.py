@@ -11,11 +11,11 @@ from typing import Final
 
 from protocol.calls.call import Call
 from protocol.graph.readers import Readers, Reads, places_read
-from protocol.hints.spelling import Patience
 from protocol.hints.suggestions import Reader, is_numbered_like
 from protocol.hints.views import Views
 from protocol.language.errors import pointer
 from protocol.language.references import Reference
+from protocol.language.spelling import Patience
 
 from .finding import FAILURES, Finding
 from .presence import Presence

@@ -11,13 +11,13 @@ from typing import Final
 
 from protocol.calls.call import Call, place_in
 from protocol.graph.readers import places_read
-from protocol.hints.spelling import Patience, Speller
 from protocol.hints.suggestions import Reader, is_numbered_like
 from protocol.hints.views import Views
 from protocol.language.errors import pointer
 from protocol.language.messages import DATA_TYPES
 from protocol.language.paths import MISSING
 from protocol.language.references import Reference
+from protocol.language.spelling import Patience, Speller
 
 from .finding import FAILURES, Finding
 from .presence import Presence

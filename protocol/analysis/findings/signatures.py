@@ -13,8 +13,8 @@ from typing import Any
 
 from protocol.calls.call import Call, place_in
 from protocol.calls.tools import Executor
-from protocol.hints.spelling import Patience
 from protocol.language.errors import Problem, pointer
+from protocol.language.spelling import Patience
 from protocol.schemas import CompiledSchema, compiled
 from protocol.schemas.steps import MOST_STEPS, spent
 from protocol.submission.layout import Layout

@@ -14,10 +14,10 @@ from protocol.calls.call import META_PROPERTIES, Call, place_in
 from protocol.calls.tools import Executor, Tool
 from protocol.graph.readers import Readers, places_read
 from protocol.hints.missing_dagger import undaggered
-from protocol.hints.spelling import Patience, Speller
 from protocol.language.errors import pointer, shortened
 from protocol.language.messages import DATA_TYPES
 from protocol.language.references import Reference
+from protocol.language.spelling import Patience, Speller
 from protocol.schemas import Schema, compiled
 
 from .effort import is_spent
