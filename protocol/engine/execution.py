@@ -143,15 +143,18 @@ class Execution:
                 self._settle(reader, place)
         return True
 
-    def decide(self, date: str) -> list[Start | Outcome]:
-        """Everything that can be done now and was not decided before, in the order listed.
+    def decide(self, date: str, *, most: int | None = None) -> list[Start | Outcome]:
+        """Everything that can be done now and was not decided before, in the order listed; at most so many.
 
         `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
         """
         self._look_again()
-        decisions = []
+        decisions: list[Start | Outcome] = []
         here = self._fold
         for index in sorted(self._candidates):
+            if len(decisions) == most:
+                break
+            del self._candidates[index]
             decision = self._decide(self._calls[index], date, here)
             if decision is not None:
                 self._decided.add(index)
@@ -160,7 +163,6 @@ class Execution:
                 here = Fold(self._fold) if here is self._fold else here  # each outcome finds what those before it leave
                 for message in decision.messages:
                     here.append(message, f"result of call {index}")
-        self._candidates.clear()
         return decisions
 
     def reconsider(self, index: int) -> None:

@@ -26,6 +26,7 @@ from worker.messaging.heartbeats import Reporter, Reports
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import TaskMessage
 from worker.messaging.publisher import Publisher
+from worker.messaging.relay import Relay
 from worker.registry.activities import Registry
 from worker.registry.models import configured_model
 from worker.storage.connections import connect, connect_async
@@ -48,6 +49,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
+        self._relay = Relay(self._publish)
         self._threads = Threads(settings.concurrency)
         self.remote = RemoteExecutor(registry, configured_model(settings), limits_of(settings), self._threads)
         # Who carries out remote calls may be without a log.
@@ -84,7 +86,8 @@ class Runtime:
         remote = Remote(settings, registry)
         slots = Slots(redis, prefix=settings.key_prefix)
         limits = limits_of(settings)
-        return Scheduler(Services(log, settings, registry, limits, self._publish, self._threads, leases, remote, slots))
+        publish = self._relay.publish
+        return Scheduler(Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots))
 
     def carry_out(self, run: str, coroutine: Coroutine[Any, Any, T]) -> T | None:
         """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""

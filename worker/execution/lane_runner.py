@@ -36,6 +36,8 @@ from .services import Services
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
+_MOST: Final = 500
+"""How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 
 
 class LaneRunner:
@@ -96,13 +98,16 @@ class LaneRunner:
         await self._take_news()
         outcomes, rests = self._take_results()
         starts = self._decide(outcomes) if self._run_status == "running" else []
+        is_all = not self._results and len(outcomes) + len(starts) < _MOST
         starts = await self._admission.admit(starts)
         if outcomes or rests or starts:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             ended = [self._lane.by_index[index] for index in indexes]
-            await self._commit(outcomes, rests, starts)
+            await self._commit(outcomes, rests, starts, is_all=is_all)
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
+            return True
+        if not is_all:
             return True
         self._mailbox.give_receipts(committed=True)
         if self._run_status not in _UNDER_WAY:
@@ -115,9 +120,9 @@ class LaneRunner:
         return False
 
     def _decide(self, outcomes: list[Outcome]) -> list[Start]:
-        """What can be started now; outcomes that need no execution are taken in and added to the others."""
+        """What can be started now, as far as it fits a commit; outcomes that need no execution join the others."""
         starts: list[Start] = []
-        while decisions := self._execution.decide(_now()):
+        while decisions := self._execution.decide(_now(), most=_MOST - len(outcomes) - len(starts)):
             for decision in decisions:
                 if isinstance(decision, Start):
                     starts.append(decision)
@@ -128,7 +133,7 @@ class LaneRunner:
 
     def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
-        results, self._results = self._results, []
+        results, self._results = self._results[:_MOST], self._results[_MOST:]
         outcomes, rests = [], []
         for attempt, result in results:
             index = attempt.id.index
@@ -149,12 +154,14 @@ class LaneRunner:
         if delay_seconds <= self._services.settings.sweep_interval_seconds:
             self._mailbox.remind(index, delay_seconds)
 
-    async def _commit(self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start]) -> None:
+    async def _commit(
+        self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start], *, is_all: bool
+    ) -> None:
         advance = await self._advance(
             outcomes=outcomes,
             rests=rests,
             claims=[self._claim(start) for start in starts],
-            leaves=not self._inline and not self._mailbox.resting and not starts and not self._lane.waits_for_global,
+            leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
         sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:

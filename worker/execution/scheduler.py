@@ -1,12 +1,14 @@
 """The scheduler: takes up lanes when a task says so, and lets a `LaneRunner` do what can be done there.
 
-There is one drive for a lane in a process. What comes for a lane that is being driven - a remote result, a wake-up - is
-handed to its drive. A lane that was left stays in memory for a while: the next remote result needs to read only what
-has come since. A task that drives a lane reads all of it, since it may come from the sweep, after calls were lost.
+A process has at most one runner for a lane, also while it is still being opened: what arrives for the lane - a remote
+result, a wake-up - waits for the opening and is handed to the runner, so many results cost one reading. A lane that was
+left stays in memory for a while: the next remote result needs to read only what has come since. A task that drives a
+lane reads all of it, since it may come from the sweep, after calls were lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from typing import Final
@@ -26,55 +28,71 @@ _MOST_LEFT: Final = 256
 
 
 class Scheduler:
-    """Drives any number of lanes concurrently, all on one event loop."""
+    """Runs any number of lanes concurrently, all on one event loop."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._views = Views(services.log)
-        self._drives: dict[LaneId, LaneRunner] = {}
+        self._runners: dict[LaneId, LaneRunner] = {}
+        self._openings: dict[LaneId, asyncio.Event] = {}
+        """Lanes that are being read, each with what is set when that has ended."""
         self._left: OrderedDict[LaneId, LaneView] = OrderedDict()
 
     async def drive(self, run: str, instance: str | None) -> None:
         """Do everything in a lane that can be done now."""
-        drive = self._drives.get((run, instance))
-        if drive is not None:
-            drive.look_again()
-        else:
-            self._left.pop((run, instance), None)
-            await self._begin((run, instance), None)
+        lane = run, instance
+        if (runner := await self._present(lane)) is not None:
+            runner.look_again()
+            return
+        self._left.pop(lane, None)
+        await self._run(lane, None)
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on."""
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
-        while (drive := self._drives.get(lane)) is not None:
-            if await drive.deliver(delivery):
+        while (runner := await self._present(lane)) is not None:
+            if await runner.deliver(delivery):
                 return
-        await self._begin(lane, delivery)
+        await self._run(lane, delivery)
 
     def cancel(self, run: str) -> None:
-        """A run was cancelled: nobody drives it any more."""
-        for (driven, _), drive in self._drives.items():
+        """A run was cancelled: its runners stop."""
+        for (driven, _), runner in self._runners.items():
             if driven == run:
-                drive.stop()
+                runner.stop()
 
-    async def _begin(self, lane: LaneId, delivery: Delivery | None) -> None:
-        """Run a lane until nothing more can be done here."""
+    async def _present(self, lane: LaneId) -> LaneRunner | None:
+        """The lane's runner; waits for one that is being opened."""
+        while (opening := self._openings.get(lane)) is not None:
+            await opening.wait()
+        return self._runners.get(lane)
+
+    async def _run(self, lane: LaneId, delivery: Delivery | None) -> None:
+        """Run a lane that has no runner until nothing more can be done here."""
         try:
-            drive = LaneRunner(self._services, await self._open(lane))
+            runner = await self._open(lane)
             if delivery is not None:
-                drive.deliver(delivery)
-            self._drives.setdefault(lane, drive)
+                runner.deliver(delivery)
             try:
-                self._leave(lane, await drive.run())
+                self._leave(lane, await runner.run())
             finally:
-                if self._drives.get(lane) is drive:
-                    del self._drives[lane]
+                del self._runners[lane]
         except RunGone:
             logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
         except OtherFormat as error:
             logger.warning("run %s is left to other workers: %s", lane[0], error)
 
-    async def _open(self, lane: LaneId) -> LaneView:
+    async def _open(self, lane: LaneId) -> LaneRunner:
+        """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
+        opening = self._openings[lane] = asyncio.Event()
+        try:
+            runner = self._runners[lane] = LaneRunner(self._services, await self._view(lane))
+            return runner
+        finally:
+            del self._openings[lane]
+            opening.set()
+
+    async def _view(self, lane: LaneId) -> LaneView:
         left = self._left.pop(lane, None)
         if left is not None and await left.catch_up(self._services.log):
             return left

@@ -17,11 +17,12 @@ from .remote import Remote
 from .threads import Threads
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
+"""Sees to it that tasks which stand in the log are published; never raises (see `relay`)."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """What all drives of a process share."""
+    """What all lane runners of a process share."""
 
     log: MessageLog
     settings: Settings

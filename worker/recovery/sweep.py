@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
-_AT_ONCE: Final = 1_000
+_AT_ONCE: Final = 500
 _RUNS_AT_ONCE: Final = 100
 
 

@@ -22,6 +22,8 @@ from .keys import Keys
 
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
+_AT_ONCE: Final = 500
+"""How many leases one command renews: the server does nothing else meanwhile."""
 _NOTICE_SECONDS: Final = 1.0
 """After so long at most it is known here that a run was cancelled."""
 
@@ -70,9 +72,13 @@ class Leases:
         until = int((seconds + microseconds / 1_000_000 + self._lease_seconds) * 1000)
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, leases in held.items():
-                pipeline.zadd(Keys(self._prefix, run).leases, dict.fromkeys(leases, until), xx=True)
+                for start in range(0, len(leases), _AT_ONCE):
+                    page = dict.fromkeys(leases[start : start + _AT_ONCE], until)
+                    pipeline.zadd(Keys(self._prefix, run).leases, page, xx=True)
+            pipeline.execute()
+            for run in held:
                 pipeline.hget(Keys(self._prefix, run).state, "status")
-            statuses = pipeline.execute()[1::2]
+            statuses = pipeline.execute()
         for run, status in zip(held, statuses, strict=True):
             if status == b"cancelled":
                 self._on_cancelled(run)

@@ -101,19 +101,43 @@ local function append(outcome)
     redis.call('XADD', events, id, 'l', lane, 'c', outcome.call, 's', outcome.status, 'n', #outcome.messages)
 end
 
-local accepted, ended, lets_out = {}, 0, false
+-- The ledger is read once and written once, as are the counters and leases: a commit of 500 calls should not hold up the
+-- server for longer than its entries take.
+local entries, written, leased, released, counted, running = {}, {}, {}, {}, {}, 0
+
+local function look_up(calls)
+    local names = {}
+    for i, one in ipairs(calls) do
+        names[i] = one.call
+    end
+    if #names > 0 then
+        for i, entry in ipairs(redis.call('HMGET', ledger, unpack(names))) do
+            entries[names[i]] = entry
+        end
+    end
+end
+
+local function note(call, entry)
+    entries[call], written[call] = entry, entry
+end
+
+look_up(request.outcomes)
+look_up(request.retries)
+look_up(request.claims)
+
+local accepted, ended, lets_out, wakes = {}, 0, false, 0
 for _, outcome in ipairs(request.outcomes) do
-    local before = redis.call('HGET', ledger, outcome.call)
+    local before = entries[outcome.call]
     local is_news = not is_over(status) and not is_final(before)
     accepted[#accepted + 1] = is_news
     if is_news then
         append(outcome)
         ended = ended + 1
-        redis.call('HSET', ledger, outcome.call, outcome.status)
-        redis.call('ZREM', leases, lane .. '\31' .. outcome.call)
-        redis.call('HINCRBY', state, 'n:' .. outcome.status, 1)
+        note(outcome.call, outcome.status)
+        released[#released + 1] = lane .. '\31' .. outcome.call
+        counted[outcome.status] = (counted[outcome.status] or 0) + 1
         if is_under_way(read(before)) then
-            redis.call('HINCRBY', state, 'running', -1)
+            running = running - 1
         end
         if outcome.task ~= '' then
             local member = lane .. '\31' .. outcome.call
@@ -122,12 +146,19 @@ for _, outcome in ipairs(request.outcomes) do
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
         end
         if outcome.wakes then
-            redis.call('HINCRBY', state, 'wakes', 1)
+            wakes = wakes + 1
             lets_out = true
         end
     end
 end
 if ended > 0 then
+    for name, count in pairs(counted) do
+        redis.call('HINCRBY', state, 'n:' .. name, count)
+    end
+    if wakes > 0 then
+        redis.call('HINCRBY', state, 'wakes', wakes)
+    end
+    redis.call('ZREM', leases, unpack(released))
     local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
     if remaining == 0 then
         status = redis.call('HGET', state, 'n:failed') and 'failed' or 'completed'
@@ -138,12 +169,13 @@ if ended > 0 then
 end
 
 for _, retry in ipairs(request.retries) do
-    local condition, attempt, failures = read(redis.call('HGET', ledger, retry.call))
+    local condition, attempt, failures = read(entries[retry.call])
     if not is_over(status) and is_under_way(condition) and attempt == retry.attempt then
         local due = string.format('%.0f', now + retry.delay_ms)
-        redis.call('HSET', ledger, retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
-        redis.call('ZADD', leases, due, lane .. '\31' .. retry.call)
-        redis.call('HINCRBY', state, 'running', -1)
+        note(retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
+        leased[#leased + 1] = due
+        leased[#leased + 1] = lane .. '\31' .. retry.call
+        running = running - 1
     end
 end
 
@@ -151,20 +183,35 @@ local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = lane .. '\31' .. claim.call
     local is_remote = claim.queue ~= ''
-    local condition, attempt, failures, holder = read(redis.call('HGET', ledger, claim.call))
+    local condition, attempt, failures, holder = read(entries[claim.call])
     local claimant = is_remote and owner .. '/' .. claim.queue or owner
     local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
     local is_resting = condition == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
     if status == 'running' and condition and not is_resting and (not is_held or holder == claimant) then
         claims[i] = attempt + (is_held and 0 or 1)
-        local entry = string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant)
-        redis.call('HSET', ledger, claim.call, entry)
-        redis.call('ZADD', leases, now + claim.lease_ms, member)
+        note(claim.call, string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant))
+        leased[#leased + 1] = now + claim.lease_ms
+        leased[#leased + 1] = member
         if not is_under_way(condition) then
-            redis.call('HINCRBY', state, 'running', 1)
+            running = running + 1
         end
     end
+end
+
+local fields = {}
+for call, entry in pairs(written) do
+    fields[#fields + 1] = call
+    fields[#fields + 1] = entry
+end
+if #fields > 0 then
+    redis.call('HSET', ledger, unpack(fields))
+end
+if #leased > 0 then
+    redis.call('ZADD', leases, unpack(leased))
+end
+if running ~= 0 then
+    redis.call('HINCRBY', state, 'running', running)
 end
 
 local global_id = last_id(global)

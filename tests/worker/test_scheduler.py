@@ -1,0 +1,193 @@
+"""What one process asks of the log and the broker, counted: a scheduler in this process on a server of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from broker_config import EmbeddedServer
+from protocol.engine.execution import Success
+from worker import Client, Run, activity
+from worker.app.application import make_client_application
+from worker.app.runtime import Runtime
+from worker.execution.scheduler import Scheduler
+from worker.messaging.attempts import Attempt, CallId
+from worker.messaging.cancellation import Cancellations
+from worker.messaging.messages import Delivery
+from worker.registry.activities import registry
+from worker.storage.leases import Leases
+
+from .backend import DEADLINE_SECONDS, settings_for
+
+
+class Process:
+    """A worker process's runtime, without Celery's consumer: what a task would do is asked for by the test."""
+
+    def __init__(self, log: EmbeddedServer, broker: EmbeddedServer) -> None:
+        self.settings = settings_for(log, broker_url=broker.broker_url)
+        self.redis = Redis.from_url(log.redis_url)
+        self.broker = Redis.from_url(broker.redis_url)
+        self.client = Client(self.settings)
+        self.runtime = Runtime(make_client_application(self.settings), self.settings, registry, Cancellations())
+
+    def submit(self, calls: list[dict[str, Any]]) -> Run:
+        return self.client.submit(solution={"calls": calls})
+
+    def run(self, act: Callable[[Scheduler], Awaitable[object]]) -> None:
+        """Do something on the process's loop."""
+
+        async def acting() -> None:
+            await act(self.runtime.scheduler)
+
+        self.runtime.run(acting())
+
+    def drive(self, run: Run) -> None:
+        self.run(lambda scheduler: scheduler.drive(run.id, None))
+
+    @contextmanager
+    def driving(self, run: Run) -> Iterator[None]:
+        """Drive a lane while the block lasts; at its end there was nothing left to do, and nothing was raised."""
+        with ThreadPoolExecutor(1) as pool:
+            driven = pool.submit(self.drive, run)
+            yield
+            driven.result(DEADLINE_SECONDS)
+
+    def deliver(self, run: Run, count: int) -> None:
+        """The results of so many calls arrive at once."""
+
+        async def together(scheduler: Scheduler) -> None:
+            deliveries = [Delivery(Attempt(CallId(run.id, None, index)), Success(index)) for index in range(count)]
+            await asyncio.gather(*map(scheduler.deliver, deliveries))
+
+        self.run(together)
+
+    def asked(self, command: str) -> int:
+        """How often the log was asked to do something since `forget`."""
+        stats: Any = self.redis.info("commandstats")
+        return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+    def forget(self) -> None:
+        self.redis.config_resetstat()
+
+    def queued(self, queue: str) -> int:
+        found: Any = self.broker.llen(queue)
+        return int(found)
+
+
+class Doors:
+    """Where calls in line wait until the test lets them pass; counts who came."""
+
+    def __init__(self) -> None:
+        self.came: Counter[str] = Counter()
+        self._doors: dict[str, threading.Event] = defaultdict(threading.Event)
+
+    def wait(self, name: str) -> int:
+        self.came[name] += 1
+        assert self._doors[name].wait(DEADLINE_SECONDS)
+        return self.came[name]
+
+    def open(self, name: str) -> None:
+        self._doors[name].set()
+
+
+DOORS = Doors()
+
+
+@activity
+def waitAtDoor(name: str) -> int:
+    return DOORS.wait(name)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
+    with EmbeddedServer() as log, EmbeddedServer() as broker:
+        yield log, broker
+
+
+@pytest.fixture
+def process(servers: tuple[EmbeddedServer, EmbeddedServer]) -> Process:
+    log, broker = servers
+    Redis.from_url(log.redis_url).flushall()
+    Redis.from_url(broker.redis_url).flushall()
+    return Process(log, broker)
+
+
+def remote(count: int) -> list[dict[str, Any]]:
+    return [{"_tool": "remoteAdd", "a": n, "b": 0, "_outputPath": f"†state.p{n}"} for n in range(count)]
+
+
+def test_results_that_arrive_at_an_idle_lane_open_it_once(process: Process) -> None:
+    run = process.submit(remote(100))
+    process.drive(run)
+    process.forget()
+    process.deliver(run, 100)
+    assert run.status()["calls"] == {"done": 100}
+    assert process.asked("xrange") < 10
+
+
+def test_calls_that_are_ready_together_are_claimed_and_ended_in_commits_of_bounded_size(process: Process) -> None:
+    count = 1_200
+    run = process.submit(remote(count))
+    process.forget()
+    process.drive(run)
+    assert process.queued("lathe") == count
+    assert process.asked("evalsha") >= 3, "claims of 500 calls each"
+    process.forget()
+    process.deliver(run, count)
+    assert run.status()["calls"] == {"done": count}
+    assert process.asked("evalsha") >= 3, "outcomes of 500 calls each"
+    assert process.asked("xrange") < 10
+
+
+def test_leases_are_renewed_in_pages(process: Process) -> None:
+    count = 1_200
+    run = process.submit(
+        [{"_tool": "waitAtGate", "gate": "leases", "_outputPath": f"†state.p{n}"} for n in range(count)]
+    )
+    leases = Leases(process.redis, prefix="acts", lease_seconds=6, on_cancelled=lambda run: None)
+    for n in range(count):
+        leases.hold(run.id, f"\x1f{n}")
+    process.forget()
+    leases.renew()
+    assert process.asked("zadd") == 3
+
+
+def test_a_broker_that_is_away_neither_ends_what_is_at_work_nor_loses_what_is_to_be_published(process: Process) -> None:
+    calls: list[dict[str, Any]] = [
+        {"_tool": "waitAtDoor", "name": "first", "_outputPath": "†state.a"},
+        {"_tool": "waitAtDoor", "name": "second", "_outputPath": "†state.b"},
+        {"_tool": "remoteAdd", "a": "†state.a", "b": 1, "_outputPath": "†state.c"},
+    ]
+    run = process.submit(calls)
+    ended = run.follow()
+    with process.driving(run):
+        process.broker.config_set("maxmemory", 1)
+        for name in ("first", "second"):
+            DOORS.open(name)
+            assert next(event for event in ended if event.kind == "call").status == "done"
+    assert process.queued("lathe") == 0
+    process.broker.config_set("maxmemory", 0)
+    assert process.broker.blmove("lathe", "lathe", DEADLINE_SECONDS) is not None
+    assert process.queued("lathe") == 1
+    assert DOORS.came == {"first": 1, "second": 1}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [10_000, 40_000])
+def test_no_command_holds_up_the_server_however_many_calls_are_ready(process: Process, count: int) -> None:
+    process.redis.config_set("slowlog-log-slower-than", 30_000)
+    process.redis.slowlog_reset()
+    run = process.submit(remote(count))
+    process.drive(run)
+    process.deliver(run, count)
+    assert run.status()["calls"] == {"done": count}
+    slow: Any = process.redis.slowlog_get(10)
+    assert [entry["command"][:80] for entry in slow if entry["command"].startswith(b"EVALSHA")] == []
