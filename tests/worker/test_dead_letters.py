@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +19,7 @@ from worker.storage.dead_letters import DeadLetter, DeadLetters
 from worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
+from .test_control_cli import command
 from .test_liveness import RECOVERY_SECONDS
 
 QUEUES = "instances,background,far"
@@ -66,16 +64,9 @@ def wait_until_done(backend: Backend, run: str) -> None:
             next(writes)
 
 
-def acts_dead(backend: Backend, *arguments: str) -> tuple[int, list[Any]]:
-    command = [sys.executable, "-m", "worker", "dead", *arguments, "--json"]
-    done = subprocess.run(command, env=backend.environment(), cwd=backend.folder, capture_output=True, check=False)
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def acts_text(backend: Backend, *arguments: str) -> str:
-    command = [sys.executable, "-m", "worker", *arguments]
-    done = subprocess.run(command, env=backend.environment(), cwd=backend.folder, capture_output=True, check=False)
-    return done.stdout.decode()
+def acts_dead(backend: Backend, *arguments: str, afresh: bool = False) -> tuple[int, list[Any]]:
+    done = command(backend, "dead", *arguments, "--json", afresh=afresh)
+    return done.code, done.json_lines
 
 
 def test_what_a_killed_worker_did_unawaited_is_at_work_again_within_ten_seconds(backend: Backend) -> None:
@@ -135,13 +126,13 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
             next(deaths)
             hasty.meeting.take("doomed")
         wait_until_done(hasty, run)
-        (code, (letter,)) = acts_dead(hasty, "list")
+        (code, (letter,)) = acts_dead(hasty, "list", afresh=True)
         assert code == 0
         assert (letter["id"], letter["run"], letter["index"], letter["instance"]) == (f"{run}:0", run, 0, None)
         assert (letter["activity"], letter["delegate"]) == ("noteAndFail", None)
         assert (letter["queue"], letter["attempts"]) == ("background", 1)
-        assert "noteAndFail on background, 1 attempt" in acts_text(hasty, "dead", "list")
-        doctor = acts_text(hasty, "doctor").splitlines()
+        assert "noteAndFail on background, 1 attempt" in command(hasty, "dead", "list").stdout
+        doctor = command(hasty, "doctor").stdout.splitlines()
         assert doctor[doctor.index("warn  dead letters 1") + 1] == "      → see `acts dead list`"
         assert letter["error"] == {"type": "ValueError", "message": "in the background"}
         code, (shown,) = acts_dead(hasty, "show", letter["id"])
@@ -154,7 +145,7 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
         wait_until_done(hasty, run)
     assert acts_dead(hasty, "drop", f"{run}:0") == (0, [{"dropped": [f"{run}:0"]}])
     assert acts_dead(hasty, "list") == (0, [])
-    assert "dead letters" not in acts_text(hasty, "doctor")
+    assert "dead letters" not in command(hasty, "doctor").stdout
     assert acts_dead(hasty, "drop", f"{run}:0")[0] == 3
     assert acts_dead(hasty, "resend")[0] == 2
 
