@@ -227,11 +227,12 @@ class Execution:
     def _done(self, call: Call, writes: list[Write], date: str) -> Outcome:
         return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
 
-    def _settle(self, reader: int, place: Reference) -> None:
-        """Note that a place settled which can make a difference to a call: see `_look_again`."""
+    def _settle(self, reader: int, place: Reference | None) -> None:
+        """Note that a place, or all of its scopes, settled which can make a difference to a call: see `_look_again`."""
         if reader in self._candidates or reader in self._decided or self.status(reader) is not Status.WAITING:
             return
-        self._touched.setdefault(reader, {}).update(dict.fromkeys(self._calls[reader].readers_of(place)))
+        touched = self._touched.setdefault(reader, {})
+        touched.update(dict.fromkeys(self._calls[reader].readers_of(place) if place is not None else ()))
 
     def _look_again(self) -> None:
         """Find the calls that can be decided by what has settled: once for all of it, since many places may stand in
@@ -255,9 +256,7 @@ class Execution:
         if missing is not None:
             return Outcome(call.index, Status.SKIPPED, reason=missing)
         self._ready[call.index] = {expression for expression, verdict in verdicts.items() if verdict}
-        if not all(verdicts.values()) or not all(
-            self._readiness.is_settled(call.index, slice) for slice in call.slices
-        ):
+        if not all(verdicts.values()) or not self._readiness.are_scopes_settled(call.index):
             return None
         return self._start(call, date, here)
 

@@ -39,8 +39,9 @@ class Readiness:
 
     def __init__(self, calls: Iterable[int], graph: Graph) -> None:
         self._unsettled: dict[int, dict[Reference, int]] = {}
+        self._scopes: dict[int, int] = {}
         self._barriers = {barrier: len(before) for barrier, before in graph.barriers.items()}
-        self._readers: dict[int, list[tuple[int, Reference]]] = defaultdict(list)
+        self._readers: dict[int, list[tuple[int, Reference | None]]] = defaultdict(list)
         self._behind: dict[int, list[int]] = defaultdict(list)
         for call in calls:
             places = graph.waits.get(call, {})
@@ -48,6 +49,11 @@ class Readiness:
             for place, nodes in places.items():
                 for node in nodes:
                     self._readers[node].append((call, place))
+            if call in graph.scopes:
+                behind = [node for nodes in graph.scopes[call].values() for node in nodes]
+                self._scopes[call] = len(behind)
+                for node in behind:
+                    self._readers[node].append((call, None))
         for barrier, before in graph.barriers.items():
             for node in before:
                 self._behind[node].append(barrier)
@@ -60,8 +66,12 @@ class Readiness:
         """The places that are not settled for a call; it changes as calls end."""
         return self._unsettled[call]
 
-    def end(self, call: int) -> Iterator[tuple[int, Reference]]:
-        """Note that a call has ended, once; yields the readers and places that settle by it."""
+    def are_scopes_settled(self, call: int) -> bool:
+        """Whether everything that the call waits for by its scopes has ended (SPEC R8.3a)."""
+        return not self._scopes.get(call)
+
+    def end(self, call: int) -> Iterator[tuple[int, Reference | None]]:
+        """Note that a call has ended, once; yields the readers and places that settle by it, None for their scopes."""
         ended = [call]
         while ended:
             node = ended.pop()
@@ -70,6 +80,11 @@ class Readiness:
                 if not self._barriers[barrier]:
                     ended.append(barrier)
             for reader, place in self._readers.pop(node, ()):
+                if place is None:
+                    self._scopes[reader] -= 1
+                    if not self._scopes[reader]:
+                        yield reader, None
+                    continue
                 unsettled = self._unsettled[reader]
                 unsettled[place] -= 1
                 if not unsettled[place]:

@@ -1,8 +1,10 @@
-"""Who waits for whom (SPEC R6, R10).
+"""Who waits for whom (SPEC R6, R8.3a, R10).
 
-`graph`     the waits of the calls of one lane
-`readers`   who reads a place; `writers` who writes there
-`holdings`  which places the context holds
-`waits`     what calls wait for, by what the context holds
-`lanes`     the calls of a submission, by instance
+`graph`        the waits of the calls of one lane
+`readers`      who reads a place; `writers` who writes there
+`holdings`     which places the context holds
+`barriers`     many writers of a place as one node
+`scope_waits`  what calls wait for by their scopes, without cycles
+`waits`        what calls wait for, by what the context holds
+`lanes`        the calls of a submission, by instance
 """

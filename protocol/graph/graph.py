@@ -1,7 +1,8 @@
-"""The data-flow graph: which call waits for which (SPEC R6.1-R6.3).
+"""The data-flow graph: which call waits for which (SPEC R6.1-R6.3, R8.3a).
 
-Calls are joined by the paths they read and write. The graph is that of one *lane*: the calls of one instance together
-with the global ones they can see, or the global calls alone. Lanes never wait for each other otherwise.
+Calls are joined by the paths they read, by parameters and scopes, and write. The graph is that of one *lane*: the calls
+of one instance together with the global ones they can see, or the global calls alone. Lanes never wait for each other
+otherwise.
 
 Where many calls wait for the same many writers, listing each pair would take the square of their number. There a
 *barrier* stands between them: a node without a call, numbered below zero, that ends when all before it have ended.
@@ -23,13 +24,64 @@ SPELLED_OUT: Final = 8
 """Up to this many calls waited for at one place are listed one by one."""
 
 
+Nodes = tuple[int, ...]
+"""Calls and barriers."""
+ScopePlaces = Mapping[Reference, Nodes]
+"""What a call waits for at each of its scopes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Neighbours in the list of calls, both ends included. A set of them is an integer: bit n stands for the call n
+    places behind the first.
+    """
+
+    start: int
+    end: int
+
+    def bit(self, index: int) -> int:
+        """The call as a bit."""
+        return 1 << (index - self.start)
+
+    def before(self, index: int) -> int:
+        """The calls of the window that are listed before one."""
+        return self.bit(index) - 1
+
+    def calls(self, bits: int) -> list[int]:
+        """The calls that bits stand for, in the order listed."""
+        text = bin(bits)[:1:-1]
+        found, at = [], text.find("1")
+        while at >= 0:
+            found.append(self.start + at)
+            at = text.find("1", at + 1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The scope waits of one reader that would close a cycle (SPEC R8.3a)."""
+
+    reader: int
+    window: Window
+    bits: int
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """As pairs (reader, writer), in the order of the writers."""
+        return ((self.reader, writer) for writer in self.window.calls(self.bits))
+
+
 @dataclass(frozen=True)
 class Graph:
     """The waits of a lane's calls: call index -> place read -> the calls that may write it, and barriers."""
 
-    waits: Mapping[int, Mapping[Reference, tuple[int, ...]]]
-    barriers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    waits: Mapping[int, Mapping[Reference, Nodes]]
+    """By parameters."""
+    barriers: Mapping[int, Nodes] = field(default_factory=dict)
     """Barrier -> the calls and barriers that have to end before it."""
+    scopes: Mapping[int, ScopePlaces] = field(default_factory=dict)
+    """By scopes; calls without any are not in it."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Scope waits that would close a cycle, in the order of their readers."""
 
     def before(self, index: int) -> tuple[int, ...]:
         """The calls that a call waits for, in the order listed."""
@@ -37,16 +89,17 @@ class Graph:
 
     def writers(self, index: int, place: Reference) -> tuple[int, ...]:
         """The calls that a call waits for at one place, in the order listed."""
-        nodes = self.waits.get(index, {}).get(place, ())
+        nodes = (*self.waits.get(index, {}).get(place, ()), *self.scopes.get(index, {}).get(place, ()))
         return tuple(sorted({node for node in self._reached(nodes) if node >= 0}))
 
     @cached_property
     def awaited(self) -> frozenset[int]:
         """Every call that some call waits for."""
-        direct = {node for places in self.waits.values() for nodes in places.values() for node in nodes}
-        return frozenset(
-            node for node in direct.union(*self.barriers.values()) if node >= 0
-        )  # a barrier that nobody waits for is not made
+        found: set[int] = set()
+        for readers in (self.waits, self.scopes):
+            for places in readers.values():
+                found.update(*places.values())
+        return frozenset(node for node in found.union(*self.barriers.values()) if node >= 0)
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
@@ -114,7 +167,10 @@ class Graph:
         """The calls and barriers that a call or barrier waits for, as they are noted down."""
         if node < 0:
             return self.barriers[node]
-        return dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
+        found = dict.fromkeys(writer for writers in self.waits.get(node, {}).values() for writer in writers)
+        for writers in self.scopes[node].values() if node in self.scopes else ():
+            found.update(dict.fromkeys(writers))
+        return found
 
     def _is_ours(self, node: int) -> bool:
         return node < 0 or node in self.waits

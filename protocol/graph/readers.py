@@ -11,6 +11,18 @@ from protocol.language.references import Reference
 _Places = Callable[[Call], Iterable[Reference]]
 
 
+def parameter_places(call: Call) -> tuple[Reference, ...]:
+    """What the parameters of a call read, each place once. A passing thought waits for nothing (SPEC R5.2)."""
+    if call.is_thought:
+        return ()
+    return tuple(dict.fromkeys(place for _, expression in call.reads for place in expression.references))
+
+
+def scope_places(call: Call) -> tuple[Reference, ...]:
+    """What is in the scopes of a call, each place once."""
+    return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_thought else ()
+
+
 def places_read(call: Call) -> tuple[Reference, ...]:
     """Every place a call waits for: those its parameters read, and its narrow scopes (SPEC R8.3a).
 

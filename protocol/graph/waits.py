@@ -1,26 +1,25 @@
-"""Waits: what calls wait for, by what the context of their lane holds (SPEC R6.1, R6.3).
+"""Waits: what calls wait for, by what the context of their lane holds (SPEC R6.1, R6.3, R8.3a).
 
 A reader waits for the writers listed before it; only if there is none and the context does not hold the value, for
 those listed after it. So of most places it is certain who is waited for, and of the others there are two cases: that is
-found out once for all lanes of the same calls, of which each then takes what is so for it.
+found out once for all lanes of the same calls, of which each then takes what is so for it. What is in a call's scopes
+it waits for where it is written before it, and need not exist.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from protocol.calls.call import Call
 from protocol.language.references import Expression, Reference
 
-from .graph import SPELLED_OUT, Graph
-from .readers import places_read
-from .writers import Line, Writers
-
-_Nodes = tuple[int, ...]
-"""Calls and barriers."""
+from .barriers import Barriers
+from .graph import Graph, Nodes
+from .readers import parameter_places, scope_places
+from .scope_waits import ScopeWaits, windows
+from .writers import Writers
 
 
 class Waits:
@@ -29,10 +28,19 @@ class Waits:
     def __init__(self, calls: Iterable[Call], writers: Writers) -> None:
         self._calls = sorted(calls, key=lambda call: call.index)
         self._writers = writers
-        barriers = _Barriers(writers)
+        barriers = Barriers(writers)
         self._readers = [_read(call, barriers) for call in self._calls]
         self._barriers = barriers.made
-        self._lasting = barriers.behind_first
+        own = {call.index for call in self._calls}
+        self._forward = [
+            (reader.index, last)
+            for reader in self._readers
+            if reader.uncertain and (last := reader.last(own, barriers.made)) is not None
+        ]
+        behind_scopes = Barriers(writers, barriers.count)
+        scopes = ((call.index, places) for call in self._calls if (places := scope_places(call)))
+        self._scopes = ScopeWaits(scopes, writers, windows(self._forward), behind_scopes)
+        self._lasting = {barrier: barriers.made[barrier] for barrier in barriers.behind_first} | behind_scopes.made
 
     @cached_property
     def uncertain(self) -> tuple[Reference, ...]:
@@ -40,19 +48,29 @@ class Waits:
         return tuple(dict.fromkeys(place for reader in self._readers for place in reader.uncertain))
 
     def graph(self, held: Set[Reference]) -> Graph:
-        """The graph of a lane whose context holds these of the uncertain places."""
+        """The graph of a lane whose context holds these of the uncertain places.
+
+        Where parameters wait for each other in a cycle, scope waits are left out: nothing of it will run.
+        """
         waits = {reader.index: reader.waits_given(held) for reader in self._readers}
-        barriers = {barrier: self._barriers[barrier] for barrier in self._lasting}
+        barriers = dict(self._lasting)
         for reader in self._readers:
             if reader.has_late_barriers:
                 nodes = (node for nodes in waits[reader.index].values() for node in nodes if node < 0)
                 barriers.update((node, self._barriers[node]) for node in nodes)
-        return Graph(waits, barriers)
+        parameters = Graph(waits, barriers)
+        if not self._scopes.waits or (self.may_circle and next(parameters.cycles(), None) is not None):
+            return parameters
+        scopes, more, left_out = self._scopes.without_cycles(parameters)
+        return Graph(waits, {**barriers, **more} if more else barriers, scopes, tuple(left_out))
 
     @cached_property
     def may_circle(self) -> bool:
         """Whether some lane's calls may wait for each other in a circle: what the context holds is waited for less."""
-        return next(self.graph(frozenset()).cycles(), None) is not None
+        if not self._forward:
+            return False
+        waits = {reader.index: reader.waits for reader in self._readers}
+        return next(Graph(waits, self._barriers).cycles(), None) is not None
 
     def unsatisfiable(self, held: Set[Reference]) -> Iterator[tuple[Call, str, Expression]]:
         """The expressions that no value of the context and no other call can satisfy, with their places (SPEC R6.3)."""
@@ -77,18 +95,18 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What one call waits for."""
+    """What one call waits for by its parameters."""
 
     index: int
-    waits: Mapping[Reference, _Nodes]
+    waits: Mapping[Reference, Nodes]
     """As it is where the context holds nothing."""
     uncertain: Mapping[Reference, None]
     """Those of its places that it does not wait for where the context holds them."""
     has_late_barriers: bool
     """Whether it may wait for a barrier before which calls listed after it stand."""
-    _known: dict[frozenset[Reference], Mapping[Reference, _Nodes]] = field(default_factory=dict)
+    _known: dict[frozenset[Reference], Mapping[Reference, Nodes]] = field(default_factory=dict)
 
-    def waits_given(self, held: Set[Reference]) -> Mapping[Reference, _Nodes]:
+    def waits_given(self, held: Set[Reference]) -> Mapping[Reference, Nodes]:
         """What it waits for in a lane whose context holds some places."""
         mine = frozenset(self.uncertain.keys() & held) if self.uncertain else frozenset()
         if not mine:
@@ -97,11 +115,17 @@ class _Reader:
             self._known[mine] = {place: () if place in mine else nodes for place, nodes in self.waits.items()}
         return self._known[mine]
 
+    def last(self, own: Set[int], barriers: Mapping[int, Nodes]) -> int | None:
+        """The last call of its own lane, listed after it, that it may wait for."""
+        nodes = (node for place in self.uncertain for node in self.waits[place])
+        calls = (call for node in nodes for call in (barriers[node] if node < 0 else (node,)))
+        return max((call for call in calls if call in own), default=None)
 
-def _read(call: Call, barriers: _Barriers) -> _Reader:
-    waits: dict[Reference, _Nodes] = {}
+
+def _read(call: Call, barriers: Barriers) -> _Reader:
+    waits: dict[Reference, Nodes] = {}
     uncertain: dict[Reference, None] = {}
-    for place in places_read(call):
+    for place in parameter_places(call):
         before = barriers.before(place, by=call.index)
         if before:
             waits[place] = before
@@ -109,58 +133,3 @@ def _read(call: Call, barriers: _Barriers) -> _Reader:
             waits[place] = barriers.after(place, by=call.index)
             uncertain[place] = None
     return _Reader(call.index, waits, uncertain, any(node < 0 for place in uncertain for node in waits[place]))
-
-
-_Part = tuple[Line, int, int]
-"""Some neighbours in a line: from, and up to but without."""
-
-
-class _Barriers:
-    """Finds who writes a place, and sets barriers. To be asked in the order the calls are listed."""
-
-    def __init__(self, writers: Writers) -> None:
-        self.made: dict[int, _Nodes] = {}
-        """Barrier -> the calls and barriers that have to end before it."""
-        self.behind_first: list[int] = []
-        """Those behind the first calls of a line, which are waited for whatever the context holds."""
-        self._writers = writers
-        self._known: dict[_Part, int] = {}
-        self._longest: dict[Line, tuple[int, int]] = {}
-
-    def before(self, place: Reference, *, by: int) -> _Nodes:
-        """The writers of a place that are listed before its reader."""
-        parts = ((line, 0, bisect_left(line.calls, by)) for line in self._writers.lines(place))
-        return _nodes(parts, self._barrier_of_first)
-
-    def after(self, place: Reference, *, by: int) -> _Nodes:
-        """The writers of a place that are listed after its reader."""
-        parts = ((line, bisect_right(line.calls, by), len(line.calls)) for line in self._writers.lines(place))
-        return _nodes(parts, self._barrier)
-
-    def _barrier(self, part: _Part) -> int:
-        line, start, end = part
-        return self._known.get(part) or self._add(part, tuple(line.calls[start:end]))
-
-    def _barrier_of_first(self, part: _Part) -> int:
-        """A barrier behind the first calls of a line is built on the one before it."""
-        line, _, end = part
-        if part in self._known:
-            return self._known[part]
-        covered, before = self._longest.get(line, (0, 0))
-        new = line.calls[covered:end]
-        barrier = self._add(part, (before, *new) if before else tuple(new))
-        self._longest[line] = (end, barrier)
-        self.behind_first.append(barrier)
-        return barrier
-
-    def _add(self, part: _Part, before: _Nodes) -> int:
-        barrier = self._known[part] = -1 - len(self.made)
-        self.made[barrier] = before
-        return barrier
-
-
-def _nodes(parts: Iterable[_Part], barrier: Callable[[_Part], int]) -> _Nodes:
-    nodes: set[int] = set()
-    for line, start, end in parts:
-        nodes.update(line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),))
-    return tuple(sorted(nodes))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
@@ -14,6 +15,8 @@ from protocol.graph.lanes import Lane
 from protocol.state.context import Context
 
 from .submission import Submission
+
+_MOST_DROPPED: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,14 @@ class Layout:
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs of the lanes, each once."""
         return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
+
+    @cached_property
+    def dropped_waits(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (reader, writer) of scope waits that would close a cycle and are left out, over all lanes, the first
+        thousand (SPEC R8.3a).
+        """
+        pairs = (pair for graph in self.graphs for left_out in graph.left_out for pair in left_out)
+        return tuple(dict.fromkeys(islice(pairs, _MOST_DROPPED)))
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:
@@ -98,6 +109,10 @@ def _unseen(graph: Graph, seen: set[int]) -> list[int]:
     What is nearest behind a barrier may differ from one graph to another.
     """
     waits = list(map(id, graph.waits.values()))
-    calls = [index for index, own in zip(graph.waits, waits, strict=True) if graph.barriers or own not in seen]
+    calls = [
+        index
+        for index, own in zip(graph.waits, waits, strict=True)
+        if graph.barriers or index in graph.scopes or own not in seen
+    ]
     seen.update(waits)
     return calls

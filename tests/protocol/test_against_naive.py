@@ -129,9 +129,16 @@ CASES: dict[str, dict[str, Any]] = {
         {"_tool": "list", "value": "†state.n", "_outputPath": "†data.l && n", "_outputMethod": "push"},
         {"_tool": "give", "value": ["†state.n", "††state.n"], "_outputPath": "seen"},
     ]},
-    "slices": {"calls": [
-        {"_tool": "see", "_scopes": ["†state.a.k"], "_outputPath": "†data.seen"},
+    "scopes": {"calls": [
         {"_tool": "wrap", "value": {"deep": 1}, "_outputPath": "a"},
+        {"_tool": "see", "_scopes": ["†state.a.k"], "_outputPath": "†data.slice"},
+        {"_tool": "fail", "_outputPath": "b"},
+        {"_tool": "see", "_scopes": ["state", "input"], "_outputPath": "†data.whole"},
+    ]},
+    "a scope wait that would close a cycle": {"calls": [
+        {"_tool": "give", "value": "†data.last", "_outputPath": "first"},
+        {"_tool": "give", "value": 1, "_outputPath": "†data.middle"},
+        {"_tool": "give", "value": "†data.middle", "_scopes": ["state"], "_outputPath": "†data.last"},
     ]},
     "results that are refused": {"calls": [
         {"_tool": "give", "value": 1, "_outputPath": "text || number || other"},

@@ -62,12 +62,6 @@ PARTIAL: list[tuple[list[Any], dict[str, Any], dict[str, Any], str]] = [
         {"data": {}},
         "call 2 (give) writes †state.a in no certain order with call 1 (give)",
     ),
-    (
-        [call(to="a"), call("see", value="†data.x", _scopes=["state"]), call(value="†state.a", to="†data.x")],
-        holding("data", x=1),
-        {"data": {}},
-        "what call 1 (see) sees of state depends on timing",
-    ),
 ]
 
 

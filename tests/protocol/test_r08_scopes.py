@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, ExpressionError, check_submission
-from protocol.graph.graph import SPELLED_OUT
+from protocol import Context, ExpressionError, parse
 
-from .building import call, checked, plan_submission, pointers, problems_of, run
+from .building import call, checked, pointers, problems_of, run
 
 CONTEXT: list[dict[str, Any]] = [
     {"type": "state", "user": {"name": "Ann", "key": "secret"}, "list": [{"a": 1, "b": 2}, "x"], "none": None},
@@ -184,89 +183,68 @@ def test_r8_3_for_a_latent_call_scopes_are_a_hint() -> None:
 # R8.3a
 
 
-def test_r8_3a_a_narrow_scope_orders_calls_as_a_parameter_would() -> None:
-    plan = checked(call("see", to="†data.s", _scopes=["†state.a"]), call(to="†state.a.b"))
-    assert plan.edges == ((1, 0),)
-    assert plan.findings == ()
-    result = run(call("see", to="†data.s", _scopes=["†state.a"]), call(to="†state.a.b", value=1))
-    assert result.data[None]["data"]["s"] == {"state": {"a": {"b": 1}}}
+def test_r8_3a_a_scope_waits_for_the_calls_listed_before_that_write_in_it() -> None:
+    for scope in ("state", "†state.a", "†state.a.b.c"):
+        calls = [call(to="†state.a.b", value={"c": 1}), call(to="†data.x"), call("see", to="†data.s", _scopes=[scope])]
+        assert checked(*calls).edges == ((0, 2),)
+        assert run(*calls).data[None]["data"]["s"] == {"state": {"a": {"b": {"c": 1}}}}
 
 
-def test_r8_3a_a_whole_kind_orders_nothing_and_check_says_that_it_depends_on_timing() -> None:
-    plan = checked(call(to="†state.a"), call(to="†state.b"), call("see", _scopes=["state", "input"]))
-    assert plan.edges == ()
-    (finding,) = plan.findings
-    assert (finding.severity, finding.calls) == ("warning", (0, 1, 2))
-    assert "what call 2 (see) sees of state depends on timing: calls 0, 1" in finding.message
-    assert finding.to_dict()["calls"] == [0, 1, 2]
+def test_r8_3a_a_scope_never_waits_for_calls_listed_after_and_what_is_in_it_need_not_exist() -> None:
+    for scope in ("state", "†state.a"):
+        calls = [call("see", to="†data.s", _scopes=[scope]), call(to="†state.a", value=1)]
+        assert checked(*calls).edges == ()
+        assert run(*calls).data[None]["data"]["s"] == {}
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        [call("see", after="†state.a", _scopes=["state"])],
-        [call("see", _scopes=["state", "†state.a"])],
-        [call(to="†data.x", value="†state.a"), call("see", after="†data.x", _scopes=["state"])],
-        [call("see", _scopes=["input"])],
-        [call("see", _scopes=[])],
-    ],
-)
-def test_r8_3a_there_is_nothing_to_say_where_the_writer_has_surely_ended(between: list[dict[str, Any]]) -> None:
-    assert checked(call(to="†state.a"), *between).findings == ()
+def test_r8_3a_a_scope_that_a_parameter_reads_as_a_fallback_waits_for_none_listed_after() -> None:
+    calls = [call("see", to="†data.s", value="†input.i || †state.a", _scopes=["†state.a"]), call(to="†state.a")]
+    result = run(*calls, context=[{"type": "input", "i": 0}])
+    assert [entry.outcome.index for entry in result.log] == [0, 1]
 
 
-def test_r8_3a_a_writer_listed_afterwards_is_not_spoken_of() -> None:
-    assert checked(call("see", _scopes=["state"]), call(to="†state.a")).findings == ()
-
-
-def test_r8_3a_of_global_writers_those_listed_before_a_call_of_an_instance_are_spoken_of() -> None:
+def test_r8_3a_a_call_sees_what_global_calls_listed_before_it_write() -> None:
     context = [{"type": "text", "_instance": "①"}]
-    see = call("see", _scopes=["state"], _instance="①")
-    plan = checked(call(), call(to="†state.a"), call(to="†state.b"), see, call(to="†state.c"), context=context)
-    assert [finding.calls for finding in plan.findings] == [(1, 2, 3)]
-    assert checked(see, call(to="†state.a"), context=context).findings == ()
+    calls = [call(to="†state.a"), call("see", _scopes=["state"], _instance="①"), call(to="†state.b")]
+    assert checked(*calls, context=context).edges == ((0, 1),)
 
 
-def test_r8_3a_waiting_for_many_calls_is_waiting_for_no_other() -> None:
-    many = [call(to="†data.log", _outputMethod="push")] * (SPELLED_OUT + 1)
-    plan = checked(call(to="†state.a"), *many, call("see", after="†data.log", _scopes=["state", "data"]))
-    assert [finding.calls for finding in plan.findings] == [(0, len(many) + 1)]
+def test_r8_3a_what_a_scope_waits_for_may_fail() -> None:
+    result = run(call("fail", to="†state.a"), call("see", to="†data.s", _scopes=["state"]))
+    assert [status.value for status in result.statuses[None].values()] == ["failed", "done"]
 
 
-def test_r8_3a_thoughts_are_not_spoken_of() -> None:
-    assert (
-        checked(call(to="†state.a"), {"_tool": "think", "_scopes": ["state"]}, activities={"give": {}}).findings == ()
-    )
+def test_r8_3a_a_scope_wait_that_would_close_a_cycle_is_left_out_in_the_order_of_readers() -> None:
+    calls = [
+        call(to="†state.a", value="†data.last"),
+        call(to="†state.b"),
+        call(to="†data.middle", _scopes=["state"]),
+        call(to="†data.last", value="†data.middle", _scopes=["state"]),
+        call(_scopes=["state"]),
+    ]
+    plan = checked(*calls)
+    graph = plan.lanes[None].graph
+    assert [graph.writers(index, parse("†state").references[0]) for index in (2, 3, 4)] == [(1,), (1,), (0, 1)]
+    assert plan.dropped_waits == ((2, 0), (3, 0))
 
 
-def test_r8_3a_each_lane_is_looked_at_by_itself() -> None:
-    context = [{"type": "text", "_instance": name} for name in ("①", "②")]
-    calls = []
-    for name in ("①", "②"):
-        calls.append(call(to="†state.a", _instance=name))
-        calls.append(call("see", after="†state.a", _scopes=["state"], _instance=name))
-    assert checked(*calls, context=context).findings == ()
-    assert checked(calls[0], call("see", _scopes=["state"], _instance="②"), context=context).findings == ()
-    shared = checked(call(to="†state.a"), call("see", _scopes=["state"], _instance="②"), context=context)
-    assert [finding.calls for finding in shared.findings] == [(0, 1)]
-    ordered = [call(to="†state.a"), call(to="†state.b", value="†state.a")]
-    assert (
-        checked(*ordered, call("see", after="†state.b", _scopes=["state"], _instance="②"), context=context).findings
-        == ()
-    )
+def test_r8_3a_a_thought_waits_for_nothing() -> None:
+    assert checked(call(to="†state.a"), {"_tool": "think", "_scopes": ["state"]}, activities={"give": {}}).edges == ()
 
 
-def test_r8_3a_a_plans_instances_are_spoken_of_once() -> None:
-    context = [{"type": "text", "_instance": str(number)} for number in range(5)]
-    value = plan_submission(call(to="†state.a"), call("see", _scopes=["state"]), context=context)
-    assert len(check_submission(value).findings) == 1
-
-
-def test_r8_3a_of_many_writers_the_first_are_named() -> None:
-    plan = checked(*[call(to=f"†state.k{number}") for number in range(30)], call("see", _scopes=["state"]))
-    (finding,) = plan.findings
-    assert finding.calls == (*range(10), 30)
-    assert "8, 9 and 20 more may or may not have written there" in finding.message
+def test_r8_3a_readers_of_a_whole_kind_share_what_they_wait_for() -> None:
+    """Chains of calls that see everything take memory in proportion to their number, with a forward reference, too."""
+    sizes = []
+    for number in (200, 400):
+        chain = [call(to="†state.k0", value="†data.end"), call(to="†state.k1", _scopes=["state"])]
+        chain += [call(to=f"†state.k{i}", value=f"†state.k{i - 1}", _scopes=["state"]) for i in range(2, number)]
+        plan = checked(*chain, call(to="†data.end", value=f"†state.k{number - 1}", _scopes=["state"]))
+        graph = plan.lanes[None].graph
+        nodes = sum(len(nodes) for own in (graph.waits, graph.scopes) for one in own.values() for nodes in one.values())
+        sizes.append(nodes + sum(map(len, graph.barriers.values())))
+        assert plan.dropped_waits == tuple((reader, 0) for reader in range(1, number + 1))
+        assert graph.before(number) == tuple(range(1, number))
+    assert sizes[1] < 2.2 * sizes[0]
 
 
 # R8.4

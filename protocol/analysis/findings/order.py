@@ -65,7 +65,8 @@ class Order:
                 continue
             call = self.calls[node]
             reads = call.expressions if not call.is_thought else ()
-            waited_for = [self._settled(node, place) for place in (*_waited_for(reads), *call.slices)]
+            waited_for = [self._settled(node, place) for place in _waited_for(reads)]
+            waited_for += map(self._all_ended, self.graph.scopes.get(node, {}).values())
             needed = (found[w] if w in found else self._before_in_shared(w) for w in self._needed(node, reads))
             found[node] = reduce(or_, (*waited_for, *needed), 0)
             skips = (self._when_missing(node, expression) for expression in reads)

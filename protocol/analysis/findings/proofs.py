@@ -61,7 +61,7 @@ from .texts import (
     held_references,
     written_references,
 )
-from .timing import read_findings, scope_findings
+from .timing import read_findings
 from .trials import trial_findings
 from .unrun import unrun_calls
 
@@ -86,7 +86,7 @@ def unread_results(calls: Iterable[Call], readers: Readers | None = None) -> tup
     )
 
 
-_ABOUT_ORDER: Final = 4
+_ABOUT_ORDER: Final = 3
 """Of the kinds of findings about lanes so many."""
 
 
@@ -177,7 +177,6 @@ class _Proofs:
                 lost = gone  # the instances see the global calls too
             others = sight.without(gone)
             kinds = (
-                scope_findings(others),
                 read_findings(others),
                 race_findings(others),
                 position_findings(others),

@@ -174,8 +174,7 @@ class _Run:
             if index in self._decided:
                 continue
             verdicts = [self._verdict(index, read) for read in self._rehearsal.calls[index].expressions]
-            slices = self._rehearsal.calls[index].slices
-            is_ready = all(verdicts) and all(self._readiness.is_settled(index, place) for place in slices)
+            is_ready = all(verdicts) and self._readiness.are_scopes_settled(index)
             if None in verdicts or (is_ready and index in self._fates.refused):
                 self._decided.add(index)
                 stack.extend(reader for reader, _ in self._readiness.end(index))

@@ -149,25 +149,27 @@ class Schedules:
         """A number that calls have in common of which one starts whenever the other does."""
         if index not in self._kinds:
             call = self._calls[index]
-            waits = self._graph(index).waits[index]
-            likeness = call.expressions, call.slices, tuple(waits.items()), call.given is MISSING, index in self._own
+            waits, scopes = self._graph(index).waits[index], self._graph(index).scopes.get(index, {})
+            waited_for = tuple(waits.items()), tuple(scopes.items())
+            likeness = call.expressions, waited_for, call.given is MISSING, index in self._own
             self._kinds[index] = self._alike.setdefault(likeness, len(self._alike))
         return self._kinds[index]
 
     def _rehearsal(self, held_back: tuple[int, ...], instant: int | None) -> Rehearsal:
         """Two calls, or one, with all that they hang on."""
-        waits, barriers = self._reached(held_back)
+        waits, barriers, scopes = self._reached(held_back)
         count(STEPS * (len(waits) + len(barriers)))
         slow = [index for index in held_back if index != instant]
         early = frozenset(self._reached(slow)[0]) if instant is not None else frozenset()
         switches = dict.fromkeys(switch for index in waits for switch in self._switches.get(index, ()))
         ways = [switch.refused(waits, held_back) for switch in switches]
         calls = {index: self._calls[index] for index in sorted(waits)}
-        return Rehearsal(held_back, instant, early, calls, Graph(waits, barriers), self._brings(waits), ways)
+        return Rehearsal(held_back, instant, early, calls, Graph(waits, barriers, scopes), self._brings(waits), ways)
 
-    def _reached(self, indexes: Iterable[int]) -> tuple[_Waits, _Barriers]:
-        """What calls wait for: some, and all that these hang on."""
+    def _reached(self, indexes: Iterable[int]) -> tuple[_Waits, _Barriers, _Waits]:
+        """What calls wait for, by parameters and by scopes: some, and all that these hang on."""
         waits: _Waits = {}
+        scopes: _Waits = {}
         barriers: _Barriers = {}
         stack = list(indexes)
         while stack:
@@ -180,9 +182,11 @@ class Schedules:
                 graph = next(number for number, graph in enumerate(self._graphs) if node in graph.waits)
                 places = self._graphs[graph].waits[node]
                 waits[node] = {place: self._nodes(graph, nodes) for place, nodes in places.items()}
-                stack.extend(before for nodes in waits[node].values() for before in nodes)
+                seen = self._graphs[graph].scopes.get(node, {})
+                scopes[node] = {place: self._nodes(graph, nodes) for place, nodes in seen.items()}
+                stack.extend(before for own in (waits, scopes) for nodes in own[node].values() for before in nodes)
                 stack.extend(self._aside(node))
-        return waits, barriers
+        return waits, barriers, scopes
 
     def _instant(self, pair: Iterable[int]) -> int | None:
         """The one of two calls of a lane whose result a model has written, if it is one of them."""

@@ -1,14 +1,12 @@
-"""Timing: what a call reads or sees where nothing orders it after, or before, those who write there (SPEC R6.1, R8.3a).
+"""Timing: what a call reads where nothing orders it after, or before, those who write there (SPEC R6.1).
 
-A reader of what the context holds, or of what calls listed before it write, waits for nobody that is listed after it; a
-whole kind in a scope waits for nobody.
+A reader of what the context holds, or of what calls listed before it write, waits for no call that is listed after it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from protocol.calls.call import Call
@@ -16,36 +14,13 @@ from protocol.graph.readers import places_read_first
 from protocol.language.references import Reference
 
 from .finding import FAILURES, Finding
-from .order import MOST_CALLS, Calls, indexes
+from .order import MOST_CALLS
 from .replacements import Replacements, Write
 from .sight import Sight
 
 _TOLD: Final = 10
-_LOOKED_AT: Final = 200
-"""Of so many unordered writers before a call it is found out whether they can run before it."""
 _LATER_LOOKED_AT: Final = 20
 """The same of those listed after it; mostly they wait for it, one for the other."""
-
-
-def scope_findings(sight: Sight) -> Iterator[Finding]:
-    """Whole kinds in a scope that an earlier call writes to without an order between the two."""
-    lane, calls, order = sight.lane, sight.calls, sight.order
-    if not any(not scope.path for call in lane.calls for scope in call.scopes):
-        return
-    if len(calls) > MOST_CALLS:
-        return
-    writers = _writers(calls.values())
-    for call in lane.calls:
-        for kind in dict.fromkeys(scope.kind for scope in call.scopes if not scope.path and not call.is_thought):
-            unordered = writers.get(kind, 0) & ((1 << call.index) - 1) & ~order.before(call.index)
-            looked_at = islice(indexes(unordered), _LOOKED_AT)
-            found = tuple(
-                writer
-                for writer in looked_at
-                if _is_open(sight, call.index, writer) and not _is_below(sight, writer, kind)
-            )
-            if found:
-                yield _finding(call, kind, found)
 
 
 def read_findings(sight: Sight) -> Iterator[Finding]:
@@ -55,7 +30,7 @@ def read_findings(sight: Sight) -> Iterator[Finding]:
     replacements = Replacements(sight.memory)
     for call in sight.lane.calls:
         told = set[int]()
-        for place in places_read_first(call):
+        for place in (place for place in places_read_first(call) if place not in call.scopes):
             later = {
                 writer
                 for line in sight.writers.lines(place)
@@ -88,12 +63,6 @@ def _changes(sight: Sight, replacements: Replacements, writer: int, place: Refer
     )
 
 
-def _is_below(sight: Sight, writer: int, kind: str) -> bool:
-    """Whether what a global call writes of a kind lies below what the instance has there of its own (SPEC R3.6)."""
-    places = (place for place in sight.calls[writer].written if place.kind == kind)
-    return writer not in sight.own and all(map(sight.fold.has_own, places))
-
-
 def _is_open(sight: Sight, reader: int, writer: int) -> bool:
     """Whether two calls may run in any order, in one and the same run."""
     before = sight.order.before
@@ -111,24 +80,6 @@ def _read_finding(call: Call, place: Reference, writers: Sequence[int]) -> Findi
     )
 
 
-def _finding(call: Call, kind: str, writers: tuple[int, ...]) -> Finding:
-    return Finding(
-        "warning",
-        f"what call {call.index} ({call.tool}) sees of {kind} depends on timing: "
-        f"{_names(writers)} may or may not have written there; "
-        f"name the place in _scopes (†{kind}.…) to wait for it",
-        (*writers[:_TOLD], call.index),
-    )
-
-
 def _names(writers: Sequence[int]) -> str:
     told, rest = writers[:_TOLD], len(writers[_TOLD:])
     return f"{'call' if len(told) == 1 else 'calls'} {', '.join(map(str, told))}{f' and {rest} more' if rest else ''}"
-
-
-def _writers(calls: Iterable[Call]) -> dict[str, Calls]:
-    writers: dict[str, Calls] = {}
-    for call in calls:
-        for kind in {reference.kind for reference in call.output.references} if call.output is not None else ():
-            writers[kind] = writers.get(kind, 0) | 1 << call.index
-    return writers

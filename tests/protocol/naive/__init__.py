@@ -7,7 +7,7 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
 from .places import INDEX, Place, overlap, place, places
-from .running import REFUSED, Function, To, Verdict, Wrong, evaluate
+from .running import REFUSED, Function, To, Verdict, World, Wrong, evaluate, seen
 
 __all__ = [
     "INDEX",
@@ -19,6 +19,7 @@ __all__ = [
     "Step",
     "To",
     "Verdict",
+    "World",
     "Wrong",
     "evaluate",
     "faults",
@@ -28,5 +29,6 @@ __all__ = [
     "overlap",
     "place",
     "places",
+    "seen",
     "step_of",
 ]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .folding import NOTHING, found
-from .places import Place, expressions, outputs, overlap, slices
-from .running import World, awaited, places_of
+from .places import Place, expressions, outputs, overlap, scopes
+from .running import World, awaited, places_of, seen
 
 
 def faults(submission: Mapping[str, Any]) -> set[str]:
@@ -56,7 +56,9 @@ def _is_lane_deterministic(
         index: {at: awaited(index, at, shown[index], views[index]) for at in places_of(call)}
         for index, call in visible.items()
     }
-    sure = {index: _surely_before(call, direct[index]) for index, call in visible.items()}
+    shared, own = lanes.get(None, {}), lanes[instance]
+    looked = seen(shared, shared, world.values(None)) | seen(own, visible, world.values(instance))
+    sure = {index: _surely_before(call, direct[index]) | looked[index] for index, call in visible.items()}
     ordered = {index: _closure(index, sure, visible) for index in visible}
     for index, call in visible.items():
         for other, writer in visible.items():
@@ -69,21 +71,26 @@ def _is_lane_deterministic(
             for at in places_of(call):
                 if _any_overlap([at], written) and other not in direct[index][at] and index not in ordered[other]:
                     return False
+            is_seen = _any_overlap(scopes(call), written)
+            if is_seen and other not in looked[index] and index not in ordered[other]:
+                return False
     return True
 
 
 def _surely_before(call: Mapping[str, Any], direct: Mapping[Place, set[int]]) -> set[int]:
     """The calls that have ended whenever this one starts: those behind a first alternative of a single reference."""
     first = [groups[0][0] for groups in expressions(call) if len(groups[0]) == 1]
-    return set().union(*(direct[at] for at in [*first, *slices(call)]))
+    return set().union(*(direct[at] for at in first))
 
 
 def _closure(index: int, sure: Mapping[int, set[int]], calls: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Those before a call, also through calls that read one place only: others may be skipped before all has ended."""
+    """Those before a call, also through calls that are not skipped before all that they wait for has ended: those with
+    one parameter's place and no scopes, or with scopes only.
+    """
     reached, stack = set(sure[index]), list(sure[index])
     while stack:
         between = stack.pop()
-        if len(places_of(calls[between])) == 1:
+        if len(places_of(calls[between])) + bool(scopes(calls[between])) <= 1:
             new = sure[between] - reached
             reached |= new
             stack += new

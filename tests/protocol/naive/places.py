@@ -61,9 +61,9 @@ def _expressions(value: Any) -> Iterator[Groups]:
             yield from _expressions(item)
 
 
-def slices(call: Mapping[str, Any]) -> list[Place]:
-    """The narrow scopes of a call."""
-    return [place(scope) for scope in call.get("_scopes", []) if scope.startswith("†")]
+def scopes(call: Mapping[str, Any]) -> list[Place]:
+    """What a call may see, whole kinds as well as slices."""
+    return [place(scope if scope.startswith("†") else "†" + scope) for scope in call.get("_scopes", [])]
 
 
 def outputs(call: Mapping[str, Any]) -> Groups:

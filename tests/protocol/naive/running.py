@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .folding import NOTHING, Misfit, Step, folded, found, merged, read, step_of
-from .places import Place, expressions, outputs, overlap, place, places, slices
+from .places import Place, expressions, outputs, overlap, place, places, scopes
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,53 @@ class World:
         return [step for step in steps if step is not None]
 
 
-def awaited(index: int, at: Place, visible: Mapping[int, Mapping[str, Any]], initial: Mapping[str, Any]) -> set[int]:
+Calls = Mapping[int, Mapping[str, Any]]
+
+
+def awaited(index: int, at: Place, visible: Calls, initial: Mapping[str, Any]) -> set[int]:
     """The calls that a reader of a place waits for (SPEC R6.1)."""
-    writers = {
-        other
-        for other, call in visible.items()
-        if other != index and any(overlap(at, one) for group in outputs(call) for one in group)
-    }
+    writers = _writers(index, at, visible)
     earlier = {other for other in writers if other < index}
     return earlier if earlier or found(initial, at) is not NOTHING else writers
 
 
+def seen(own: Calls, visible: Calls, initial: Mapping[str, Any]) -> dict[int, set[int]]:
+    """The calls that each waits for by its scopes: one by one, but for those that would close a cycle (SPEC R8.3a)."""
+    before = {
+        index: set().union(*(awaited(index, at, visible, initial) for at in places_of(call)))
+        for index, call in own.items()
+    }
+    waits: dict[int, set[int]] = {index: set() for index in own}
+    for index in sorted(own):
+        writers = set().union(*(_writers(index, at, visible) for at in scopes(own[index])))
+        for other in sorted(writers):
+            if other < index and not _leads(before, other, index):
+                before[index].add(other)
+                waits[index].add(other)
+    return waits
+
+
+def _writers(index: int, at: Place, visible: Calls) -> set[int]:
+    return {
+        other
+        for other, call in visible.items()
+        if other != index and any(overlap(at, one) for group in outputs(call) for one in group)
+    }
+
+
+def _leads(before: Mapping[int, set[int]], start: int, end: int) -> bool:
+    """Whether the first waits for the second, also through others."""
+    reached, stack = {start}, [start]
+    while stack:
+        new = before.get(stack.pop(), set()) - reached
+        reached |= new
+        stack += new
+    return end in reached
+
+
 def places_of(call: Mapping[str, Any]) -> list[Place]:
-    """Every place a call reads."""
-    return [one for groups in expressions(call) for group in groups for one in group] + slices(call)
+    """Every place that a call's parameters read."""
+    return [one for groups in expressions(call) for group in groups for one in group]
 
 
 def evaluate(submission: Mapping[str, Any], functions: Mapping[str, Function]) -> Verdict:
@@ -134,8 +167,9 @@ def _run_lane(
     own = lanes[instance]
     visible = {**lanes.get(None, {}), **own}
     initial = World(world.submission, {}).values(instance)
+    by_scopes = seen(own, visible, initial)
     before = {
-        index: set().union(*(awaited(index, at, visible, initial) for at in places_of(call))) & own.keys()
+        index: by_scopes[index].union(*(awaited(index, at, visible, initial) for at in places_of(call))) & own.keys()
         for index, call in own.items()
     }
     statuses: dict[int, str] = {}
