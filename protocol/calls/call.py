@@ -113,7 +113,7 @@ class Call:
         """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1): also those that do
         not parse.
         """
-        return {key: value if key.startswith("_") else _standing_in(value) for key, value in self.properties.items()}
+        return {key: value if key.startswith("_") else standing_in(value) for key, value in self.properties.items()}
 
 
 def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
@@ -269,14 +269,15 @@ def evaluated(value: Any, fold: Fold) -> Any:
     return copied(value)
 
 
-def _standing_in(value: Any) -> Any:
+def standing_in(value: Any) -> Any:
+    """A value with its expressions, at any depth, as `Expression` objects: also those that do not parse (SPEC R4.1)."""
     match value:
         case str():
             return _expression(value) if is_expression(value) else unescape(value)
         case dict():
-            return {key: _standing_in(item) for key, item in value.items()}
+            return {key: standing_in(item) for key, item in value.items()}
         case list():
-            return [_standing_in(item) for item in value]
+            return [standing_in(item) for item in value]
     return value
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from protocol.language.messages import PROVENANCE, Message, render_data
+from protocol.language.errors import Problem
+from protocol.language.messages import Message, render_data, shown
 from protocol.language.paths import MISSING
+from protocol.schemas import compiled
+
+from .call import Call
 
 
 def delegate_context(
@@ -16,7 +20,7 @@ def delegate_context(
 
     `scoped` comes from `Execution.scoped_messages`; provenance and routing are in none of it (SPEC R1.4).
     """
-    context = [{key: value for key, value in message.items() if not _is_hidden(key)} for message in own]
+    context = [shown(message) for message in own]
     context.extend(dict(message) for message in scoped)
     if parameters:
         context.append(render_data("input", dict(parameters), schema=input_schema(own)))
@@ -32,5 +36,14 @@ def input_schema(own: Sequence[Message]) -> Any:
     return MISSING
 
 
-def _is_hidden(key: str) -> bool:
-    return key in PROVENANCE or key == "_instance"
+def input_misfit(definition: Mapping[str, Any], call: Call) -> list[Problem]:
+    """What a delegate's declared input schema says against a call's parameters, expressions standing for any value.
+
+    By default that is no error: the delegate's model bridges the gap. With `config.resolve: "upfront"` it is one
+    (SPEC R9.2). The definition is a valid one; the pointers lead into the call.
+    """
+    schema = input_schema(definition.get("context", ()))
+    if schema is MISSING:
+        return []
+    parameters = {key: value for key, value in call.standing_in().items() if not key.startswith("_")}
+    return compiled(schema).problems(parameters, lenient=True)

@@ -120,7 +120,7 @@ def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
     for write in writes:
         operation = Operation(write.place, call.method, write.value, f"result of {call.tool}, call {call.index}")
         here.verify(operation)
-        problems = _schema_problems(here, operation)
+        problems = kind_problems(here, operation)
         if problems:
             raise OutputError(
                 f"the schema of {write.place.kind} forbids the value at {write.place}: {_joined(problems)}"
@@ -140,7 +140,7 @@ def verify_result(tool: Tool | None, writes: list[Write]) -> None:
             raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
 
 
-def _schema_problems(fold: Fold, operation: Operation) -> list[Problem]:
+def kind_problems(fold: Fold, operation: Operation) -> list[Problem]:
     """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
     kind, path = operation.place.kind, operation.place.path
     schema = fold.schema(kind)

@@ -23,7 +23,7 @@ from protocol.schemas.calls import WholeCall, speaks_of_meta_properties
 from protocol.schemas.excerpts import excerpt
 from protocol.schemas.parts import applied
 from protocol.schemas.patterns import matches
-from protocol.state.scopes import wider_scopes
+from protocol.state.scopes import NamedScopes
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
@@ -149,7 +149,7 @@ class Tool:
         problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         problems = problems_of(properties)
         if problems and "_scopes" in properties:
-            for wider in wider_scopes(properties["_scopes"], self._named_scopes):
+            for wider in self._named_scopes.wider(properties["_scopes"]):
                 others = problems_of({**properties, "_scopes": wider})
                 if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
                     return others
@@ -165,13 +165,13 @@ class Tool:
         return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
 
     @cached_property
-    def _named_scopes(self) -> tuple[Any, ...]:
+    def _named_scopes(self) -> NamedScopes:
         """The scopes, and lists of scopes, that the schema names wherever it speaks of `_scopes`."""
         parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
         said = [part.get("properties", {}).get(name) for part in parts for name in ("_scopes", "_imports")]
         lists = [part for part in applied(said, self.document) if isinstance(part, dict)]
         elements = applied((part.get("items") for part in lists), self.document)
-        return tuple(value for part in (*lists, *elements) for value in _values_of(part))
+        return NamedScopes(value for part in (*lists, *elements) for value in _values_of(part))
 
     def names(self, key: str) -> bool:
         """Whether the schema speaks of a property by its name, wherever it is applied to a call as a whole."""

@@ -16,10 +16,17 @@ Message = Mapping[str, Any]
 DATA_TYPES: Final = frozenset({"data", "input", "state", "error"})
 ERROR: Final = "error"
 """The kind of error messages: each replaces the one before (SPEC R3.1)."""
+TEXT_TYPES: Final = frozenset({"text", "system"})
+"""What may be scoped as it is (SPEC R8.3)."""
 PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """A message without its provenance and its routing, as a delegate or a model sees it (SPEC R1.4)."""
+    return {key: value for key, value in message.items() if key not in PROVENANCE and key != "_instance"}
 
 
 @dataclass(frozen=True, slots=True)

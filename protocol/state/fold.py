@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from protocol.language.errors import Conflict, Unresolved
-from protocol.language.messages import ERROR, Message
+from protocol.language.messages import ERROR, TEXT_TYPES, Message
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
 
@@ -30,11 +30,14 @@ class Fold:
         self._kinds: dict[str, Kind] = {}
         self._schemas: dict[str, Any] = {}
         self._descriptions: dict[str, str] = {}
+        self._texts: list[Message] = []
 
     def append(self, message: Message, source: str) -> None:
-        """Take in the next message of the log; one that carries no data changes nothing."""
+        """Take in the next message of the log; one that carries no data changes no value."""
         operation = read_operation(message, source)
         if operation is None:
+            if message.get("type") in TEXT_TYPES:
+                self._texts.append(message)
             return
         self.apply(operation)
         kind = operation.place.kind
@@ -118,6 +121,10 @@ class Fold:
             kind.verify(operation)
         else:
             verify(operation, MISSING)
+
+    def texts(self) -> list[Message]:
+        """The texts and system messages that the reader sees, in the order of the log: the base's first (SPEC R8.3)."""
+        return [*(self._base.texts() if self._base is not None else ()), *self._texts]
 
     def _all(self) -> Iterator[tuple[str, Kind]]:
         base = dict(self._base._all()) if self._base is not None else {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from protocol.language.errors import ExpressionError
-from protocol.language.messages import render_data
+from protocol.language.messages import render_data, shown
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import DAGGER, Reference, parse
 
@@ -24,51 +25,62 @@ def read_scope(text: str) -> Reference:
     return references[0]
 
 
-def wider_scopes(given: Any, named: Sequence[Any]) -> Iterator[list[Any]]:
-    """Lists that a schema may admit where it does not admit the scopes given, and that hold all of them (SPEC R8.1).
+class NamedScopes:
+    """The scopes, and the lists of scopes, that a tool's schema names; `wider` says what scopes given are part of.
 
-    `named` are the scopes and the lists of scopes that the schema names. In place of each scope stands the narrowest
-    one named that holds it, or its kind; and each list named that holds them all is one more.
+    Scopes may always be narrower than what a tool admits (SPEC R8.1).
     """
-    if not isinstance(given, list) or not all(isinstance(scope, str) for scope in given):
-        return
-    known = sorted((scope for scope in named if isinstance(scope, str)), key=len, reverse=True)
-    kinds = [scope.kind if (scope := _read(each)) is not None and scope.path else each for each in given]
-    daggered = [kind if kind == each else DAGGER + kind for kind, each in zip(kinds, given, strict=True)]
-    nearest = [
-        next((scope for scope in known if _holds(scope, each)), kind) for each, kind in zip(given, kinds, strict=True)
-    ]
-    for candidate in (nearest, kinds, daggered):
-        yield candidate
-        yield list(dict.fromkeys(candidate))
-    for scopes in named:
-        if isinstance(scopes, list) and all(any(_holds(scope, each) for scope in scopes) for each in given):
-            yield scopes
+
+    def __init__(self, named: Iterable[Any]) -> None:
+        values = list(named)
+        self._scopes = _by_place(values)
+        self._lists = [(value, _by_place(value)) for value in values if isinstance(value, list)]
+
+    def wider(self, given: Any) -> Iterator[list[Any]]:
+        """Lists of scopes that hold all those given, a few of them: in place of each the narrowest scope named that
+        holds it, or its kind; and the lists named that hold all of them.
+        """
+        if not isinstance(given, list):
+            return
+        places = [(_place(scope), scope) for scope in given]
+        kinds = [place[0] if place is not None and len(place) > 1 else scope for place, scope in places]
+        daggered = [kind if kind == scope else DAGGER + kind for kind, scope in zip(kinds, given, strict=True)]
+        named = [_holding(self._scopes, place) or kind for (place, _), kind in zip(places, kinds, strict=True)]
+        for candidate in (named, kinds, daggered):
+            yield candidate
+            yield list({str(scope): scope for scope in candidate}.values())
+        holding = (value for value, scopes in self._lists if all(_holding(scopes, place) for place, _ in places))
+        yield from islice(holding, _MOST_LISTS)
 
 
-def _holds(wide: Any, narrow: str) -> bool:
-    """Whether all that one scope yields lies in what another does."""
-    if wide == narrow:
-        return True
-    outer, inner = _read(wide), _read(narrow)
-    if outer is None or inner is None or outer.kind != inner.kind:
-        return False
-    return list(map(str, inner.path[: len(outer.path)])) == list(map(str, outer.path))
+_MOST_LISTS: Final = 10
 
 
-def _read(text: Any) -> Reference | None:
-    """A scope; None for what is none."""
+def _by_place(scopes: Iterable[Any]) -> dict[tuple[str, ...], str]:
+    return {place: scope for scope in scopes if (place := _place(scope)) is not None}
+
+
+def _place(scope: Any) -> tuple[str, ...] | None:
+    """A scope's kind and path; None for what is no scope."""
     try:
-        return read_scope(text) if isinstance(text, str) else None
+        reference = read_scope(scope) if isinstance(scope, str) else None
     except ExpressionError:
         return None
+    return (reference.kind, *map(str, reference.path)) if reference is not None else None
+
+
+def _holding(scopes: Mapping[tuple[str, ...], str], place: tuple[str, ...] | None) -> str | None:
+    """The narrowest of the scopes that a place lies in."""
+    lengths = range(len(place), 0, -1) if place is not None else ()
+    return next((scopes[place[:length]] for length in lengths if place is not None and place[:length] in scopes), None)
 
 
 def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
     """What the scopes yield: kind to folded value, as the fold's reader sees it (SPEC R8.2).
 
-    A slice yields its place and nothing beside it. What is not there is left out. Lists reached by an index become
-    objects keyed by it, so that a slice never says what stands beside it.
+    A slice yields its place and nothing beside it. What is not there is left out, and so are texts and system messages,
+    which have no value: see `scoped_messages`. Lists reached by an index become objects keyed by it, so that a slice
+    never says what stands beside it.
     """
     slices: dict[str, Any] = {}
     for scope in sorted(scopes, key=lambda scope: len(scope.path)):
@@ -79,9 +91,12 @@ def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
 
 
 def scoped_messages(fold: Fold, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
-    """What the scopes yield, as canonical messages; a whole kind brings its schema and description (SPEC R1.5)."""
+    """What the scopes yield, as messages (SPEC R8.3): texts and system messages as they are, in the order of the log,
+    then the values as canonical messages; a whole kind brings its schema and description (SPEC R1.5).
+    """
     whole = {scope.kind for scope in scopes if not scope.path}
-    return [
+    texts = [shown(message) for message in fold.texts() if message["type"] in whole]
+    return texts + [
         render_data(
             kind,
             value,

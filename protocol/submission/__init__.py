@@ -7,4 +7,5 @@
 `layout`      what a check has found out, and the order that follows from it
 `support`     what of it a backend of this version cannot do yet
 `amendments`  other calls for a run under way
+`additions`   data messages for one
 """

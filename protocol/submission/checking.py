@@ -20,6 +20,7 @@ from protocol.calls.call import (
     place_in,
     shape_problems,
 )
+from protocol.calls.delegates import input_misfit
 from protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
 from protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
@@ -81,6 +82,8 @@ def check_calls(
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
     problems += call_problems
+    if submission.config.get("resolve") == "upfront":
+        problems += _misfits(submission, calls, problems)
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(_ordered(problems))
@@ -104,6 +107,18 @@ def check_calls(
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
     return layout
+
+
+def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[Problem]) -> list[Problem]:
+    """Parameters that do not fit the input that a delegate of the submission declares (SPEC R9.2)."""
+    if any(problem.pointer.startswith("/delegates") for problem in problems):
+        return []
+    return [
+        replace(problem, pointer=pointer(*submission.place(call.index)) + problem.pointer)
+        for call in calls
+        if call.runner.executor is Executor.DELEGATE and call.runner.name in submission.delegates
+        for problem in input_misfit(submission.delegates[call.runner.name], call)
+    ]
 
 
 class _Where(TypedDict):

@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
 import msgpack
 
+from protocol.calls.call import standing_in
 from protocol.calls.tools import Tool, read_tools
 from protocol.language.errors import Problem, Rejected, pointer
 from protocol.language.limits import Limits, size_of, value_problems
 from protocol.language.messages import Message
-from protocol.schemas import schema_problem
+from protocol.schemas import compiled, schema_problem
 from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
 from protocol.state.shapes import may_carry_data, message_problems
 
@@ -119,7 +120,10 @@ def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     problems += _delegate_problems(delegates)
     problems += _request_problems(value)
     solution = value.get("solution")
-    calls, call_problems = _solution_calls(solution) if solution is not None else _plan_calls(context)
+    if solution is not None:
+        calls, call_problems = _solution_calls(solution)
+    else:  # beside a request's schema a plan is context
+        calls, call_problems = _plan_calls(context) if value.get("schema") is None else ([], [])
     problems += call_problems
     if solution is None and not calls and not call_problems:
         problems.append(Problem("", _nothing_to_run(value)))
@@ -165,9 +169,10 @@ def _refuse_constant(name: str) -> None:
 
 
 def _nothing_to_run(value: Mapping[str, Any]) -> str:
-    if "schema" in value:
+    if value.get("schema") is not None:
         return (
-            "a request for the loop (schema without solution) is not supported yet: give a solution or a plan message"
+            "a request for the loop (schema without solution) is not supported yet: give a solution, or leave the "
+            "schema out"
         )
     return "nothing to run: give a solution, or a plan message in the context"
 
@@ -246,7 +251,17 @@ def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     schema = value.get("schema")
     if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
         yield problem
+    elif schema is not None:
+        yield from _output_problems(value.get("solution"), schema)
     yield from config_problems(value.get("config"), "config")
+
+
+def _output_problems(solution: Any, schema: Any) -> Iterator[Problem]:
+    """What the schema says against the output, references in it standing for any value; null is none (SPEC R7.1)."""
+    output = solution.get("output") if isinstance(solution, dict) else None
+    if output is not None:
+        for problem in compiled(schema).problems(standing_in(output), lenient=True):
+            yield replace(problem, pointer="/solution/output" + problem.pointer)
 
 
 def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:

@@ -238,8 +238,36 @@ def test_r7_1_a_submission_of_the_wrong_shape_is_rejected_with_the_place(value: 
 def test_r7_1_where_there_is_nothing_to_run_it_is_told_what_to_give() -> None:
     (nothing,) = problems({"context": []})
     assert nothing.message == "nothing to run: give a solution, or a plan message in the context"
+    (nothing,) = problems({"context": [], "schema": None})
+    assert nothing.message.startswith("nothing to run")
     (loop,) = problems({"context": [], "schema": {"type": "string"}})
     assert "a request for the loop (schema without solution) is not supported yet" in loop.message
+
+
+@pytest.mark.parametrize(
+    ("output", "at"),
+    [
+        ({"total": 5}, []),
+        (None, []),
+        ({"total": "†state.sum"}, []),
+        ("†state.whole", []),
+        ({"total": "five"}, ["/total"]),
+        ({"total": "††five"}, ["/total"]),
+        ({}, [""]),
+        ([1], [""]),
+        ({"total": "†state.sum", "note": 5}, ["/note"]),
+    ],
+)
+def test_r7_1_an_output_that_its_schema_forbids_is_an_error(output: Any, at: list[str]) -> None:
+    note, total = {"type": "string"}, {"type": "integer"}
+    schema = {"type": "object", "properties": {"total": total, "note": note}, "required": ["total"]}
+    calls = [call(to="†state.sum"), call(to="†state.whole")]
+    value = submission(*calls, schema=schema)
+    value["solution"]["output"] = output
+    if at:
+        assert pointers(problems(value)) == [f"/solution/output{place}" for place in at]
+    else:
+        assert check_submission(value).submission.output == output
 
 
 def test_r7_1_an_empty_solution_is_no_error() -> None:

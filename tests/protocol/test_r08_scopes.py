@@ -173,6 +173,11 @@ def test_r8_3_an_activity_gets_its_scopes_by_kind() -> None:
     assert result.data[None]["data"]["s"] == {"input": {"query": "q"}, "state": {"user": {"name": "Ann"}}}
 
 
+def test_r8_3_texts_and_system_messages_have_no_value_that_an_activity_could_be_given() -> None:
+    result = run(call("see", to="†data.s", _scopes=["text", "system", "input"]), context=CONTEXT)
+    assert result.data[None]["data"]["s"] == {"input": {"query": "q"}}
+
+
 def test_r8_3_for_a_latent_call_scopes_are_a_hint() -> None:
     result = run(
         {"_tool": "think", "_output": 1, "_scopes": ["state"], "_outputPath": "†data.t"}, activities={}, context=CONTEXT

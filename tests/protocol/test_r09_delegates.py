@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol import check_submission
-from protocol.calls.delegates import delegate_context
+from protocol.calls.delegates import delegate_context, input_misfit
 from protocol.engine.execution import Execution, Start
 from protocol.state.fold import Fold
 
@@ -105,6 +105,64 @@ def test_r9_2_a_whole_kind_brings_its_schema_and_description_and_no_provenance()
     context = [{"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d", "_call": 5, "_date": "x"}]
     expected = {"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d"}
     assert delegated({"_tool": "t", "_scopes": ["state"]}, [], context) == [expected]
+
+
+TALK: list[dict[str, Any]] = [
+    {"type": "system", "message": "Be brief.", "note": {"kept": True}},
+    {"type": "state", "a": 1},
+    {"type": "text", "text": "first", "_date": "d"},
+    {"role": "user", "content": "no kind of its own"},
+    {"type": "text", "_instance": "①", "text": "own"},
+    {"type": "system", "message": "Be exact."},
+    {"type": "text", "_instance": "②", "text": "another's"},
+]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "given"),
+    [
+        (["text"], [{"type": "text", "text": "first"}, {"type": "text", "text": "own"}]),
+        (["†system"], [TALK[0], TALK[5]]),
+        (
+            ["state", "text", "system"],
+            [TALK[0], {"type": "text", "text": "first"}, TALK[5], {"type": "text", "text": "own"}, TALK[1]],
+        ),
+        (["†text.text", "†system.message"], []),
+    ],
+)
+def test_r8_3_texts_and_system_messages_in_scope_are_given_as_they_are(scopes: list[str], given: list[Any]) -> None:
+    raw = {"_tool": "t", "_instance": "①", "_scopes": scopes}
+    assert delegated(raw, [], TALK) == given
+
+
+DEFINITION: dict[str, Any] = {
+    "context": [SYSTEM, {"type": "input", "schema": {"required": ["of"], "properties": {"of": {"type": "integer"}}}}]
+}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "at"), [({"of": 1}, []), ({"of": "†state.a"}, []), ({"of": "one"}, ["/of"]), ({"off": 1}, [""])]
+)
+def test_r9_2_parameters_need_not_fit_a_delegates_input_unless_they_are_resolved_upfront(
+    parameters: dict[str, Any], at: list[str]
+) -> None:
+    raw = call(_delegate="d", **parameters)
+    context = [{"type": "state", "a": "text"}]
+    plan = checked(raw, delegates={"d": DEFINITION}, context=context)
+    assert pointers(input_misfit(DEFINITION, plan.calls[0])) == at
+    upfront: dict[str, Any] = {"delegates": {"d": DEFINITION}, "context": context, "config": {"resolve": "upfront"}}
+    if at:
+        assert pointers(problems_of(raw, **upfront)) == [f"/solution/calls/0{place}" for place in at]
+    else:
+        assert checked(raw, **upfront).size == 1
+
+
+def test_r9_2_a_delegate_that_declares_no_input_takes_any() -> None:
+    plan = checked(call(_delegate="d", of=1), delegates={"d": {"context": [SYSTEM]}}, config={"resolve": "upfront"})
+    assert input_misfit({"context": [SYSTEM]}, plan.calls[0]) == []
+    broken = {"d": {"context": [{"type": "input", "schema": {"type": 5}}]}}
+    found = problems_of(call(_delegate="d", of=1), delegates=broken, config={"resolve": "upfront"})
+    assert pointers(found) == ["/delegates/d/context/0/schema/type"]
 
 
 def test_r9_2_what_was_given_can_be_changed_without_harm() -> None:

@@ -1,0 +1,77 @@
+"""Additions: data messages for a run under way (SPEC R11.6).
+
+They are held against the shape of messages, the limits, and what the run's log says already: which instances there are,
+what is there, and the schema of their kind, which is that of a promise where one is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.calls.outputs import kind_problems
+from protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
+from protocol.language.limits import Limits, size_of, value_problems
+from protocol.language.messages import DATA_TYPES, Message
+from protocol.state.context import Context
+from protocol.state.operations import read_operation
+from protocol.state.shapes import message_problems
+
+from .amendments import SoFar
+
+_OF_THE_ENGINE = ("_call", "_date", "_path")
+
+
+def check_data(value: Any, so_far: SoFar, limits: Limits) -> tuple[Message, ...]:
+    """The data messages to append: `value` is one or a list of them. Raises `Rejected` with every error, its pointers
+    into the value. Each is held against those before it as well.
+    """
+    messages = value if isinstance(value, list) else [value]
+    places = [(index,) if isinstance(value, list) else () for index in range(len(messages))]
+    problems = [p for message, at in zip(messages, places, strict=True) for p in _shape_problems(message, limits, *at)]
+    if problems:
+        raise Rejected(problems)
+    context = Context(so_far.messages)
+    for message, at in zip(messages, places, strict=True):
+        found = list(_content_problems(message, context, *at))
+        problems += found
+        if not found:
+            context.append(message)
+    if problems:
+        raise Rejected(problems)
+    return tuple(messages)
+
+
+def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
+    """What is wrong with a message whatever the run is."""
+    unfit = list(value_problems(message, limits, *at)) or list(message_problems(message, *at))
+    yield from unfit
+    if unfit:
+        return
+    if (size := size_of(message)) > limits.message_bytes:
+        yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+    if message.get("type") not in DATA_TYPES:
+        yield Problem(pointer(*at), f"only data can be added to a run: a type of {', '.join(sorted(DATA_TYPES))}")
+    for key in _OF_THE_ENGINE:
+        if key in message:
+            yield Problem(pointer(*at, key), "is written by the engine: leave it out")
+
+
+def _content_problems(message: Message, context: Context, *at: int) -> Iterator[Problem]:
+    """What the run's log says against a message of the right shape."""
+    instance = message.get("_instance")
+    if instance is not None and instance not in context.instances:
+        cause = UnknownName(instance, context.instances)
+        yield Problem(pointer(*at, "_instance"), f"instance {instance!r} is not in the run", cause)
+        return
+    operation = read_operation(message, "the message")
+    assert operation is not None
+    fold = context.fold(instance)
+    try:
+        fold.verify(operation)
+    except Conflict as conflict:
+        yield Problem(pointer(*at), str(conflict))
+        return
+    for problem in kind_problems(fold, operation):
+        where = f" at {problem.pointer}" if problem.pointer else ""
+        yield Problem(pointer(*at), f"the schema of {operation.place.kind} forbids it{where}: {problem.message}")
