@@ -77,8 +77,9 @@ class Toolbox:
             if behind.pins:
                 parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
                 pinned = {key: value for key, value in properties.items() if key not in (*WHO, "_output")}
-                anyway = set(behind.problems(parameters, lenient=True))
-                for problem in behind.problems(pinned, lenient=True):
+                found = behind.problems(pinned, lenient=True)
+                anyway = set(behind.problems(parameters, lenient=True)) if found else set()
+                for problem in found:
                     if problem not in anyway and (not problem.pointer or problem.pointer.startswith("/_")):
                         message = f"{problem.message} (by the schema of {behind.name!r}, whose code runs the call)"
                         yield Problem(problem.pointer, message)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from jsonschema import SchemaError
 
 from protocol.language.errors import Cause, Problem, pointer, segments, shortened
+from protocol.language.paths import MISSING
 from protocol.language.references import Path
 from protocol.schemas import CompiledSchema, Schema, check_references, compiled, joined
 from protocol.schemas.addresses import settled
@@ -147,9 +148,13 @@ class Tool:
         than those that it admits (SPEC R8.1).
         """
         problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
+        given = properties.get("_scopes", MISSING)
+        likely = self._named_scopes.nearest(given)
+        if likely != given and not problems_of({**properties, "_scopes": likely}):
+            return []
         problems = problems_of(properties)
-        if problems and "_scopes" in properties:
-            for wider in self._named_scopes.wider(properties["_scopes"]):
+        if problems and given is not MISSING:
+            for wider in self._named_scopes.wider(given):
                 others = problems_of({**properties, "_scopes": wider})
                 if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
                     return others

@@ -36,20 +36,28 @@ class NamedScopes:
         self._scopes = _by_place(values)
         self._lists = [(value, _by_place(value)) for value in values if isinstance(value, list)]
 
+    def nearest(self, given: Any) -> Any:
+        """The scopes given with the narrowest scope named that holds it in place of each, where there is one."""
+        if not isinstance(given, list) or not self._scopes:
+            return given
+        return [_holding(self._scopes, _place(scope)) or scope for scope in given]
+
     def wider(self, given: Any) -> Iterator[list[Any]]:
         """Lists of scopes that hold all those given, a few of them: in place of each the narrowest scope named that
         holds it, or its kind; and the lists named that hold all of them.
         """
         if not isinstance(given, list):
             return
-        places = [(_place(scope), scope) for scope in given]
-        kinds = [place[0] if place is not None and len(place) > 1 else scope for place, scope in places]
+        places = [_place(scope) for scope in given]
+        kinds = [
+            place[0] if place is not None and len(place) > 1 else scope
+            for place, scope in zip(places, given, strict=True)
+        ]
         daggered = [kind if kind == scope else DAGGER + kind for kind, scope in zip(kinds, given, strict=True)]
-        named = [_holding(self._scopes, place) or kind for (place, _), kind in zip(places, kinds, strict=True)]
-        for candidate in (named, kinds, daggered):
+        for candidate in (self.nearest(kinds), self.nearest(given), kinds, daggered):
             yield candidate
             yield list({str(scope): scope for scope in candidate}.values())
-        holding = (value for value, scopes in self._lists if all(_holding(scopes, place) for place, _ in places))
+        holding = (value for value, scopes in self._lists if all(_holding(scopes, place) for place in places))
         yield from islice(holding, _MOST_LISTS)
 
 

@@ -3,6 +3,7 @@
 `submission`  reading it
 `definitions` the request definitions it holds
 `config`      its settings
+`output`      the output of its solution
 `checking`    finding all structural errors
 `layout`      what a check has found out, and the order that follows from it
 `support`     what of it a backend of this version cannot do yet

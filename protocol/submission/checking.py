@@ -31,6 +31,7 @@ from protocol.schemas.steps import MOST_STEPS, bounded, spent
 from protocol.state.context import Context
 
 from .layout import Layout
+from .output import output_problems
 from .submission import Pointer, Submission
 
 _MOST_STEPS: Final = 4 * MOST_STEPS
@@ -94,6 +95,7 @@ def check_calls(
     context = Context.trusted(submission.context)
     lanes, obstacles = lay_out(calls, context, begun=begun, **where)
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
+    problems += output_problems(submission.output, context, _writing(calls, begun), "solution", "output")
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
     layout = Layout(
         submission=submission,
@@ -119,6 +121,12 @@ def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[P
         if call.runner.executor is Executor.DELEGATE and call.runner.name in submission.delegates
         for problem in input_misfit(submission.delegates[call.runner.name], call)
     ]
+
+
+def _writing(calls: Iterable[Call], begun: Mapping[str | None, Sequence[Call]] | None) -> Iterator[Call]:
+    """The calls that may write what a global reader reads."""
+    yield from calls
+    yield from (begun or {}).get(None, ())
 
 
 class _Where(TypedDict):

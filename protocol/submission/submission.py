@@ -8,26 +8,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
 import msgpack
 
-from protocol.calls.call import standing_in
 from protocol.calls.tools import Tool, read_tools
 from protocol.language.errors import Problem, Rejected, pointer
 from protocol.language.limits import Limits, size_of, value_problems
 from protocol.language.messages import Message
-from protocol.schemas import compiled, schema_problem
+from protocol.schemas import schema_problem
 from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
 from protocol.state.shapes import may_carry_data, message_problems
 
 from .config import config_problems, settings_of
 from .definitions import definition_problems
+from .output import misfit_problems
 
 Pointer = tuple[str | int, ...]
+_OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
 _MOST_STEPS: Final = 10 * MOST_STEPS
@@ -252,16 +253,9 @@ def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
         yield problem
     elif schema is not None:
-        yield from _output_problems(value.get("solution"), schema)
+        solution = value.get("solution")
+        yield from misfit_problems(solution.get("output") if isinstance(solution, dict) else None, schema, *_OUTPUT)
     yield from config_problems(value.get("config"), "config")
-
-
-def _output_problems(solution: Any, schema: Any) -> Iterator[Problem]:
-    """What the schema says against the output, references in it standing for any value; null is none (SPEC R7.1)."""
-    output = solution.get("output") if isinstance(solution, dict) else None
-    if output is not None:
-        for problem in compiled(schema).problems(standing_in(output), lenient=True):
-            yield replace(problem, pointer="/solution/output" + problem.pointer)
 
 
 def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:

@@ -94,6 +94,7 @@ VALID: list[dict[str, Any]] = [
         "tools": {"u": {"properties": {}, "additionalProperties": False}},
         "delegates": {"q": {"context": [{"type": "system", "message": "m"}], "schema": {"type": "string"}}},
         "config": {},
+        "schema": {"type": "object"},
     },
     {
         "context": [
@@ -115,7 +116,6 @@ VALID: list[dict[str, Any]] = [
                 "then": {"properties": {"x": True}},
             }
         },
-        "schema": {"type": "object"},
     },
 ]
 

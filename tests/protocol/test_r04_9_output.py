@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from protocol import Conflict, Context, Unresolved
-from protocol.engine.solution_output import holds_references, output_problems, resolve_output
+from protocol import Conflict, Context, Unresolved, check_submission
+from protocol.engine.solution_output import holds_references, resolve_output
+from protocol.submission.output import output_problems
 
-from .building import call, checked, run, statuses, written
+from .building import call, checked, problems, run, statuses, submission, written
 
 # R4.8
 
@@ -100,3 +101,14 @@ def test_r4_9_a_reference_that_nothing_can_satisfy_is_a_structural_error() -> No
     unresolvable = found({"a": "†state.gone", "b": "†state.own", "c": "†state.made && †state.x"}, *calls)
     assert [pointer for pointer, _ in unresolvable] == [f"/solution/output/{key}" for key in "abc"]
     assert unresolvable[0][1].startswith("unresolvable reference †state.gone: ")
+
+
+def test_r4_9_an_output_that_can_never_be_read_is_a_structural_error() -> None:
+    def submitted(output: Any) -> dict[str, Any]:
+        value = submission(call(to="†state.made"), call(to="†state.own", _instance="①"), context=CONTEXT)
+        value["solution"]["output"] = output
+        return value
+
+    assert check_submission(submitted(["†state.made", "†state.user"])).size == 2
+    found = problems(submitted({"a": "†state.own", "b": ["†state..x"], "c": "†state.gone || †state.made"}))
+    assert [problem.pointer for problem in found] == ["/solution/output/a", "/solution/output/b/0"]

@@ -1,0 +1,52 @@
+"""The output of a solution, before anything runs: what its schema forbids, and what can never be read in it
+(SPEC R4.9, R7.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from protocol.calls.call import Call, standing_in
+from protocol.graph.writers import Writers
+from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
+from protocol.language.paths import strings
+from protocol.language.references import Reference, is_expression, parse
+from protocol.schemas import compiled
+from protocol.state.context import Context
+
+_NO_CALL: Final = -1
+
+
+def misfit_problems(output: Any, schema: Any, *at: str | int) -> Iterator[Problem]:
+    """What a valid schema says against the output, references in it standing for any value; null is no output."""
+    if output is not None:
+        for problem in compiled(schema).problems(standing_in(output), lenient=True):
+            yield Problem(pointer(*at) + problem.pointer, problem.message, problem.cause)
+
+
+def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: str | int) -> Iterator[Problem]:
+    """What keeps an output from being resolved, whatever its calls do: expressions that do not parse, and such as no
+    value of the context and no call without an instance can satisfy (SPEC R6.3).
+    """
+    writers: Writers | None = None
+    for place, text in strings(output):
+        if not is_expression(text):
+            continue
+        try:
+            expression = parse(text)
+        except ExpressionError as error:
+            yield unparsed(error, *at, *place)
+            continue
+        if writers is None:
+            writers = Writers(call for call in calls if call.instance is None)
+        groups = (all(_may_be(one, context, writers) for one in group) for group in expression.alternatives)
+        if not any(groups):
+            yield Problem(
+                pointer(*at, *place),
+                f"unresolvable reference {expression}: it is not in the context and no global call writes it",
+            )
+
+
+def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
+    return context.fold().exists(place) or writers.has_other(place, than=_NO_CALL)
