@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.calls.call import evaluated
+from protocol.language.errors import Conflict, ExpressionError, Unresolved
 from protocol.language.paths import strings
 from protocol.language.references import DAGGER
 from protocol.state.fold import Fold
@@ -16,6 +17,17 @@ def resolve_output(output: Any, fold: Fold) -> Any:
     Raises `Unresolved` or `Conflict`, naming the reference.
     """
     return evaluated(output, fold)
+
+
+def output_fault(output: Any, fold: Fold) -> str | None:
+    """Why the output cannot be read, naming the reference; None where it can."""
+    if not holds_references(output):
+        return None
+    try:
+        resolve_output(output, fold)
+    except (Unresolved, Conflict, ExpressionError) as error:
+        return f"the output cannot be read: {error}"
+    return None
 
 
 def holds_references(output: Any) -> bool:

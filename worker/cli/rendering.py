@@ -64,6 +64,8 @@ def result_lines(document: Mapping[str, Any], *, most_instances: int | None = No
     calls = document["calls"]
     counts = Counter(call["status"] for call in calls)
     yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts)}"
+    if document.get("reason") is not None:
+        yield f"  {escaped(document['reason'])}"
     if document["output"] is not None:
         yield from value_lines({"output": document["output"]})
     yield from _data_lines("global", document["global"])

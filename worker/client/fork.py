@@ -16,6 +16,8 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.engine.solution_output import output_fault
+from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import lane_token
 from worker.recovery.sweep import forget
@@ -72,7 +74,8 @@ class Forker:
             whole = amended(unpack_definition(definition), (read_entry(id_, fields) for id_, fields in shared))
             counts = self._copy_lanes(keys, [None, *instances], whole, at)
             self._copy_events(keys, at)
-            self._start(keys, counts, at, milliseconds, is_paused=is_paused)
+            fault = _output_fault(whole, shared)
+            self._start(keys, counts, at, milliseconds, is_paused=is_paused, output_fault=fault)
         except BaseException:
             forget(self._redis, keys, instances=instances)
             raise
@@ -150,13 +153,15 @@ class Forker:
         past = [f"{since}:{until} " for since, until in _amendments(field) if id_key(until) <= id_key(at)]
         return {"amended": "".join(past)} if past else {}
 
-    def _start(self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, *, is_paused: bool) -> None:
+    def _start(
+        self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, *, is_paused: bool, output_fault: str | None
+    ) -> None:
         """The last command makes a run of it."""
         total = counts.pop("total", 0)
         remaining = total - counts.total()
         status = "paused" if is_paused else "running"
         if not remaining:
-            status = "failed" if counts["failed"] else "completed"
+            status = "failed" if counts["failed"] or output_fault else "completed"
         ms, seq = id_key(at)
         state: dict[Any, Any] = {
             "format": FORMAT,
@@ -169,10 +174,20 @@ class Forker:
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),
+            **({"output_fault": output_fault} if output_fault else {}),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
         self._redis.xadd(keys.events, {"s": status}, id=f"{ms}-{seq + 1}")
         self._redis.hset(keys.state, mapping=state)
+
+
+def _output_fault(definition: Definition, shared: Sequence[tuple[bytes, Fields]]) -> str | None:
+    """Why the output cannot be read by the global values so far; global calls that are still to end say it anew."""
+    fold = Fold()
+    for entry in (read_entry(id_, fields) for id_, fields in shared):
+        if entry.message is not None:
+            fold.append(entry.message, f"message {entry.id}")
+    return output_fault(definition.output, fold)
 
 
 def _amendments(field: bytes | None) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.engine.execution import Status
+from protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from protocol.state.fold import Fold
 from worker.storage.definition import Definition
 from worker.storage.lane import amended, id_key, known_calls
@@ -54,14 +55,17 @@ class Result:
     calls: Sequence[CallResult]
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
+    reason: str | None = None
+    """Why the run has failed although no call did: its output cannot be read (SPEC R4.9)."""
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
         return self.global_data if instance is None else self.instances[instance]
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape of `acts run --json`; `conflicts` is there only where there are any."""
+        """The shape of `acts run --json`; `conflicts` and `reason` are there only where there are any."""
         conflicts = {"conflicts": list(self.conflicts)} if self.conflicts else {}
+        reason = {"reason": self.reason} if self.reason is not None else {}
         return {
             "run": self.run,
             "status": self.status,
@@ -70,6 +74,7 @@ class Result:
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
             "calls": [call.to_dict() for call in self.calls],
             **conflicts,
+            **reason,
         }
 
 
@@ -107,15 +112,25 @@ def assemble(
         calls.extend(_read_lane(definition, lane, fold, moment))
         instances[lane.instance] = fold.snapshot()
         conflicts.extend(str(conflict) for conflict in fold.conflicts())
+    output, reason = _output(definition.output, status, global_fold)
     return Result(
         run=run,
-        status=status,
-        output=definition.output,
+        status="failed" if reason is not None else status,
+        output=output,
+        reason=reason,
         global_data=global_fold.snapshot(),
         instances=instances,
         calls=sorted(calls, key=lambda call: call.index),
         conflicts=tuple(dict.fromkeys(conflicts)),
     )
+
+
+def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
+    """The output with its references read when all calls have ended, and why that is not possible (SPEC R4.9)."""
+    if status not in ("completed", "failed"):
+        return (None if holds_references(output) else output), None
+    reason = output_fault(output, fold)
+    return (resolve_output(output, fold) if reason is None else None), reason
 
 
 @dataclass(frozen=True, slots=True)

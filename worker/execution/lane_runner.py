@@ -305,6 +305,7 @@ class LaneRunner:
             park=park,
             leaves=leaves,
             takes_up=lane.mark if self._takes_up else None,
+            output_fault=lane.output_fault() if outcomes else None,
         )
         self._takes_up = False
         self._run_status = advance.status

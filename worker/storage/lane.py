@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from protocol.calls.call import Call
 from protocol.engine.execution import FINAL, Execution, Outcome, Status
+from protocol.engine.solution_output import output_fault
 from protocol.state.fold import Fold
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
@@ -138,6 +139,15 @@ class LaneView:
         for message in outcome.messages:
             self.fold.append(message, f"result of call {outcome.index}")
         self.execution.record(outcome.index, outcome.status)
+
+    def output_fault(self) -> str | None:
+        """Why the run's output cannot be read; empty where it can, None where that is not known here (SPEC R4.9).
+
+        It is known in the global lane when all its calls have ended.
+        """
+        if self.instance is not None or not self.execution.is_finished:
+            return None
+        return output_fault(self.run.definition.output, self.fold) or ""
 
     @property
     def waits_for_global(self) -> bool:

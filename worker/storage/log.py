@@ -167,10 +167,12 @@ class MessageLog:
         park: bool = False,
         leaves: bool = False,
         takes_up: float | None = None,
+        output_fault: str | None = None,
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua).
 
         `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
+        `output_fault` is what `LaneView.output_fault` says.
         """
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
         request = {
@@ -183,6 +185,7 @@ class MessageLog:
             "park": park,
             "leaves": leaves,
             "takes_up": takes_up,
+            "output_fault": output_fault,
             "window": self._window,
             "outcomes": [
                 _outcome(outcome, sendings.get(outcome.index), wakes=outcome.index in wakes) for outcome in outcomes

@@ -2,7 +2,8 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running
+-- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running,
+--                          output_fault
 --      2 journal   stream  of the lane
 --      3 ledger    hash    of the lane: call -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
@@ -20,7 +21,8 @@
 --        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
 --        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
 --        arrived), takes_up (the mark of the lane's published task as it was before the ledger was read: one that was set
---        since stays), window (see window.lua),
+--        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
+--        long as global calls have not ended),
 --        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
 --        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
@@ -151,6 +153,11 @@ for _, outcome in ipairs(request.outcomes) do
         end
     end
 end
+if request.output_fault == '' then
+    redis.call('HDEL', state, 'output_fault')
+elseif request.output_fault and not is_over(status) then
+    redis.call('HSET', state, 'output_fault', request.output_fault)
+end
 if ended > 0 then
     for name, count in pairs(counted) do
         redis.call('HINCRBY', state, 'n:' .. name, count)
@@ -161,7 +168,8 @@ if ended > 0 then
     redis.call('ZREM', leases, unpack(released))
     local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
     if remaining == 0 then
-        status = redis.call('HGET', state, 'n:failed') and 'failed' or 'completed'
+        local failed = redis.call('HMGET', state, 'n:failed', 'output_fault')
+        status = (failed[1] or failed[2]) and 'failed' or 'completed'
         redis.call('HSET', state, 'status', status, 'finished', now)
         redis.call('XADD', events, next_id(), 's', status)
     end

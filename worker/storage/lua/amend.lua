@@ -98,7 +98,8 @@ local function finish()
     end
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
-        change(tonumber(redis.call('HGET', state, 'n:failed') or 0) > 0 and 'failed' or 'completed')
+        local is_failed = tonumber(redis.call('HGET', state, 'n:failed') or 0) > 0
+        change((is_failed or redis.call('HEXISTS', state, 'output_fault') == 1) and 'failed' or 'completed')
         redis.call('HSET', state, 'finished', now)
     end
 end
