@@ -16,7 +16,7 @@ _INTEGERS: Final = range(-(2**63), 2**64)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; each is told in the error that it causes."""
+    """Upper bounds; each is named in the error that it causes."""
 
     depth: int = 64
     """Objects and lists inside each other, in one message, call or schema."""

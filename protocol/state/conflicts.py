@@ -1,7 +1,7 @@
-"""Conflicts: places whose value nobody can tell, because an operation there did not fit what it found (SPEC R3.4).
+"""Conflicts: places that have no value, because an operation there did not fit what it found (SPEC R3.4).
 
-Whoever reads such a place, one above it or one below it, is told the conflict; everything else stays readable. An
-operation that replaces what is there, whatever it was, settles it.
+Reading such a place, one above it or one below it raises the conflict; everything else stays readable. An operation
+that replaces what is there, whatever it was, settles it.
 """
 
 from __future__ import annotations

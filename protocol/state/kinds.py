@@ -2,7 +2,7 @@
 
 Values are shared with the messages they came from until an operation changes them: a container is copied when it is
 first written to (`_own`), so folding is linear in the number of operations and no message is ever modified. What is
-joined to a text is put aside until somebody looks, and then joined at once.
+joined to a text is put aside until the value is read, and then joined at once.
 
 An instance's operations come on top of the global ones, whatever the order of arrival. Of a large object that they
 write into, only what they write is stored (`Overlay`). Where the global value changes at places that the instance has

@@ -1,4 +1,4 @@
-"""Laws of instances (SPEC R3.6, R10.3): their operations lie on top of the global ones, and nobody else sees them."""
+"""Laws of instances (SPEC R3.6, R10.3): their operations lie on top of the global ones, and no other one sees them."""
 
 from __future__ import annotations
 

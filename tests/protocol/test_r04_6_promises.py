@@ -29,7 +29,7 @@ def is_done(tool: Schema, result: Any, **parameters: Any) -> bool:
 
 
 def keeps(tool: Schema, result: Any) -> bool:
-    """The same, and a model that writes the result into its call is told the same before."""
+    """The same, and a result that a model writes into its call is refused for the same reason before."""
     written = {"_tool": "t", "_output": result, "_outputPath": "†state.x"}
     refused = Tool("t", tool).problems(written)
     assert {problem.pointer.split("/")[1] for problem in refused} <= {"_output"}

@@ -50,7 +50,7 @@ def test_r7_1_all_structural_errors_are_listed_at_once_in_the_order_of_the_submi
         "config": [],
         "solution": {
             "calls": [
-                {"_tool": "nobody", "_outputPath": "†state.n"},
+                {"_tool": "unknown", "_outputPath": "†state.n"},
                 {"_tool": "count", "n": "one", "_delegate": "who"},
                 {"_tool": "give", "value": ["†state..x", "†state.nowhere"], "_instance": "②"},
                 {"_tool": "give", "value": "†state.nowhere"},
@@ -99,7 +99,7 @@ def test_r7_1_beside_an_expression_that_does_not_parse_the_others_of_its_call_ar
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "place"),
     [
         ({"_outputMethod": "append"}, "/_outputMethod: must be one of set, merge, assign, push, concat"),
         ({"_scopes": "state"}, "/_scopes: must be a list of kinds or references"),
@@ -109,12 +109,12 @@ def test_r7_1_beside_an_expression_that_does_not_parse_the_others_of_its_call_ar
     ],
 )  # fmt: skip
 def test_r7_1_beside_a_meta_property_that_means_nothing_the_rest_of_its_call_is_looked_at(
-    broken: dict[str, Any], told: str
+    broken: dict[str, Any], place: str
 ) -> None:
     tools = {"count": {"properties": {"n": {"type": "integer"}, **{key: {"enum": ["set"]} for key in broken}}}}
     wrong = call("count", n="one", value="†state.nowhere", to="†state.a", **broken)
     assert set(map(str, problems_of(wrong, call(value="†state.a"), tools=tools))) == {
-        f"/solution/calls/0{told}",
+        f"/solution/calls/0{place}",
         "/solution/calls/0/n: 'one' is not of type 'integer'",
         "/solution/calls/0/value: unresolvable reference †state.nowhere: it is not in the context and no other call "
         "writes it",
@@ -155,7 +155,7 @@ MISSING_ROLE = 'a message needs a "type", or "role" and "content"'
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "place"),
     [
         ({"content": "x"}, f"/context/0: {MISSING_ROLE}"),
         ({"role": "user"}, f"/context/0: {MISSING_ROLE}"),
@@ -165,12 +165,12 @@ MISSING_ROLE = 'a message needs a "type", or "role" and "content"'
     ],
 )
 def test_r7_1_beside_a_malformed_message_without_data_all_that_hangs_on_data_is_told(
-    message: dict[str, Any], told: str
+    message: dict[str, Any], place: str
 ) -> None:
     found = problems_of(call(value="†state.nowhere"), call(value=1, _instance="①"), call(value=1, _instance="②"),
                         context=[message, {"_instance": "①", "content": "y"}])  # fmt: skip
     assert list(map(str, found)) == [
-        told,
+        place,
         f"/context/1: {MISSING_ROLE}",
         "/solution/calls/0/value: unresolvable reference †state.nowhere: it is not in the context and no other call "
         "writes it",

@@ -88,6 +88,14 @@ def test_an_instances_messages_come_after_the_global_ones_whatever_came_first() 
     assert effects("†state.a", *messages) == [("1", CONTRIBUTES)]
 
 
+def test_an_instances_own_errors_hide_the_global_ones_whole() -> None:
+    first, own, last = ({"type": "error", "data": {"error": {"type": type_}}} for type_ in "abc")
+    messages = [first, {**own, "_instance": "①"}, last]
+    assert effects("†error", *messages) == [("0", OVERWRITTEN), ("2", CONTRIBUTES)]
+    assert effects("†error", *messages, instance="①") == [("1", CONTRIBUTES)]
+    assert effects("†error", *messages, instance="②") == [("0", OVERWRITTEN), ("2", CONTRIBUTES)]
+
+
 def test_a_conflict_is_told_with_the_message_it_came_from() -> None:
     found = explain(Reference("state", ("a",)), log_of({"type": "state", "a": 1}, written("†state.a", 2, "push")))
     assert found.value is MISSING
@@ -142,8 +150,8 @@ def test_a_call_of_an_instance_had_read_what_the_instance_saw() -> None:
 @given(logs, st.sampled_from(PLACES))
 def test_the_explained_value_is_the_folded_one(messages: list[dict[str, Any]], place: Reference) -> None:
     found = explain(place, log_of(*messages))
-    told = found.value if found.conflict is None else found.conflict
-    assert told == read(folded(messages), place)
+    seen = found.value if found.conflict is None else found.conflict
+    assert seen == read(folded(messages), place)
 
 
 # An index means something only in the list that was there: without the messages before it another, or nothing.
