@@ -47,6 +47,15 @@ def test_r3_6_what_arrives_globally_later_is_seen_below_ones_own() -> None:
     assert context.data() == {"state": {"l": [0]}, "data": {"other": 1}}
 
 
+def test_r3_6_below_a_kind_that_an_instance_has_replaced_nothing_global_is_seen_whenever_it_was_read() -> None:
+    context = Context([{**written("†state", {"own": 1}), "_instance": "①"}])
+    assert context.resolve("†state", instance="①") == {"own": 1}
+    context.append(written("†state.deep.later", 2))
+    assert context.resolve("†state", instance="①") == {"own": 1}
+    assert value_at(context, "†state.deep.later", "①") is MISSING
+    assert context.resolve("†state") == {"deep": {"later": 2}}
+
+
 def test_r3_6_a_conflict_with_what_arrives_globally_is_the_instances_own() -> None:
     context = Context([{**written("†state.n", 1, "push"), "_instance": "①"}, written("†state.n", 5)])
     assert context.resolve("†state.n") == 5
