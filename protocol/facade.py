@@ -68,6 +68,7 @@ class Plan(Layout):
             "waves": [list(wave) for wave in self.waves],
             "edges": [list(edge) for edge in self.edges],
             "findings": [finding.to_dict() for finding in self.findings],
+            "promised": [promised.to_dict() for promised in self.promised],
         }
 
 

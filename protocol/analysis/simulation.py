@@ -17,13 +17,14 @@ from typing import Any, Final
 from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Outcome, Status
 from protocol.graph.lanes import Lane
-from protocol.language.paths import lookup, parts_of
+from protocol.language.paths import lookup, nest, parts_of
 from protocol.language.references import Reference
 from protocol.schemas.steps import count
 from protocol.state.context import Context
-from protocol.submission.layout import Layout
+from protocol.submission.layout import Layout, Promised
 
 from .inventions import Inventions, path_of
+from .samples import sample
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
@@ -161,6 +162,9 @@ class _Run:
         self._left_out = plan.lanes.keys() - self._lanes.keys()
         seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
         self._context = Context(seen)
+        for promised in plan.promised:
+            if promised.instance not in self._left_out:
+                self._context.append(_kept(promised))
         self._effort = _Effort(self._context)
         self._run = {
             name: [call for call in lane.calls if self._effort.admits(name, call)] for name, lane in self._lanes.items()
@@ -234,6 +238,12 @@ class _Run:
         if end is None:
             return SimulatedCall(call.index, call.tool, instance, Status.WAITING)
         return SimulatedCall(call.index, call.tool, instance, end.status, end.reason, end.error)
+
+
+def _kept(promised: Promised) -> dict[str, Any]:
+    """The message that keeps a promise, with a value that its schema admits (SPEC R6.3)."""
+    instance = {} if promised.instance is None else {"_instance": promised.instance}
+    return {"type": "input", **instance, "data": nest(sample(promised.schema), promised.place.path)}
 
 
 class _Effort:

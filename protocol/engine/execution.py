@@ -108,6 +108,8 @@ class Execution:
         self._status: dict[int, Status] = {}
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
+        self._promises = dict(graph.promises)
+        self._may_have_come = True
         self._ready: dict[int, set[Expression]] = {}
         self._touched: dict[int, dict[Expression, None]] = {}
         self._candidates: dict[int, None] = dict.fromkeys(self._calls)
@@ -139,6 +141,7 @@ class Execution:
             self.reconsider(index)
         elif status in FINAL:
             self._left -= index in self._calls
+            self._may_have_come = True  # it may have written what was promised
             for reader, place in self._readiness.end(index):
                 self._settle(reader, place)
         return True
@@ -148,6 +151,7 @@ class Execution:
 
         `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
         """
+        self._note_arrivals()
         self._look_again()
         decisions: list[Start | Outcome] = []
         here = self._fold
@@ -170,6 +174,20 @@ class Execution:
         self._decided.discard(index)
         if index in self._calls and self.status(index) not in FINAL:
             self._candidates[index] = None
+
+    @property
+    def promised(self) -> tuple[Reference, ...]:
+        """The promised places that calls of the lane wait for (SPEC R6.3)."""
+        return tuple(self._promises.values())
+
+    def receive(self) -> None:
+        """Note that the fold was fed a message that no call wrote: what it was promised may have come (SPEC R11.6)."""
+        self._may_have_come = True
+
+    def give_up_promises(self) -> None:
+        """Wait no longer for what is promised: it counts as something that no call brings, and `||` falls back."""
+        for node in list(self._promises):
+            self._end_promise(node)
 
     def scoped(self, call: Call) -> dict[str, Any]:
         """The call's context argument: kind to folded value (SPEC R8.3)."""
@@ -233,6 +251,18 @@ class Execution:
             return
         touched = self._touched.setdefault(reader, {})
         touched.update(dict.fromkeys(self._calls[reader].readers_of(place) if place is not None else ()))
+
+    def _note_arrivals(self) -> None:
+        """Find the promised values that have come."""
+        for node, place in tuple(self._promises.items()) if self._may_have_come else ():
+            if self._fold.exists(place):
+                self._end_promise(node)
+        self._may_have_come = False
+
+    def _end_promise(self, node: int) -> None:
+        del self._promises[node]
+        for reader, place in self._readiness.end(node):
+            self._settle(reader, place)
 
     def _look_again(self) -> None:
         """Find the calls that can be decided by what has settled: once for all of it, since many places may stand in

@@ -5,6 +5,7 @@
 `holdings`     which places the context holds
 `barriers`     many writers of a place as one node
 `scope_waits`  what calls wait for by their scopes, without cycles
+`promises`     input that a schema announces
 `waits`        what calls wait for, by what the context holds
 `lanes`        the calls of a submission, by instance
 """

@@ -80,6 +80,8 @@ class Graph:
     """Barrier -> the calls and barriers that have to end before it."""
     scopes: Mapping[int, ScopePlaces] = field(default_factory=dict)
     """By scopes; calls without any are not in it."""
+    promises: Mapping[int, Reference] = field(default_factory=dict)
+    """Barriers that end when a promised value is there, and its place (SPEC R6.3)."""
     left_out: tuple[LeftOut, ...] = ()
     """Scope waits that would close a cycle, in the order of their readers."""
 

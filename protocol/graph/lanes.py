@@ -16,6 +16,7 @@ from protocol.state.context import Context
 
 from .graph import Graph
 from .holdings import Holdings
+from .promises import Promises
 from .waits import Waits
 from .writers import Writers
 
@@ -29,11 +30,13 @@ class Lane:
     graph: Graph
     held: frozenset[Reference] = frozenset()
     """The places, of those that make a difference to the graph, that the initial context holds."""
+    unsatisfiable: tuple[Unresolvable, ...] = ()
+    """What its calls can never read, where that rejects nothing (SPEC R6.3a); its `instance` is one of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unresolvable(Cause):
-    """An expression of a call that no value of the context and no other call can satisfy (SPEC R6.3)."""
+    """An expression of a call that no value of the context, no other call and no promise can satisfy (SPEC R6.3)."""
 
     call: int
     at: str
@@ -71,12 +74,14 @@ def lay_out(
     *,
     instances: Sequence[str],
     is_template: bool,
+    is_partial: bool = False,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
 ) -> tuple[dict[str | None, Lane], list[Unresolvable | Cycle]]:
     """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
 
     `begun` are calls at work, by instance: they may still write, and wait for no call. Beside the lanes comes what
-    keeps their calls from running.
+    keeps their calls from running; with `is_partial` that is not what instances lack: it is noted with their lanes
+    (SPEC R6.3a).
     """
     begun = begun or {}
     own: dict[str | None, list[Call]] = {}
@@ -90,7 +95,7 @@ def lay_out(
         shared = tuple(own.get(None, ()))
         known = {None, *instances}
         own = {instance: members for instance, members in own.items() if instance in known}
-    builder = _Builder(context, shared, begun)
+    builder = _Builder(context, shared, begun, is_partial=is_partial)
     lanes = {
         instance: builder.lane(instance, [*members] if begun.get(instance) else members)
         for instance, members in own.items()
@@ -111,9 +116,13 @@ class _Builder:
         context: Context,
         shared: Sequence[Call],
         begun: Mapping[str | None, Sequence[Call]],
+        *,
+        is_partial: bool,
     ) -> None:
         self.problems: dict[Unresolvable | Cycle, None] = {}
         self._context = context
+        self._promises = Promises(context.messages)
+        self._is_partial = is_partial
         self._begun = begun
         self._shared = Writers((*begun.get(None, ()), *shared))
         self._members: dict[int, _Members] = {}
@@ -124,11 +133,30 @@ class _Builder:
             self._members[id(calls)] = self._read(instance, calls)
         members = self._members[id(calls)]
         held = members.holdings.of(self._context.fold(instance))
-        if held not in members.graphs:
-            graph = members.graphs[held] = members.waits.graph(held)
-            self._note(self._unresolvable(instance, members, held))
+        key = held, *self._promised(instance, members)
+        if key not in members.graphs:
+            graph = members.waits.graph(*key)
+            missing = tuple(self._unresolvable(instance, members, held | key[1]))
+            if instance is None or not self._is_partial:
+                self._note(missing)
+                missing = ()
+            members.graphs[key] = graph, missing
             self._note(self._cycles(graph, members))
-        return Lane(instance, members.calls, members.graphs[held], held)
+        graph, missing = members.graphs[key]
+        return Lane(instance, members.calls, graph, held, missing)
+
+    def _promised(self, instance: str | None, members: _Members) -> tuple[frozenset[Reference], frozenset[Reference]]:
+        """Of the places of input that are read those that are promised and not there, and all that promises require."""
+        promises = self._promises.seen_by(instance) if self._promises.all else ()
+        if not promises:
+            return frozenset(), frozenset()
+        fold = self._context.fold(instance)
+        promised = frozenset(
+            place
+            for place in members.waits.inputs
+            if any(promise.names(place) for promise in promises) and not fold.exists(place)
+        )
+        return promised, frozenset(place for promise in promises for place in promise.required(fold))
 
     def _read(self, instance: str | None, calls: list[Call]) -> _Members:
         own = (*self._begun.get(instance, ()), *calls)
@@ -157,5 +185,5 @@ class _Members:
     calls: tuple[Call, ...]
     waits: Waits
     holdings: Holdings
-    graphs: dict[frozenset[Reference], Graph] = field(default_factory=dict)
-    """By the uncertain places that are held."""
+    graphs: dict[tuple[frozenset[Reference], ...], tuple[Graph, tuple[Unresolvable, ...]]] = field(default_factory=dict)
+    """By the uncertain places that are held, and what is promised and required."""

@@ -9,7 +9,7 @@ it waits for where it is written before it, and need not exist.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from protocol.calls.call import Call
@@ -17,6 +17,7 @@ from protocol.language.references import Expression, Reference
 
 from .barriers import Barriers
 from .graph import Graph, Nodes
+from .promises import KIND
 from .readers import parameter_places, scope_places
 from .scope_waits import ScopeWaits, windows
 from .writers import Writers
@@ -47,11 +48,23 @@ class Waits:
         """The places whose readers wait or not, or can run or not, by what the initial context holds."""
         return tuple(dict.fromkeys(place for reader in self._readers for place in reader.uncertain))
 
-    def graph(self, held: Set[Reference]) -> Graph:
-        """The graph of a lane whose context holds these of the uncertain places.
+    @cached_property
+    def inputs(self) -> tuple[Reference, ...]:
+        """The places of input that parameters read: they may be promised."""
+        return tuple(dict.fromkeys(at for reader in self._readers for at in reader.waits if at.kind == KIND))
+
+    def graph(
+        self, held: Set[Reference], promised: Set[Reference] = frozenset(), required: Set[Reference] = frozenset()
+    ) -> Graph:
+        """The graph of a lane whose context holds these of the uncertain places; of `inputs` some are `promised`, and
+        the schemas of the promises have `required` places. What is promised counts as held.
 
         Where parameters wait for each other in a cycle, scope waits are left out: nothing of it will run.
         """
+        graph = self._graph(held | promised if promised else held)
+        return _promising(graph, promised, required) if promised or required else graph
+
+    def _graph(self, held: Set[Reference]) -> Graph:
         waits = {reader.index: reader.waits_given(held) for reader in self._readers}
         barriers = dict(self._lasting)
         for reader in self._readers:
@@ -62,7 +75,7 @@ class Waits:
         if not self._scopes.waits or (self.may_circle and next(parameters.cycles(), None) is not None):
             return parameters
         scopes, more, left_out = self._scopes.without_cycles(parameters)
-        return Graph(waits, {**barriers, **more} if more else barriers, scopes, tuple(left_out))
+        return Graph(waits, {**barriers, **more} if more else barriers, scopes, left_out=tuple(left_out))
 
     @cached_property
     def may_circle(self) -> bool:
@@ -120,6 +133,33 @@ class _Reader:
         nodes = (node for place in self.uncertain for node in self.waits[place])
         calls = (call for node in nodes for call in (barriers[node] if node < 0 else (node,)))
         return max((call for call in calls if call in own), default=None)
+
+
+def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference]) -> Graph:
+    """The graph with what waits for promised values: parameters at their places, scopes for all that is required there
+    (SPEC R6.3).
+    """
+    seen = {scope for places in graph.scopes.values() for scope in places if scope.kind == KIND}
+    awaited = promised | {place for place in required if any(map(place.overlaps, seen))}
+    first = min(graph.barriers, default=0) - 1
+    nodes = {place: first - number for number, place in enumerate(sorted(awaited, key=str))}
+    waits = {
+        index: {at: (*before, nodes[at]) if at in promised else before for at, before in places.items()}
+        if not promised.isdisjoint(places)
+        else places
+        for index, places in graph.waits.items()
+    }
+    scopes = {
+        index: {
+            at: (*before, *(node for one, node in nodes.items() if one in required and one.overlaps(at)))
+            for at, before in places.items()
+        }
+        for index, places in graph.scopes.items()
+    }
+    promises = {node: place for place, node in nodes.items()}
+    return replace(
+        graph, waits=waits, scopes=scopes, barriers={**graph.barriers, **dict.fromkeys(promises, ())}, promises=promises
+    )
 
 
 def _read(call: Call, barriers: Barriers) -> _Reader:

@@ -55,6 +55,13 @@ def is_written(message: Message) -> bool:
     return isinstance(message.get("_call"), Mapping)
 
 
+def is_promise(message: Message) -> bool:
+    """Whether it is an `input` message with a schema and without the value: that comes later (SPEC R6.3)."""
+    if "schema" not in message or message.get("type") not in ("input", "data") or kind_of(message) != "input":
+        return False
+    return _payload_key(message, "input") is None and all(map(is_reserved, message))
+
+
 def _payload(message: Message, kind: str) -> Any:
     """`data`, else the property named like the type, else every property that is not reserved (SPEC R1.3).
 

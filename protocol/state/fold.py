@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from protocol.language.errors import Conflict, Unresolved
-from protocol.language.messages import ERROR, TEXT_TYPES, Message
+from protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
 
@@ -39,7 +39,8 @@ class Fold:
             if message.get("type") in TEXT_TYPES:
                 self._texts.append(message)
             return
-        self.apply(operation)
+        if not is_promise(message):
+            self.apply(operation)
         kind = operation.place.kind
         if "schema" in message:
             self._schemas[kind] = message["schema"]

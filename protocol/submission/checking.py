@@ -93,7 +93,8 @@ def check_calls(
             _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
         )
     context = Context.trusted(submission.context)
-    lanes, obstacles = lay_out(calls, context, begun=begun, **where)
+    is_partial = submission.config.get("partial") is True
+    lanes, obstacles = lay_out(calls, context, is_partial=is_partial, begun=begun, **where)
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
     problems += output_problems(submission.output, context, _writing(calls, begun), "solution", "output")
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
@@ -11,12 +11,32 @@ from typing import Any, Final
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
 from protocol.graph.graph import Graph
-from protocol.graph.lanes import Lane
+from protocol.graph.lanes import Lane, Unresolvable
+from protocol.graph.promises import Promises
+from protocol.language.references import Reference
 from protocol.state.context import Context
 
 from .submission import Submission
 
 _MOST_DROPPED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """A property that a promise names and that has no value yet (SPEC R6.3)."""
+
+    place: Reference
+    instance: str | None
+    """The one in which it is missing, None for all."""
+    schema: Any
+    needed: bool
+    """Whether a call waits for it, or its promise requires it."""
+    at: int
+    """The position of the promise in the context."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The promised property as data."""
+        return {"place": str(self.place), "instance": self.instance, "schema": self.schema, "needed": self.needed}
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,34 @@ class Layout:
         """
         pairs = (pair for graph in self.graphs for left_out in graph.left_out for pair in left_out)
         return tuple(dict.fromkeys(islice(pairs, _MOST_DROPPED)))
+
+    @cached_property
+    def promised(self) -> tuple[Promised, ...]:
+        """What the promises of the context name and what has no value yet (SPEC R6.3)."""
+        found: dict[tuple[Reference, int, str | None], Promised] = {}
+        for promise in Promises(self.submission.context).all:
+            for lane in self.lanes.values():
+                if promise.instance not in (None, lane.instance):
+                    continue
+                fold, waited_for = self.context.fold(lane.instance), lane.graph.promises.values()
+                needed = {*promise.required(fold), *filter(promise.names, waited_for)}
+                shared = self.context.fold()
+                for place in promise.missing(fold):
+                    everywhere = promise.instance is None and not shared.exists(place)
+                    key = place, promise.at, None if everywhere else lane.instance
+                    is_needed = any(one.overlaps(place) for one in needed)
+                    if key not in found or is_needed:
+                        found[key] = Promised(place, key[2], promise.schema_of(place), is_needed, promise.at)
+        return tuple(found.values())
+
+    @cached_property
+    def skipped(self) -> tuple[Unresolvable, ...]:
+        """What calls can never read in some instance, so that they are skipped there, and those that need what they
+        write (SPEC R6.3a).
+        """
+        return tuple(
+            replace(found, instance=lane.instance) for lane in self.lanes.values() for found in lane.unsatisfiable
+        )
 
     @cached_property
     def readers(self) -> Mapping[int, Set[int]]:

@@ -7,17 +7,19 @@ cannot be honoured is never ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from json import dumps
 from typing import Any
 
 from protocol.language.errors import Problem, pointer
+from protocol.language.paths import nest
 
 from .config import SETTINGS, settings_of
-from .layout import Layout
+from .layout import Layout, Promised
 
 
 def unsupported(plan: Layout) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return list(_settings(plan))
+    return [*_settings(plan), *_promises(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -30,6 +32,23 @@ def _settings(plan: Layout) -> Iterator[Problem]:
         for key in settings_of(config):
             if not SETTINGS[key].in_definition:
                 yield _unsupported(key, "delegates", name, "config", key)
+
+
+def _promises(plan: Layout) -> Iterator[Problem]:
+    """What is promised and not given: a run of this version does not wait for it (SPEC R6.3)."""
+    for promised in plan.promised:
+        if promised.needed:
+            where = f" of instance {promised.instance!r}" if promised.instance is not None else ""
+            message = dumps(_message(promised), ensure_ascii=False)
+            yield Problem(
+                pointer("context", promised.at),
+                f"{promised.place}{where} is promised and has no value: add a message such as {message} to the context",
+            )
+
+
+def _message(promised: Promised) -> dict[str, Any]:
+    instance = {} if promised.instance is None else {"_instance": promised.instance}
+    return {"type": "input", **instance, "input": nest("…", promised.place.path)}
 
 
 def _unsupported(key: str, *at: str) -> Problem:

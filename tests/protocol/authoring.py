@@ -44,6 +44,8 @@ class Author:
             self._shape()
         if random.random() < 0.1:
             self._race()
+        if random.random() < 0.3:
+            self._add("see", self._place(), _scopes=["state", "data"])
         if self._is_plan:
             context.append({"type": "plan", "calls": self._calls})
             return {"context": context, "tools": {"think": ANY}}
@@ -66,7 +68,7 @@ class Author:
     def _shape(self) -> None:
         self._random.choice(
             (self._chain, self._chain, self._fan, self._branch, self._failure, self._rescue, self._counter,
-             self._thought, self._events, self._list, self._misfit, self._late_writer)
+             self._thought, self._events, self._list, self._misfit, self._late_writer, self._look)
         )()  # fmt: skip
 
     def _add(self, tool: str, to: str | None = None, /, **properties: Any) -> None:
@@ -75,7 +77,7 @@ class Author:
             call["_outputPath"] = to
         if self._lane is not None:
             call["_instance"] = self._lane
-        if self._random.random() < 0.2:
+        if "_scopes" not in call and self._random.random() < 0.2:
             call["_scopes"] = ["state"]  # whatever is there, seen by the activity and not in its result
         if tool == "stamp":
             call["n"] = len(self._calls)
@@ -120,6 +122,13 @@ class Author:
             self._add(self._plain(), f"{parent}.p{part}", value=self._value())
         for _ in range(self._random.randint(1, 2)):
             self._make(parent)
+
+    def _look(self) -> None:
+        """One who sees what is written before it; what is in its scopes need not be there."""
+        known = [*self._known.get(None, ()), *self._known.get(self._lane, ())]
+        place = self._place()
+        self._add("see", place, _scopes=[self._random.choice(["input", "†state.nowhere", *known])])
+        self._known.setdefault(self._lane, []).append(place)
 
     def _branch(self) -> None:
         yes, no = self._place(), self._place()

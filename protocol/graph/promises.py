@@ -1,0 +1,147 @@
+"""Promises: input that a schema announces and that comes later (SPEC R6.3).
+
+A promise is an `input` message with a `schema` and without the value. It names the properties that its schema
+describes, at any depth; what a schema merely admits it does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.language.messages import Message, is_promise
+from protocol.language.paths import MISSING, lookup
+from protocol.language.references import Path, Reference
+from protocol.state.fold import Fold
+
+KIND: Final = "input"
+_MOST_LEVELS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise: `at` is its message's position in the context, `instance` the only one it speaks of, if any."""
+
+    at: int
+    instance: str | None
+    schema: Any
+
+    def names(self, place: Reference) -> bool:
+        """Whether its schema names a place."""
+        return place.kind == KIND and bool(_schemas_at(self.schema, place.path))
+
+    def schema_of(self, place: Reference) -> Any:
+        """What its schema says of a place that it names."""
+        schema = _schemas_at(self.schema, place.path)[0]
+        definitions = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
+        return {**definitions, **schema} if "'$ref'" in str(schema) else schema
+
+    def required(self, fold: Fold) -> Iterator[Reference]:
+        """The places that its schema requires, with what it requires below them, and that have no value yet."""
+        for path in _required(self.schema, self.schema, ()):
+            place = Reference(KIND, path)
+            if not fold.exists(place):
+                yield place
+
+    def missing(self, fold: Fold) -> Iterator[Reference]:
+        """The places that it names and that have no value yet, without those below them."""
+        root = fold.root(KIND)
+        if root is MISSING and not any(True for _ in _named(self.schema, self.schema)):
+            yield Reference(KIND)
+            return
+        stack: list[Path] = [()]
+        while stack:
+            path = stack.pop()
+            below = [(*path, name) for schema in _schemas_at(self.schema, path) for name in _named(schema, self.schema)]
+            for place in dict.fromkeys(below):
+                if root is MISSING or lookup(root, place) is MISSING:
+                    yield Reference(KIND, place)
+                elif len(place) < _MOST_LEVELS:
+                    stack.append(place)
+
+
+class Promises:
+    """The promises of a context."""
+
+    def __init__(self, context: Iterable[Message]) -> None:
+        self.all = tuple(
+            Promise(at, message.get("_instance"), message["schema"])
+            for at, message in enumerate(context)
+            if is_promise(message)
+        )
+
+    def seen_by(self, instance: str | None) -> Sequence[Promise]:
+        """Those that speak of what a reader sees."""
+        return [promise for promise in self.all if promise.instance in (None, instance)]
+
+
+def _schemas_at(root: Any, path: Path) -> list[Any]:
+    """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
+    found = list(_parts(root, root))
+    for segment in path:
+        found = [part for schema in found for below in _below(schema, segment) for part in _parts(below, root)]
+    return found
+
+
+def _below(schema: Any, segment: str | int) -> Iterator[Any]:
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and str(segment) in properties:
+        yield properties[str(segment)]
+    if isinstance(segment, int):
+        first = schema.get("prefixItems")
+        if isinstance(first, list) and segment < len(first):
+            yield first[segment]
+        elif isinstance(schema.get("items"), dict):
+            yield schema["items"]
+
+
+def _parts(schema: Any, root: Any) -> Iterator[Any]:
+    """A schema, and what it refers to or combines."""
+    stack, seen = [schema], set[int]()
+    while stack:
+        part = stack.pop()
+        if part is True:
+            part = {}
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        for key in ("allOf", "anyOf", "oneOf"):
+            stack.extend(reversed(part.get(key) or ()))
+        if isinstance(part.get("$ref"), str):
+            stack.append(_referred(root, part["$ref"]))
+
+
+def _referred(root: Any, reference: str) -> Any:
+    """What a reference inside the schema leads to."""
+    if not reference.startswith("#"):
+        return None
+    for segment in reference[1:].split("/")[1:]:
+        key = segment.replace("~1", "/").replace("~0", "~")
+        root = root.get(key) if isinstance(root, dict) else None
+    return root
+
+
+def _named(schema: Any, root: Any) -> Iterator[str]:
+    for part in _parts(schema, root):
+        if isinstance(part.get("properties"), dict):
+            yield from part["properties"]
+
+
+def _required(schema: Any, root: Any, path: Path, within: frozenset[int] = frozenset()) -> Iterator[Path]:
+    """The paths of required properties; of those in alternatives none is required."""
+    parts, stack = list[Any](), [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict) and id(part) not in within:
+            within |= {id(part)}
+            parts.append(part)
+            stack.extend(part.get("allOf") or ())
+            stack.append(_referred(root, part["$ref"]) if isinstance(part.get("$ref"), str) else None)
+    for part in parts:
+        properties = part.get("properties") or {}
+        for name in part.get("required") or ():
+            yield (*path, name)
+            if name in properties:
+                yield from _required(properties[name], root, (*path, name), within)
