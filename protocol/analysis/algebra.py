@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
 
@@ -43,8 +43,8 @@ class Values:
     """A set of JSON values; equal where the library finds their schemas to be the same."""
 
     schema: CanonicalSchema
-    nodes: int = 1
-    cases: int = 1
+    nodes: int = field(default=1, compare=False)
+    cases: int = field(default=1, compare=False)
 
 
 EVERYTHING: Final = Values(canonicalize(True))

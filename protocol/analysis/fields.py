@@ -37,7 +37,7 @@ class Fields:
         self._layout = layout
         self._algebra = algebra
         self._flow = flow
-        self._patience = Patience(likeness=0.5)
+        self._patience = Patience(likeness=0.6)
 
     def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
         """Why a source never has anything at a place, or hardly means to."""

@@ -108,10 +108,9 @@ class _Texts:
                 continue
             squeezed = key.replace("_", "").replace("-", "").lower()
             meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if key.startswith("_") else None)
-            if meant is not None and meant not in call.raw and self._is_misspelt(call, key, meant):
-                yield self._finding(
-                    "ACT303", call, f"has the property {key!r}, which means nothing", f"write {meant}", key
-                )
+            if meant is not None and self._is_misspelt(call, key, meant):
+                remedy = f"write {meant}" if meant not in call.raw else f"leave it out: {meant} is there"
+                yield self._finding("ACT303", call, f"has the property {key!r}, which means nothing", remedy, key)
             elif key.startswith("_") and squeezed in _WORDS:
                 yield self._finding(
                     "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
@@ -123,7 +122,7 @@ class _Texts:
         """Whether a property is no parameter of its own: its tool lists others, or its name is unmistakable."""
         tool = self.layout.tools.get(call.tool)
         lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
-        return key.startswith("_") or meant in _UNMISTAKABLE or lists
+        return key.startswith("_") or (meant not in call.raw and (meant in _UNMISTAKABLE or lists))
 
     def _parameter_near(self, call: Call, key: str) -> str | None:
         """A parameter that the tool names, that the call leaves out, and whose name is nearly this one."""

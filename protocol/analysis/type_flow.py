@@ -151,7 +151,7 @@ class LaneFlow:
         self._writers = Writers(lane.calls, shared.writers if shared is not None else None)
 
     def sources(self, reader: Call, place: Reference, fold: Fold) -> tuple[Source, ...]:
-        """All origins of what a call may read at a place; none where they are too many, or one admits everything."""
+        """All origins of what a call may read at a place; none where they are too many, or one promises nothing."""
         if place.kind == FAILURES:
             return ()
         found: dict[int, None] = {}
@@ -162,7 +162,7 @@ class LaneFlow:
             return ()
         writers = [self._own[index] if index in self._own else self._shared[index] for index in sorted(found)]
         sources = [source for writer in writers for source in self._flow.effects(writer, place)]
-        if any(source.values == EVERYTHING for source in sources):
+        if any(source.promised == EVERYTHING == source.values for source in sources):
             return ()
         if not self._is_replaced(reader, place, writers, fold):
             try:

@@ -1,0 +1,176 @@
+"""Analysis: every code of the catalogue has a submission that gives it, and one nearly the same that does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from protocol import check_submission
+from protocol.analysis.analyse import analyse
+from protocol.analysis.catalogue import CATALOGUE
+
+from .building import call, submission
+
+Submission = dict[str, Any]
+
+GIVES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "_output": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer"}, "tags": {"type": "array"}},
+        }
+    },
+}
+TAKES: dict[str, Any] = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "userId": {}, "more": {}},
+}
+PINNED: dict[str, Any] = {"type": "object", "properties": {"_outputPath": {"enum": ["†state.a", "†state.b"]}}}
+STATE: dict[str, Any] = {"type": "state", "user": {"name": "Alex", "age": 36}}
+
+
+def user(text: Any = "†state.user.name", **more: Any) -> Submission:
+    """A call that takes a text, beside a user in the state."""
+    return submission(call("take", "†state.done", text=text, **more), tools={"take": TAKES}, context=[STATE])
+
+
+def chain(read: str, **more: Any) -> Submission:
+    """A call that reads of what another one gives."""
+    calls = call("get", "†state.x", **more), call("take", "†state.y", text=read)
+    return submission(*calls, tools={"get": GIVES, "take": TAKES})
+
+
+def kind(schema: Any, *paths: str) -> Submission:
+    """Calls that write into a state with a schema."""
+    calls = [call("get", path) for path in paths]
+    return submission(*calls, tools={"get": GIVES}, context=[{"type": "state", "schema": schema, "data": {}}])
+
+
+def delegated(schema: Any) -> Submission:
+    """A delegate that declares what it is given."""
+    definition = {"context": [{"type": "input", "schema": {"properties": {"text": schema}}}], "schema": {}}
+    calls = call("get", "†state.x"), call("ask", "†state.y", text="†state.x.age", _delegate="expert")
+    tools = {"get": GIVES, "ask": {"properties": {"_delegate": {}}}}
+    return submission(*calls, tools=tools, delegates={"expert": definition})
+
+
+def large(properties: int) -> Submission:
+    """A reader whose schema has so many parts."""
+    takes = {"properties": {"text": {"type": "string"}} | {f"p{n}": {"type": "string"} for n in range(properties)}}
+    return chain("†state.x.name") | {"tools": {"get": GIVES, "take": takes}}
+
+
+def scoped(scope: str, **more: Any) -> Submission:
+    """A call that is shown a scope of a user's state."""
+    return submission(call("see", "†data.seen", _scopes=[scope], **more), context=[STATE])
+
+
+def of_instance(**more: Any) -> Submission:
+    """A scope that only an instance holds."""
+    context = [{"type": "state", "_instance": "①", "order": 1}, {"type": "data", "x": 1}]
+    return submission(call("see", "†data.seen", _scopes=["†state.order"], **more), context=context)
+
+
+def two_writers(scope: str) -> Submission:
+    """A call that needs one of two results."""
+    calls = call("get", "†state.a"), call("get", "†state.b"), call("see", "†data.c", a="†state.a", _scopes=[scope])
+    return submission(*calls)
+
+
+def flat(**message: Any) -> Submission:
+    """A message without `data`."""
+    return submission(call("take", "†data.y", text="†input.topic"), context=[{"type": "input", "topic": "x"} | message])
+
+
+CASES: dict[str, tuple[Submission, Submission]] = {
+    "ACT201": (chain("†state.x.age"), chain("†state.x.name")),
+    "ACT202": (user("†state.user.age"), user("†state.user.name")),
+    "ACT203": (
+        kind({"properties": {"user": {"type": "string"}}}, "†state.user"),
+        kind({"properties": {"user": {"type": "object"}}}, "†state.user"),
+    ),
+    "ACT204": (chain("†state.x.nmae"), chain("†state.x.name")),
+    "ACT205": (chain("†state.x.0.name"), chain("†state.x.tags.0")),
+    "ACT206": (chain("†state.x.name", _outputMethod="concat"), chain("†state.x.name", _outputMethod="assign")),
+    "ACT207": (delegated({"type": "string"}), delegated({"type": "integer"})),
+    "ACT208": (
+        kind({"required": ["user", "total"]}, "†state.user"),
+        kind({"required": ["user", "total"]}, "†state.user", "†state.total"),
+    ),
+    "ACT299": (large(25_000), large(25)),
+    "ACT301": (user("state.user.name"), user("the user's name")),
+    "ACT302": (user("{{state.user.name}}"), user("{name}")),
+    "ACT303": (user(_outputpath="†state.z"), user(_reasoningForCall="why not")),
+    "ACT304": (user(_dependsOn=[0]), user(more=[0])),
+    "ACT305": (user("Hello †state.user.name!"), user("Hello!")),
+    "ACT306": (
+        submission(call("think", "†state.t", _output="†state.user.name"), context=[STATE], tools={"think": {}}),
+        submission(call("think", "†state.t", _output="the name"), context=[STATE], tools={"think": {}}),
+    ),
+    "ACT307": (
+        submission(call("get", "state.x"), call("take", text="†state.state.y || †state.z"), call("get", "†state.z")),
+        submission(call("get", "x"), call("take", text="†state.x")),
+    ),
+    "ACT308": (user("†user.name || †state.user.age"), user("†state.user.name || †state.user.age")),
+    "ACT309": (user("†state.other || †state.user.name"), user("†state.user.age || †state.user.name")),
+    "ACT310": (user(userld=1), user(userId=1)),
+    "ACT401": (scoped("†state.usr"), scoped("†state.user")),
+    "ACT402": (of_instance(), of_instance(_instance="①")),
+    "ACT403": (two_writers("state"), two_writers("†state.a")),
+    "ACT404": (user() | submission(call("take", _outputMethod="push")), user(_outputMethod="push")),
+    "ACT405": (
+        submission(call("get"), tools={"get": PINNED}),
+        submission(call("get", "†state.a"), tools={"get": PINNED}),
+    ),
+    "ACT406": (
+        submission(call("get", "†state.a"), tools={"get": {"parameters": {"type": "object", "properties": {}}}}),
+        submission(call("get", "†state.a"), tools={"get": {"type": "object", "properties": {"parameters": {}}}}),
+    ),
+    "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
+}
+"""Code to a submission that gives it, and one that does not."""
+LATENT: dict[str, Any] = {"ACT306": {"activities": {}}}
+"""What else a check is given."""
+
+
+def codes(value: Submission, code: str) -> set[str]:
+    return {finding.code for finding in analyse(check_submission(value, **LATENT.get(code, {})))}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_bad_plan_gives_the_code_and_a_good_one_does_not(code: str) -> None:
+    bad, good = CASES[code]
+    assert code in codes(bad, code)
+    assert code not in codes(good, code)
+
+
+def test_every_code_of_the_catalogue_has_a_bad_plan_and_a_good_one() -> None:
+    assert sorted(CASES) == sorted(CATALOGUE)
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
+    found = [finding.to_dict() for finding in analyse(check_submission(CASES[code][0], **LATENT.get(code, {})))]
+    finding = next(each for each in found if each["code"] == code)
+    assert list(finding) == ["code", "name", "severity", "message", "calls", "pointer", "remedy", "rule"]
+    assert finding["severity"] in ("warning", "info", "note")
+    assert finding["message"] and finding["remedy"]
+    assert json.loads(json.dumps(finding)) == finding
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_finding_is_left_out_by_its_code_or_its_name_or_by_the_submission_itself(code: str) -> None:
+    value, options = CASES[code][0], LATENT.get(code, {})
+    plan = check_submission(value, **options)
+    asking = check_submission({**value, "config": {"ignore": [code]}}, **options)
+    ways = analyse(plan, [code]), analyse(plan, [CATALOGUE[code].name]), analyse(asking)
+    assert all(code not in {finding.code for finding in found} for found in ways)
+
+
+def test_names_are_unlike_and_codes_are_of_the_four_families() -> None:
+    names = [entry.name for entry in CATALOGUE.values()]
+    assert len(set(names)) == len(names)
+    assert {code[:4] for code in CATALOGUE} == {"ACT1", "ACT2", "ACT3", "ACT4"}
