@@ -26,7 +26,7 @@ from .language.references import Expression, Reference, parse
 from .state.context import Context
 
 if TYPE_CHECKING:
-    from .analysis.findings import Finding
+    from .analysis.finding import Finding
 
 __all__ = [
     "Conflict",
@@ -56,6 +56,6 @@ def __getattr__(name: str) -> Any:
     """`Finding`, which belongs to the analysis, and is loaded with it."""
     if name != "Finding":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .analysis.findings import Finding
+    from .analysis.finding import Finding
 
     return Finding

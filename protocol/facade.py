@@ -12,6 +12,7 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .graph.readers import unread_results
 from .language.errors import Rejected
 from .language.limits import Limits
 from .language.messages import Message
@@ -24,7 +25,7 @@ from .submission.submission import read_submission
 
 if TYPE_CHECKING:
     from .analysis.cost import Cost
-    from .analysis.findings import Finding
+    from .analysis.finding import Finding
 
 
 class Plan(Layout):
@@ -33,15 +34,13 @@ class Plan(Layout):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What is worth knowing and is no error. Found when asked for, not when the plan is made."""
-        from .analysis.findings import findings_of
+        from .analysis.analyse import analyse
 
-        return findings_of(self)
+        return analyse(self)
 
     @cached_property
     def unread(self) -> tuple[int, ...]:
         """The calls whose results no call reads: what the run is there to produce, or what is not needed."""
-        from .analysis.findings import unread_results
-
         return unread_results(self.calls)
 
     @cached_property

@@ -90,6 +90,19 @@ class Readers:
         return next(self.at(place, but=but), None) is not None
 
 
+def unread_results(calls: Iterable[Call]) -> tuple[int, ...]:
+    """The calls none of whose results any call reads, by a parameter or a scope: what a run is there to produce, or
+    what is not needed.
+    """
+    calls = tuple(calls)
+    readers = Readers(calls)
+    return tuple(
+        call.index
+        for call in calls
+        if call.output is not None and not any(readers.has(place, but=call.index) for place in call.output.references)
+    )
+
+
 class Audience:
     """Who can ever read what a call writes: those that read there, where it is in sight (SPEC R3.6, R10)."""
 

@@ -157,7 +157,8 @@ def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
     finding = next(each for each in found if each["code"] == code)
     assert list(finding) == ["code", "name", "severity", "message", "calls", "pointer", "remedy", "rule"]
     assert finding["severity"] in ("warning", "info", "note")
-    assert finding["message"] and finding["remedy"]
+    assert finding["message"]
+    assert finding["remedy"]
     assert json.loads(json.dumps(finding)) == finding
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
+from worker.cli.ignored import reported
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, counted, heading, sight_lines, simulation_lines
+from worker.cli.rendering import call_name, counted, finding_lines, heading, sight_lines, simulation_lines
 
 if TYPE_CHECKING:
-    from protocol import Plan
+    from protocol import Finding, Plan
 
 
 @click.command(short_help="Say all that can be known without running.")
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
 @click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
 @click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
+@click.option("--ignore", metavar="CODE", multiple=True, help="Leave out these findings, by code or name; repeatable.")
 @allow_option
 @common_options
 def check(
-    file: str, allow: tuple[str, ...], mermaid: bool, who_sees: str | None, simulated: bool, *, common: Common
+    file: str,
+    allow: tuple[str, ...],
+    mermaid: bool,
+    who_sees: str | None,
+    simulated: bool,
+    ignore: tuple[str, ...],
+    *,
+    common: Common,
 ) -> int:
     """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
 
@@ -41,6 +50,7 @@ def check(
 
         with Client(settings) as client:
             plan = client.check(value, allow=allow or None)
+        findings = reported(plan, ignore)
         sights = _sights(plan, who_sees)
         simulation = _simulation(plan) if simulated else None
     if common.json:
@@ -50,12 +60,13 @@ def check(
             "simulation": simulation,
         }
         asked = {name: part for name, part in parts.items() if part is not None}
-        print_json({"valid": True, "errors": []} | plan.to_dict() | _extent(plan) | asked)
+        told = {"findings": [finding.to_dict() for finding in findings]}
+        print_json({"valid": True, "errors": []} | plan.to_dict() | told | _extent(plan) | asked)
     elif mermaid:
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
         shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        for line in (*(() if any((sights, simulation)) else _plan_lines(plan)), *shown[0], *shown[1]):
+        for line in (*(() if any((sights, simulation)) else _plan_lines(plan, findings)), *shown[0], *shown[1]):
             print_text(line)
     return COMPLETED
 
@@ -72,7 +83,6 @@ def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
-    from protocol.analysis.findings.doubts import doubtful_calls
     from protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
@@ -83,7 +93,6 @@ def _simulation(plan: Plan) -> dict[str, Any]:
         "calls": [call.to_dict() for call in simulation.calls],
         "branches": [effect.to_dict() for effect in effects],
         "unfit": list(simulation.unfit),
-        "doubtful": list(doubtful_calls(plan, simulation)),
         "left_out": {
             "instances": simulation.left_out,
             "calls": simulation.calls_left_out,
@@ -130,7 +139,7 @@ def _extent(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _plan_lines(plan: Plan) -> Iterator[str]:
+def _plan_lines(plan: Plan, findings: Sequence[Finding]) -> Iterator[str]:
     names = {call.index: call_name(call.index, call.tool) for call in plan.calls}
     instances = sum(instance is not None for instance in plan.lanes)
     cost = counted(len(plan.calls), "call")
@@ -150,12 +159,9 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
             then = ", ".join(readers) or "nothing reads it"
             places = escaped(" && ".join(alternative["paths"]))
             yield f"  {names[branch['call']]} writes {places}  →  {then}"
-    if plan.findings:
+    if findings:
         yield heading("findings")
-    for finding in plan.findings:
-        colour = "yellow" if finding.severity == "warning" else None
-        where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
-        yield f"  {click.style(finding.severity, fg=colour)}: {where}{escaped(finding.message)}"
+    yield from finding_lines(findings)
 
 
 def _cost(plan: Plan) -> str:

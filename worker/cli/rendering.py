@@ -10,11 +10,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from worker.cli.output import escaped
+
+if TYPE_CHECKING:
+    from protocol import Finding
 
 INLINE_WIDTH: Final = 88
 """A list of scalars that is not longer stays on one line."""
@@ -89,6 +92,15 @@ def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from _sights(document["derived"])
 
 
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Findings, one a line: how severe, which, where, what, and what to do."""
+    for finding in findings:
+        severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)
+        where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
+        remedy = f"; {escaped(finding.remedy)}" if finding.remedy is not None else ""
+        yield f"  {severity} {finding.code}: {where}{escaped(finding.message)}{remedy}"
+
+
 def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A simulation: what would be there in the end, what would not run, and what each branch leaves out."""
     yield heading("simulated") + f"  {counts_line(Counter(call['status'] for call in document['calls']))}"
@@ -116,9 +128,6 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{counted(left_out['alternatives'], 'alternative')} more: not tried, only the first ones are"
     if document["unfit"]:
         yield f"no value could be made up for the _output of {', '.join(map(escaped, document['unfit']))}"
-    if document["doubtful"]:
-        names = ", ".join(call_name(index, tools[index]) for index in document["doubtful"])
-        yield f"lost on what was made up, which says nothing of the plan: on other results these may run: {names}"
 
 
 def value_lines(value: Any, indent: int = 0) -> Iterator[str]:
