@@ -106,6 +106,13 @@ _VALUES: Final = {
         "The schema of a kind requires a property that no call writes and the context does not hold.",
         "let a call write †state.total, or do not require it",
     ),
+    "ACT209": Entry(
+        "signature-misfit",
+        "warning",
+        "R4.1a",
+        "A declared tool admits a call, and the activity behind it needs another parameter or does not take one.",
+        "write userId",
+    ),
     "ACT299": Entry(
         "incomplete",
         "note",

@@ -12,8 +12,7 @@ from protocol.graph.writers import Writers
 from protocol.language.errors import Conflict
 from protocol.language.messages import DATA_TYPES, kind_of
 from protocol.language.paths import MISSING
-from protocol.language.references import DAGGER, Reference, expression_in
-from protocol.language.spelling import Patience
+from protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
 from protocol.state.fold import Fold
 from protocol.submission.layout import Layout
 
@@ -22,7 +21,8 @@ _MOST_INSTANCES: Final = 100
 _MOST_NAMES: Final = 200
 _MOST_KINDS: Final = 20
 _LIKENESS: Final = 0.7
-_INDEX: Final = re.compile(r"\[(\d+|'[^']*'|\"[^\"]*\")\]")
+_SEGMENT: Final = re.compile(r"""\.?([^.\[\]"']+)|\[(?:(\d+)|"([^"]*)"|'([^']*)')\]""")
+"""A step in a path, as most systems write it: `.name`, `[0]`, `["a name"]`."""
 
 
 class KnownPlaces:
@@ -80,17 +80,11 @@ class KnownPlaces:
 
     def meant(self, text: str) -> Reference | None:
         """The known place with a path that a text names without a dagger, with or without its kind."""
-        name = _INDEX.sub(
-            lambda found: "." + found[1].strip("'\""), text.strip().removeprefix(DAGGER).removeprefix(".")
-        )
-        for prefix in (DAGGER, f"{DAGGER}state.", *(f"{DAGGER}{kind}." for kind in self._others)):
-            expression = expression_in(prefix + name)
-            if expression is None or len(expression.references) != 1:
-                continue
-            place = expression.references[0]
-            if place.path and self.has(place):
-                return place
-        return None
+        path = _path_in(text.strip().removeprefix(DAGGER).removeprefix("."))
+        if path is None:
+            return None
+        own = (Reference(str(path[0]), path[1:]), *(Reference(kind, path) for kind in ("state", *self._others)))
+        return next((place for place in own if place.path and self.has(place)), None)
 
     def nearest(self, place: Reference) -> Reference | None:
         """The known place that another one, which nothing brings, was probably meant to be."""
@@ -126,3 +120,17 @@ class KnownPlaces:
                 for depth in range(1, len(place.key)):
                     found.setdefault(place.key[:depth], {})[place.key[depth]] = None
         return found
+
+
+def _path_in(text: str) -> Path | None:
+    """The path that a text is from end to end."""
+    path: Path = ()
+    position = 0
+    while position < len(text):
+        match = _SEGMENT.match(text, position)
+        if match is None or len(path) == MAX_SEGMENTS:
+            return None
+        key = next(part for part in match.groups() if part is not None)
+        path = (*path, int(key) if path and key.isdecimal() and key.isascii() and not match[3] else key.strip())
+        position = match.end()
+    return path or None

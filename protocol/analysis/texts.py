@@ -30,18 +30,18 @@ _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningFor
 """No parameter has such a name by chance; others may."""
 
 _NAME: Final = r"[^\W\d][\w-]*"
-_PATH: Final = rf"{_NAME}(?:\.[\w-]+|\[(?:\d+|'[^']*'|\"[^\"]*\")\])*"
+_STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
+_PATH: Final = rf"{_NAME}{_STEP}*"
 _TEMPLATES: Final = tuple(
-    re.compile(pattern.replace("PATH", rf"\s*({DAGGER}?{_PATH})\s*"))
+    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
     for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
 )
-"""A value as other systems name it: never anything else."""
+"""A value as other systems name it: hardly ever anything else."""
 _BRACKETS: Final = tuple(
-    re.compile(pattern.replace("PATH", rf"\s*({DAGGER}?{_PATH})\s*"))
-    for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
+    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
 )
 """What may be a text as well: it counts where what it names is known."""
-_BARE: Final = re.compile(rf"{_NAME}(?:\.[\w-]+|\[\d+\])+")
+_BARE: Final = re.compile(rf"{_NAME}{_STEP}+")
 _EMBEDDED: Final = re.compile(
     rf"\{{\{{\s*({_PATH})\s*\}}\}}|\$?\{{({_PATH})\}}|(?<!{DAGGER}){DAGGER}({_NAME}(?:\.\w+(?:-\w+)*)+)"
 )
@@ -240,4 +240,4 @@ class _Texts:
 
 def _is_path(text: str, name: str) -> bool:
     """Whether a template that names nothing known is still one: `$5` and `$HOME` are texts."""
-    return "." in name or text.startswith(("{{", "${"))
+    return re.fullmatch(_PATH, name.strip()) is not None and ("." in name or text.startswith(("{{", "${")))

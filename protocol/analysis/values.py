@@ -19,14 +19,13 @@ from protocol.language.paths import MISSING, type_name
 from protocol.language.references import Expression, Path, Reference
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, Algebra, Values, is_empty, told, types_of
+from .algebra import EVERYTHING, Algebra, Values, is_empty, told
 from .fields import Fields
 from .finding import Finding
 from .kind_schemas import kind_findings
+from .signatures import convertible, signature_findings
 from .type_flow import LaneFlow, Source, TypeFlow, flows
 
-_SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
-"""An activity is called with conversions among these (SPEC R4.1a): `"5"` becomes a number."""
 _MOST_NAMED: Final = 3
 
 
@@ -36,6 +35,7 @@ def value_findings(layout: Layout) -> Iterator[Finding]:
     flow = TypeFlow(layout, algebra)
     yield from _Reads(layout, algebra, flow).findings()
     yield from kind_findings(layout, algebra, flow)
+    yield from signature_findings(layout)
     if not algebra.is_complete:
         yield Finding(
             "ACT299",
@@ -51,7 +51,6 @@ class _Demand:
     code: str
     whose: str
     values: Values
-    converts: bool = False
 
 
 @dataclass
@@ -80,6 +79,7 @@ class _Reads:
         self._algebra = algebra
         self._flow = flow
         self._fields = Fields(layout, algebra, flow)
+        self._signatures = {name: convertible(dict(schema)) for name, schema in layout.signatures.items()}
         self._demanded: dict[tuple[str, str, Path], list[_Demand]] = {}
         self._groups: dict[tuple[Any, ...], _Group] = {}
 
@@ -134,7 +134,7 @@ class _Reads:
     ) -> None:
         writers = [source.writer for source in sources if source.writer is not None]
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
-        same = (writers[0].tool, call.tool, at, sources[0].inside) if writers else (None, call.tool, at)
+        same = (writers[0].tool, call.tool, at) if writers else (None, call.tool, at)
         finding = Finding(code, why, calls, pointer(*self._layout.submission.place(call.index)) + at, remedy)
         group = self._groups.setdefault((code, *same), _Group(finding))
         group.calls[calls] = None
@@ -144,8 +144,6 @@ class _Reads:
         given = source.values if source.value is MISSING else self._algebra.only(source.value)
         if is_empty(given):
             return True  # that is a fault of the path
-        if demand.converts and types_of(given) & _SCALARS and types_of(demand.values) & _SCALARS:
-            return True
         return self._algebra.fit(given, demand.values)
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
@@ -161,10 +159,9 @@ class _Reads:
         submission, name = self._layout.submission, call.runner.name
         if (tool := self._layout.tools.get(call.tool)) is not None:
             yield _Demand("ACT201", f"{call.tool} takes", self._algebra.described_by(tool.document))
-        signature = self._layout.signatures.get(name)
-        if call.runner.executor is Executor.ACTIVITY and isinstance(signature, dict):
+        if call.runner.executor is Executor.ACTIVITY and name in self._signatures:
             whose = f"the signature of its activity {name} takes"
-            yield _Demand("ACT201", whose, self._algebra.described_by(signature), converts=True)
+            yield _Demand("ACT201", whose, self._algebra.described_by(self._signatures[name]))
         if call.runner.executor is Executor.DELEGATE and (schema := _input_of(submission.delegates.get(name))):
             yield _Demand("ACT207", f"its delegate {name} declares", self._algebra.described_by(schema))
 

@@ -100,6 +100,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
         kind({"required": ["user", "total"]}, "†state.user"),
         kind({"required": ["user", "total"]}, "†state.user", "†state.total"),
     ),
+    "ACT209": (user(userid=1), user(userId=1)),
     "ACT299": (large(25_000), large(25)),
     "ACT301": (user("state.user.name"), user("the user's name")),
     "ACT302": (user("{{state.user.name}}"), user("{name}")),
@@ -132,12 +133,13 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
 }
 """Code to a submission that gives it, and one that does not."""
-LATENT: dict[str, Any] = {"ACT306": {"activities": {}}}
+SIGNATURE = {"properties": {"text": {}, "userId": {}}, "required": ["userId"], "additionalProperties": False}
+OPTIONS: dict[str, Any] = {"ACT306": {"activities": {}}, "ACT209": {"activities": {"take": SIGNATURE}}}
 """What else a check is given."""
 
 
 def codes(value: Submission, code: str) -> set[str]:
-    return {finding.code for finding in analyse(check_submission(value, **LATENT.get(code, {})))}
+    return {finding.code for finding in analyse(check_submission(value, **OPTIONS.get(code, {})))}
 
 
 @pytest.mark.parametrize("code", CASES)
@@ -153,7 +155,7 @@ def test_every_code_of_the_catalogue_has_a_bad_plan_and_a_good_one() -> None:
 
 @pytest.mark.parametrize("code", CASES)
 def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
-    found = [finding.to_dict() for finding in analyse(check_submission(CASES[code][0], **LATENT.get(code, {})))]
+    found = [finding.to_dict() for finding in analyse(check_submission(CASES[code][0], **OPTIONS.get(code, {})))]
     finding = next(each for each in found if each["code"] == code)
     assert list(finding) == ["code", "name", "severity", "message", "calls", "pointer", "remedy", "rule"]
     assert finding["severity"] in ("warning", "info", "note")
@@ -164,7 +166,7 @@ def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
 
 @pytest.mark.parametrize("code", CASES)
 def test_a_finding_is_left_out_by_its_code_or_its_name_or_by_the_submission_itself(code: str) -> None:
-    value, options = CASES[code][0], LATENT.get(code, {})
+    value, options = CASES[code][0], OPTIONS.get(code, {})
     plan = check_submission(value, **options)
     asking = check_submission({**value, "config": {"ignore": [code]}}, **options)
     ways = analyse(plan, [code]), analyse(plan, [CATALOGUE[code].name]), analyse(asking)

@@ -40,10 +40,8 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
-from protocol.analysis.findings.cases import shape_at
-from protocol.analysis.findings.demands import Parameter
-from protocol.analysis.findings.memory import Memory
-from protocol.analysis.findings.signatures import Signature
+from protocol.analysis.algebra import Algebra
+from protocol.analysis.signatures import convertible
 from protocol.schemas import compiled
 from worker.registry.activities import Activity, Policy, make_activity
 
@@ -308,7 +306,8 @@ class Keys(TypedDict):
 )
 def test_what_an_activity_takes_is_never_said_not_to_fit_its_signature(annotation: Any) -> None:
     activity = activity_of(annotation)
-    (demand,) = Memory({}, {}, {"f": Signature("f", activity.schema)}).demands(Parameter("f", "f", ("value",)))
+    algebra = Algebra()
+    admitted = algebra.along(algebra.made_of(convertible(dict(activity.schema))), ("value",))
     taken = [value for value in VALUES if is_taken(activity, value=value)]
     assert taken
-    assert [value for value in taken if demand.problems(value) or demand.misfit(shape_at({"const": value}))] == []
+    assert [value for value in taken if not algebra.fit(algebra.only(value), admitted)] == []

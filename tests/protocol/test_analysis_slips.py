@@ -1,0 +1,144 @@
+"""Analysis: a slip in a plan is found wherever it is made, and what was meant is named (SPEC R6.7).
+
+Plans that were not made for this get one slip each, in every way of writing it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from protocol import Rejected, check_submission
+from protocol.language.references import Reference, expression_in
+
+from .foreign_plans import calls_of, nestful, of_nestful, of_pages
+
+FOREIGN = [*of_pages(), *of_nestful(most=60)]
+KNOWN = {"ACT201", "ACT204", "ACT205"}
+"""What the specifications of NESTFUL's own tools contradict each other in."""
+
+
+def said_of(value: dict[str, Any]) -> list[str]:
+    """The warnings on a submission, or its errors, with what to do."""
+    try:
+        plan = check_submission(value)
+    except Rejected as rejected:
+        return [problem.message for problem in rejected.errors]
+    return [f"{found.message}; {found.remedy}" for found in plan.findings if found.severity == "warning"]
+
+
+def plain(text: str) -> str:
+    return text.removeprefix("†")
+
+
+def inside(text: str) -> str:
+    return text.removeprefix("†state.")
+
+
+def with_segment(text: str, position: int, segment: str) -> str:
+    """The reference with a segment put in at a position, counted from the end."""
+    head, _, tail = text.rpartition(".")
+    return f"{head}.{segment}.{tail}" if position else f"{head}.{segment}"
+
+
+TEXTS: dict[str, Callable[[str], str]] = {
+    "no dagger": plain,
+    "white space before the dagger": lambda text: f" {text}",
+    "double braces": lambda text: "{{" + plain(text) + "}}",
+    "double braces with blanks": lambda text: "{{ " + plain(text) + " }}",
+    "double braces without the kind": lambda text: "{{" + inside(text) + "}}",
+    "dollar and braces": lambda text: "${" + plain(text) + "}",
+    "dollar": lambda text: f"${plain(text)}",
+    "dollars around": lambda text: f"${inside(text)}$",
+    "angle brackets": lambda text: f"<{plain(text)}>",
+    "braces": lambda text: "{" + plain(text) + "}",
+}
+REFERENCES: dict[str, Callable[[str], str]] = {
+    "no kind": lambda text: f"†{inside(text)}",
+    "a field with a letter too many": lambda text: f"{text}s",
+    "a field with a letter missing": lambda text: text[:-1],
+    "an index into an object": lambda text: with_segment(text, 1, "0"),
+}
+PROPERTIES = ["_outputpath", "_output_path", "outputPath", "output_path", "_outputPaht", "_OutputPath"]
+
+
+def reads(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """The parameters that read part of a result in the state: the call, the parameter, the reference."""
+    for call in calls_of(value):
+        for key, text in call.items():
+            expression = expression_in(text) if not key.startswith("_") and isinstance(text, str) else None
+            place = expression.references[0] if expression is not None else Reference("none")
+            if place.kind == "state" and len(place.path) > 1 and str(place) == text and isinstance(place.path[-1], str):
+                yield call, key, text
+
+
+def slipped(value: dict[str, Any], slip: Callable[[str], str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The submission with the slip in its first parameter that reads part of a result, and what was meant."""
+    changed = copy.deepcopy(value)
+    for call, key, text in reads(changed):
+        call[key] = slip(text)
+        yield text, changed
+        return
+
+
+def takes_texts(value: dict[str, Any]) -> bool:
+    """Whether a text in place of a reference is no error by itself: the parameter's type admits it."""
+    try:
+        check_submission(value)
+    except Rejected:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("slip", TEXTS)
+def test_a_reference_written_as_a_text_is_found_and_the_reference_named(slip: str) -> None:
+    made = [each for _, value in FOREIGN for each in slipped(value, TEXTS[slip])]
+    looked_at = [(meant, value) for meant, value in made if takes_texts(value)]
+    assert looked_at
+    assert [meant for meant, value in looked_at if not any(meant in said for said in said_of(value))] == []
+
+
+@pytest.mark.parametrize("slip", REFERENCES)
+def test_a_wrong_reference_is_found_and_the_right_one_named(slip: str) -> None:
+    plans = [value for _, value in FOREIGN if slip == "no kind" or (promises(value) and said_of(value) == [])]
+    made = [each for value in plans for each in slipped(value, REFERENCES[slip]) if not each[0].endswith("]")]
+    assert [meant for meant, value in made if not any(meant in said for said in said_of(value))] == []
+
+
+def promises(value: dict[str, Any]) -> bool:
+    """Whether the tools of a submission say what they give."""
+    return all("_output" in tool.get("properties", {}) for tool in value["tools"].values())
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_misspelt_property_is_found_and_the_right_one_named(name: str) -> None:
+    for _, value in FOREIGN:
+        changed = copy.deepcopy(value)
+        call = next((call for call in reversed(calls_of(changed)) if "_outputPath" in call), None)
+        if call is not None:
+            path = call.pop("_outputPath")
+            call[name] = path if name.startswith("_") else plain(path)
+            assert any("_outputPath" in said for said in said_of(changed))
+
+
+@pytest.mark.parametrize("value", [value for _, value in of_pages()], ids=[name for name, _ in of_pages()])
+def test_the_plans_of_the_documentation_give_no_warning(value: dict[str, Any]) -> None:
+    assert said_of(value) == []
+
+
+def test_nestful_gives_only_the_contradictions_of_its_own_tools_and_each_once() -> None:
+    value = nestful()
+    if value is None:
+        pytest.skip("the data is not there")
+    found = [finding for finding in check_submission(value).findings if finding.severity == "warning"]
+    assert {finding.code for finding in found} == KNOWN
+    assert len(found) < 50
+    calls = value["solution"]["calls"]
+    pairs = [
+        (finding.code, *(calls[index]["_tool"] for index in finding.calls), *(finding.pointer or "").split("/")[4:5])
+        for finding in found
+    ]
+    assert len(set(pairs)) == len(pairs)
