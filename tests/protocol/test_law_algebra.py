@@ -1,4 +1,4 @@
-"""Laws of fitting: whatever is said never to fit, or never to be there, is so for every value (SPEC R4.1, R6.7)."""
+"""Laws of schema algebra: whatever is said never to fit, or never to be there, is so for every value (SPEC R4.1, R6.7)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.analysis.findings.cases import shape_at
-from protocol.analysis.findings.fitting import misfit
+from protocol.analysis.algebra import Algebra, is_empty
 from protocol.language.paths import MISSING, lookup
 from protocol.language.references import Path
 from protocol.schemas import compiled
@@ -28,21 +27,23 @@ def admitting(schemas: list[Any], value: Any) -> list[Any]:
 
 @given(many_schemas, schema_values)
 def test_schemas_that_one_value_satisfies_fit_each_other(schemas: list[Any], value: Any) -> None:
+    algebra = Algebra()
     for one, other in permutations(admitting(schemas, value), 2):
-        assert misfit(shape_at(one), shape_at(other)) is None
+        assert algebra.fit(algebra.made_of(one), algebra.made_of(other))
+        assert not is_empty(algebra.both(algebra.made_of(one), algebra.made_of(other)))
 
 
 @given(many_schemas, many_schemas, schema_values, paths)
 def test_a_value_inside_another_is_there_and_fits(
     outer: list[Any], inner: list[Any], value: Any, path: tuple[str | int, ...]
 ) -> None:
+    algebra = Algebra()
     part = lookup(value, path)
     if part is MISSING:
         return
     for one in admitting(outer, value):
-        shape = shape_at(one, path)
-        assert not shape.is_impossible
-        assert shape.admits(part)
+        inside = algebra.along(algebra.made_of(one), path)
+        assert algebra.fit(algebra.only(part), inside)
         for other in admitting(inner, part):
-            assert misfit(shape, shape_at(other)) is None
-            assert misfit(shape_at(other), shape) is None
+            assert algebra.fit(inside, algebra.made_of(other))
+            assert algebra.fit(algebra.made_of(other), inside)
