@@ -7,7 +7,7 @@
 `provenance`  which messages a value came from
 `analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
     order     `order` of the calls in all `worlds`, by `order_effects` of writes and `order_switches` between readers
-    values    `values` that misfit, `fields` that are not there, `kind_schemas`: by `type_flow` and `algebra`
+    values    `values` that misfit, `fields` that are not there, `kind_schemas` and `signatures`: by `type_flow`, the
+              `algebra` of schemas
     texts     `texts` and `surroundings` of the calls, by the `known_places`
-`findings`    the same as it was found before
 """

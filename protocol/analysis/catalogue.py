@@ -243,6 +243,13 @@ _SURROUNDINGS: Final = {
         "Data stands under `title` or `description` of a flat message, where it describes the message and is not data.",
         'put the data under "data"',
     ),
+    "ACT408": Entry(
+        "dropped-wait",
+        "note",
+        "R8.3a",
+        "A call does not wait for a call that writes in its `_scopes`, since that waits for it in turn.",
+        "list the places that it needs, such as †state.user",
+    ),
 }
 
 CATALOGUE: Final = {**_ORDER, **_VALUES, **_TEXT, **_SURROUNDINGS}

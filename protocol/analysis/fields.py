@@ -18,6 +18,7 @@ from .algebra import EVERYTHING, Algebra, is_empty, target, told, types_of
 from .type_flow import Source, TypeFlow
 
 _MOST_NAMES: Final = 12
+_MOST_KNOWN: Final = 200
 _DEEPEST: Final = 16
 
 
@@ -49,7 +50,7 @@ class Fields:
         for position, segment in enumerate(source.inside):
             types = types_of(values)
             below = self._algebra.at(values, segment)
-            names = list(islice(self._listed(source, source.inside[:position]), 200))
+            names = self._listed(source, source.inside[:position])
             if is_empty(below) or (types == {"object"} and below == EVERYTHING and names):
                 depth = above + position
                 if isinstance(segment, int) and "array" not in types and str(segment) not in names:
@@ -89,7 +90,7 @@ class Fields:
 
     def _unknown(self, place: Reference, depth: int, names: list[str]) -> Fault:
         what = Reference(place.kind, place.path[:depth])
-        near = self._patience.nearest(str(place.path[depth]), names)
+        near = self._nearest(str(place.path[depth]), names)
         why = f"{what} has no field {str(place.path[depth])!r}; it has {_some(names) or 'none'}"
         if near is None:
             return Fault("ACT204", why, f"name one of its fields: {_some(names)}" if names else f"read {what}")
@@ -101,7 +102,7 @@ class Fields:
         """Whether a field that an open object does not list is probably none of it: its name is nearly one that is
         listed, or whatever else is read there is listed.
         """
-        if self._patience.nearest(str(place.path[depth]), names) is not None:
+        if self._nearest(str(place.path[depth]), names) is not None:
             return True
         read = self._read.get((reader.instance, Reference(place.kind, place.path[:depth]).key), {})
         return all(name in names for name in read if name != str(place.path[depth]))
@@ -117,18 +118,25 @@ class Fields:
                         found.setdefault((call.instance, place.key[:depth]), {})[place.key[depth]] = None
         return found
 
-    def _listed(self, source: Source, path: Path) -> Iterator[str]:
-        """The fields that a promise lists at a path."""
-        if source.writer is not None:
-            for schema in self._flow.schemas(source.writer):
-                parts: list[Any] = [schema]
-                for segment in path:
-                    parts = [below for part in parts for below in _below(part, segment, schema)]
-                for part in parts:
-                    for each in _joined(part, schema, 0):
-                        yield from each.get("properties", ())
-                        if isinstance(each.get("const"), dict):
-                            yield from each["const"]
+    def _listed(self, source: Source, path: Path) -> list[str]:
+        """The fields that a promise lists at a path; none where others have a name by a pattern."""
+        found: dict[str, None] = {}
+        for schema in self._flow.schemas(source.writer) if source.writer is not None else ():
+            parts: list[Any] = [schema]
+            for segment in path:
+                parts = [below for part in parts for below in _below(part, segment, schema)]
+            for each in (each for part in parts for each in _joined(part, schema, 0)):
+                if "patternProperties" in each:
+                    return []
+                constant = each.get("const")
+                found.update(dict.fromkeys(each.get("properties", ())))
+                found.update(dict.fromkeys(constant if isinstance(constant, dict) else ()))
+        return list(islice(found, _MOST_KNOWN))
+
+    def _nearest(self, key: str, names: list[str]) -> str | None:
+        """The field that was probably meant: the same but for case and underscores, or nearly the same."""
+        plain = {name.replace("_", "").lower(): name for name in reversed(names)}
+        return plain.get(key.replace("_", "").lower()) or self._patience.nearest(key, names)
 
 
 def _below(part: Any, segment: str | int, root: Schema) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from protocol.language.errors import Conflict
 from protocol.language.messages import DATA_TYPES, kind_of
 from protocol.language.paths import MISSING
 from protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
+from protocol.language.spelling import Patience
 from protocol.state.fold import Fold
 from protocol.submission.layout import Layout
 
@@ -28,8 +29,9 @@ _SEGMENT: Final = re.compile(r"""\.?([^.\[\]"']+)|\[(?:(\d+)|"([^"]*)"|'([^']*)'
 class KnownPlaces:
     """What the context of a submission holds and its calls write, in whatever instance."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, most_instances: int = _MOST_INSTANCES) -> None:
         self._layout = layout
+        self._most = most_instances
         self._patience = Patience(likeness=_LIKENESS)
         self._known: dict[Reference, bool] = {}
 
@@ -51,7 +53,7 @@ class KnownPlaces:
     @cached_property
     def _folds(self) -> list[tuple[str | None, Fold]]:
         context = self._layout.context
-        return [(name, context.fold(name)) for name in (None, *islice(context.instances, _MOST_INSTANCES))]
+        return [(name, context.fold(name)) for name in (None, *islice(context.instances, self._most))]
 
     def has(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""

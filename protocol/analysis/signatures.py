@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from protocol.calls.tools import Executor
-from protocol.language.spelling import Patience
 from protocol.language.errors import pointer
+from protocol.language.spelling import Patience
 from protocol.schemas import Schema
 from protocol.submission.layout import Layout
 

@@ -36,6 +36,7 @@ def surrounding_findings(layout: Layout) -> Iterator[Finding]:
     places = KnownPlaces(layout)
     yield from _empty_scopes(layout, places)
     yield from _wide_scopes(layout)
+    yield from _left_out(layout)
     yield from _idle_properties(layout)
     yield from _missing_paths(layout)
     yield from _wrapped_tools(layout)
@@ -102,14 +103,31 @@ def _call(layout: Layout, index: int) -> Call:
 
 def _awaited(graph: Graph, call: Call, whole: list[Reference]) -> set[int]:
     """The calls that a call waits for in any case, one through another."""
-    nodes = (node for place, before in graph.waits.get(call.index, {}).items() if place not in whole for node in before)
-    stack, seen = list(nodes), set[int]()
+    read = (*graph.waits.get(call.index, {}).values(), *_narrow(graph, call, whole))
+    stack, seen = [node for nodes in read for node in nodes], set[int]()
     while stack:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
             stack.extend(graph.directly_before(node))
     return seen
+
+
+def _narrow(graph: Graph, call: Call, whole: list[Reference]) -> Iterator[tuple[int, ...]]:
+    return (nodes for place, nodes in graph.scopes.get(call.index, {}).items() if place not in whole)
+
+
+def _left_out(layout: Layout) -> Iterator[Finding]:
+    """Scope waits that would close a cycle, and so are none (SPEC R8.3a)."""
+    writers: dict[int, list[int]] = {}
+    for reader, writer in layout.dropped_waits:
+        writers.setdefault(reader, []).append(writer)
+    for reader, dropped in writers.items():
+        call = _call(layout, reader)
+        some = ", ".join(map(str, dropped[:_MOST_NAMED])) + ", …" * (len(dropped) > _MOST_NAMED)
+        why = f"does not wait for calls {some}, which write in its _scopes: they wait for it"
+        remedy = "list the places that it needs, or take the reference out that closes the cycle"
+        yield _finding(layout, "ACT408", call, why, remedy, *place_in(call.raw, "_scopes"))
 
 
 def _idle_properties(layout: Layout) -> Iterator[Finding]:

@@ -68,6 +68,8 @@ class TypeFlow:
         if call.given is not MISSING:
             return [{"const": call.given}]
         tool = self._layout.tools.get(call.tool)
+        if call.runner.executor is Executor.ACTIVITY and (tool is None or tool.output_schema is None):
+            tool = self._layout.returns.get(call.runner.name)  # the function's own annotation
         found = [tool.output_schema] if tool is not None and tool.output_schema is not None else []
         if call.runner.executor is Executor.DELEGATE:
             definition = self._layout.submission.delegates.get(call.runner.name)

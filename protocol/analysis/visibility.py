@@ -27,7 +27,6 @@ from protocol.language.paths import MISSING
 from protocol.language.references import DAGGER, Reference, parse
 from protocol.submission.layout import Layout
 
-from .findings.presence import Presence
 from .known_places import KnownPlaces
 
 
@@ -84,11 +83,11 @@ def who_sees(plan: Layout, path: str) -> Visibility:
 
     A path may go without its `†` where it begins with a kind that anything is of.
     """
-    presence = Presence(plan.calls, plan.context)
-    place = _place(path, presence.kinds | DATA_TYPES)
+    places = KnownPlaces(plan, most_instances=100_000)
+    place = _place(path, places.kinds | DATA_TYPES)
     calls = {call.index: call for call in plan.calls if not call.is_thought}
     direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
-    note = None if place.kind == _ERRORS.kind or presence.at(place) else _nothing_there(place, plan)
+    note = None if place.kind == _ERRORS.kind or places.has(place) else _nothing_there(place, plan)
     return Visibility(place, _sights(calls, direct), _sights(calls, _Derivation(plan, calls).readers(place)), note)
 
 

@@ -62,26 +62,26 @@ def test_the_machine_output_has_cost_findings_and_what_was_asked_for() -> None:
 def test_people_get_lines() -> None:
     plain, asked = check(), check("--simulate", "--who-sees", "state.user.ssn")
     assert "1 Celery task, 1 lane; depth 2, width 2" in plain.stdout
-    assert "in no certain order" in plain.stdout
+    assert "warning ACT103: race: calls" in plain.stdout
     assert "0 give (activity): parameter /value" in asked.stdout
     assert "0 give writes †data.bad  →  skips 1 give" in asked.stdout
-
-
-def test_a_simulation_says_which_calls_are_lost_on_what_was_made_up() -> None:
-    give = {"type": "object", "properties": {"value": {"pattern": "^[A-Z]{3}$"}}}
-    calls = [
-        {"_tool": "give", "_outputPath": "†data.x"},
-        {"_tool": "give", "value": "†data.x", "_outputPath": "†data.y"},
-    ]
-    lost: dict[str, Any] = {"tools": {"give": give}, "solution": {"calls": calls}}
-    assert check("--simulate", "--json", submission=lost).json["simulation"]["doubtful"] == [1]
-    assert check("--simulate", submission=lost).stdout.splitlines()[-1].endswith("may run: 1 give")
 
 
 def test_people_are_told_where_a_slip_stands() -> None:
     calls = [{"_tool": "give", "_outputpath": "†data.x"}]
     result = check(submission={"tools": {"give": GIVE}, "solution": {"calls": calls}})
-    assert "info: /solution/calls/0/_outputpath: call 0 (give) has the property _outputpath" in result.stdout
+    told = "warning ACT303: /solution/calls/0/_outputpath: call 0 (give) has the property '_outputpath'"
+    assert told in result.stdout
+    assert "; write _outputPath" in result.stdout
+
+
+def test_findings_can_be_ignored_by_code_and_by_name() -> None:
+    assert {finding["name"] for finding in check("--json").json["findings"]} == {"race"}
+    assert check("--json", "--ignore", "ACT103").json["findings"] == []
+    assert check("--json", "--ignore", "race").json["findings"] == []
+    refused = check("--ignore", "ACT000")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "there is no finding 'ACT000'" in refused.error_lines[0]
 
 
 def test_a_path_that_does_not_parse_is_wrong_usage() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import protocol
 from protocol import analysis, calls, engine, graph, hints, language, schemas, state, submission
-from protocol.analysis import findings
 from worker import app, client, execution, messaging, recovery, registry, storage
 from worker.cli import doctor
 
@@ -18,7 +17,7 @@ from worker.cli import doctor
 @pytest.mark.parametrize(
     "package",
     [
-        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, findings),
+        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis),
         *(messaging, storage, registry, execution, recovery, app, client, doctor),
     ],
 )

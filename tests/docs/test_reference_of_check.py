@@ -53,5 +53,5 @@ def test_every_key_of_the_machine_output_is_documented(tmp_path: Path) -> None:
     found = {*keys(whole), *keys(checked(tmp_path, INVALID))}
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     section = reference.partition("\n## Checking\n")[2].partition("\n## ")[0]
-    documented = re.findall(r"^\| `([\w.\[\]]+)` \|", section, re.MULTILINE)
+    documented = re.findall(r"^\| `((?!ACT\d)[\w.\[\]]+)` \|", section, re.MULTILINE)
     assert sorted(documented) == sorted(found)

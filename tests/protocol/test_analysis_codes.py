@@ -80,12 +80,39 @@ def two_writers(scope: str) -> Submission:
     return submission(*calls)
 
 
+def circling(scope: str) -> Submission:
+    """A call that sees what a call listed before it writes, which waits for it."""
+    return submission(call("get", "†state.a", after="†data.b"), call("see", "†data.b", _scopes=[scope]))
+
+
 def flat(**message: Any) -> Submission:
     """A message without `data`."""
     return submission(call("take", "†data.y", text="†input.topic"), context=[{"type": "input", "topic": "x"} | message])
 
 
+def branching(**parameters: Any) -> Submission:
+    """A call that reads of one that chooses."""
+    return submission(call("choose", "†data.good || †data.bad"), call("take", "†data.taken", **parameters))
+
+
+def held(*calls: Any) -> Submission:
+    """Calls beside a value that is there already."""
+    return submission(*calls, context=[{"type": "data", "x": 1}])
+
+
+READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
+
 CASES: dict[str, tuple[Submission, Submission]] = {
+    "ACT101": (branching(a="†data.good", b="†data.bad"), branching(a="†data.good || †data.bad")),
+    "ACT103": (
+        submission(call("get", "†state.a"), call("get", "†state.a")),
+        submission(call("get", "†state.a"), call("get", "†state.a", after="†state.a")),
+    ),
+    "ACT104": (held(READER, WRITER), held(WRITER, READER)),
+    "ACT105": (
+        held(call("get", "†data.y"), call("take", "†data.taken", value="†data.x || †data.y")),
+        held(call("get", "†data.y"), call("take", "†data.taken", value="†data.y || †data.x")),
+    ),
     "ACT201": (chain("†state.x.age"), chain("†state.x.name")),
     "ACT202": (user("†state.user.age"), user("†state.user.name")),
     "ACT203": (
@@ -130,6 +157,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
         submission(call("get", "†state.a"), tools={"get": {"parameters": {"type": "object", "properties": {}}}}),
         submission(call("get", "†state.a"), tools={"get": {"type": "object", "properties": {"parameters": {}}}}),
     ),
+    "ACT408": (circling("state"), circling("†state.b")),
     "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
 }
 """Code to a submission that gives it, and one that does not."""

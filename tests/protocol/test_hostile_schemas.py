@@ -256,8 +256,7 @@ def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     calls = [{"_tool": "write", "_outputPath": "a"}, {"_tool": "read", "p": "†state.a", "_outputPath": "b"}]
     tools = {"write": {"_output": endless(fan_out=12)}, "read": reader}
     began = time.process_time()
-    findings = check_submission({"solution": {"calls": calls}, "tools": tools}).findings
-    assert not any(finding.severity == "warning" for finding in findings)
+    assert check_submission({"solution": {"calls": calls}, "tools": tools}).findings != (), "no value ever ends"
     assert time.process_time() - began < SECONDS
 
 

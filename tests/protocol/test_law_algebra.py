@@ -1,4 +1,4 @@
-"""Laws of schema algebra: whatever is said never to fit, or never to be there, is so for every value (SPEC R4.1, R6.7)."""
+"""Laws of schema algebra: what is said never to fit, or never to be there, is so for every value (SPEC R4.1, R6.7)."""
 
 from __future__ import annotations
 
