@@ -129,9 +129,12 @@ def verify_writes(call: Call, writes: list[Write], fold: Fold) -> None:
             here.apply(operation)
 
 
-def verify_result(tool: Tool | None, writes: list[Write]) -> None:
-    """Hold the values against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`."""
-    schema = tool.compiled_output if tool is not None else None
+def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
+    """Hold a result, as these writes, against the tool's `_output` schema (SPEC R4.6). Raises `OutputError`.
+
+    What comes from an annotation speaks of plain values only.
+    """
+    schema = tool.compiled_choice if isinstance(result, (Output, Message)) else tool.compiled_output
     if schema is None:
         return
     for value in {id(write.value): write.value for write in writes}.values():

@@ -31,7 +31,9 @@ GRANTED: Final = "x-granted"
 WHO: Final = ("_tool", "_activity", "_delegate")
 """The meta-properties that say who runs a call."""
 PLAIN: Final = "x-plain"
-"""Keyword of `_output`: it speaks of plain values only, as an activity's return annotation does (SPEC R4.6)."""
+"""Keyword of `_output`: it comes from a return annotation and speaks of plain values only (SPEC R4.6). These are what
+the activity returns `always`, or `sometimes`, where it may as well choose a path with an `Output` or a `Message`.
+"""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
@@ -106,21 +108,28 @@ class Tool:
 
         That is what is said of it whatever the call is; what `anyOf`, `if` and the like say is said of calls only.
         """
-        promises = self._said_of("_output") if self.is_held else []
+        return self._promised(None, "always")
+
+    @cached_property
+    def compiled_output(self) -> CompiledSchema | None:
+        """What is said of plain values, ready to be applied."""
+        schema = self._promised(None, "always", "sometimes")
+        return compiled(schema) if schema is not None else None
+
+    @cached_property
+    def compiled_choice(self) -> CompiledSchema | None:
+        """What is said of values that are bound to a path, ready to be applied."""
+        schema = self._promised(None)
+        return compiled(schema) if schema is not None else None
+
+    def _promised(self, *plain: str | None) -> Schema | None:
+        """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
+        said = self._said_of("_output") if self.is_held else []
+        promises = [part for part in said if (part.get(PLAIN) if isinstance(part, dict) else None) in plain]
         if len(promises) > 1:
             return excerpt({"allOf": promises}, self.document)
         promise = promises[0] if promises else None
         return excerpt(promise, self.document, "#" + pointer(*_RESULT)) if isinstance(promise, dict) else promise
-
-    @cached_property
-    def compiled_output(self) -> CompiledSchema | None:
-        """The same, ready to be applied."""
-        return compiled(self.output_schema) if self.output_schema is not None else None
-
-    @cached_property
-    def promises_plain_values(self) -> bool:
-        """Whether that speaks of plain values only: an activity that chooses its path may return anything."""
-        return any(isinstance(part, dict) and part.get(PLAIN) is True for part in self._said_of("_output"))
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""

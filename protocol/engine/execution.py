@@ -21,8 +21,6 @@ from typing import Any
 
 from protocol.calls.call import Call
 from protocol.calls.outputs import (
-    Message,
-    Output,
     Write,
     admitted_writes,
     failure_writes,
@@ -225,10 +223,10 @@ class Execution:
         Raises `OutputError`.
         """
         tool = self._tools.get(call.tool)
-        if (tool is None or tool.output_schema is None) and call.runner.executor is Executor.ACTIVITY:
+        if (tool is None or tool.compiled_output is None) and call.runner.executor is Executor.ACTIVITY:
             tool = self._returns.get(call.runner.name)
-        if tool is not None and not (tool.promises_plain_values and isinstance(result.value, (Output, Message))):
-            verify_result(tool, writes)
+        if tool is not None:
+            verify_result(tool, result.value, writes)
 
     def _rescued(self, call: Call, output: Expression, failure: Failure, date: str, fold: Fold) -> Outcome:
         """An exception as the result of the last of several alternatives, if its place admits it (SPEC R4.4)."""

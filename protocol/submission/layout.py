@@ -59,9 +59,9 @@ class Layout:
     @cached_property
     def returns(self) -> Mapping[str, Tool]:
         """The activities, as tools, of calls whose own tools say nothing of results (SPEC R4.6)."""
-        silent = {name for name, tool in self.tools.items() if tool.output_schema is None}
+        silent = {name for name, tool in self.tools.items() if tool.compiled_output is None}
         names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
-        return {name: tool for name in sorted(names) if (tool := Tool(name, self.signatures[name])).output_schema}
+        return {name: tool for name in sorted(names) if (tool := Tool(name, self.signatures[name])).compiled_output}
 
     @property
     def size(self) -> int:

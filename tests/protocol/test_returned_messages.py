@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, Message
+from protocol import Context, Message, Output
+from protocol.calls.tools import PLAIN, Tool
 
-from .building import DATE, call, run, statuses
+from .building import ANY, DATE, call, run, statuses
 
 RIDERS: dict[str, Any] = {"schema": {"type": "object"}, "description": "what it is", "title": "A", "_note": [1]}
 
@@ -72,3 +73,28 @@ def test_r4_5_a_message_whose_schema_is_none_fails_the_call(schema: Any, at: str
     assert statuses(result) == ["failed"]
     assert result.data[None].keys() == {"error"}
     assert f"a message that is malformed: {at}: " in (result.outcome(0).error or {})["message"]
+
+
+# R4.6, where the schema comes from a return annotation
+
+
+@pytest.mark.parametrize(("mark", "is_known"), [("always", True), ("sometimes", False), (None, True)])
+@pytest.mark.parametrize("value", [1, "x"])
+@pytest.mark.parametrize("how", ["plain", "output", "message"])
+def test_r4_6_an_annotation_speaks_of_plain_values_only(mark: Any, is_known: bool, value: Any, how: str) -> None:
+    output = {"type": "integer", **({PLAIN: mark} if mark else {})}
+    activities = {"t": {"type": "object", "properties": {"_output": output}}}
+    made = {"plain": value, "output": Output("†state.a", value), "message": Message({"type": "state", "a": value})}
+    raw = call("t", to="†state.a")
+    result = run(raw, tools={"t": ANY}, activities=activities, functions={"t": lambda *_: made[how]})
+    is_admitted = value == 1 or (mark is not None and how != "plain")
+    assert statuses(result) == ["done" if is_admitted else "failed"]
+    assert (Tool("t", activities["t"]).output_schema is not None) is is_known, "what all its results are known to be"
+
+
+@pytest.mark.parametrize(("value", "status"), [(1, "done"), ("x", "failed"), (None, "failed")])
+def test_r4_6_a_declared_output_counts_instead_of_the_annotation(value: Any, status: str) -> None:
+    activities = {"t": {"type": "object", "properties": {"_output": {"type": "string", PLAIN: "always"}}}}
+    tools = {"t": {"properties": {"_output": {"type": "integer"}}}}
+    result = run(call("t", to="†state.a"), tools=tools, activities=activities, functions={"t": lambda *_: value})
+    assert statuses(result) == [status]

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from protocol.calls.tools import GRANTED, PLAIN
+from protocol.calls.tools import GRANTED
 from protocol.language.messages import DATA_TYPES
 from worker.errors import ActivitiesError, InvalidParameters
 
@@ -215,7 +215,7 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
     result = returns_schema(function)
-    returned = {"_output": {**result, PLAIN: True}} if result else {}
+    returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):
         anything = {"type": "object", **({"properties": returned} if returned else {})}
         return Activity(name, function, anything, (), takes_call=True, queue=queue, policy=policy)

@@ -17,6 +17,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from protocol import Message, Output
+from protocol.calls.tools import PLAIN
 from worker.errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
@@ -50,7 +51,7 @@ def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
     """The JSON Schema of an activity's plain results, as JSON values; None where its annotation says nothing of them.
 
     That is so for `None`, `Any`, `Output`, `Message`, and for what pydantic has no schema for. Of a union with `Output`
-    or `Message` the rest counts.
+    or `Message` the rest counts, and the schema says so (see `PLAIN`).
     """
     try:
         annotation = inspect.get_annotations(function, eval_str=True).get("return")
@@ -60,7 +61,8 @@ def returns_schema(function: Callable[..., Any]) -> JsonSchemaValue | None:
     if said in _SAY_NOTHING:
         return None
     try:
-        return TypeAdapter[Any](said).json_schema(mode="serialization")
+        schema = TypeAdapter[Any](said).json_schema(mode="serialization")
+        return {**schema, PLAIN: "always" if said is annotation else "sometimes"} if schema else None
     except (PydanticSchemaGenerationError, PydanticUserError, NameError):
         return None
 
@@ -69,7 +71,10 @@ def _plain(annotation: Any) -> Any:
     """What an annotation says of plain values."""
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
-    rest = [part for part in get_args(annotation) if part not in (Output, Message)]
+    parts = get_args(annotation)
+    rest = [part for part in parts if part not in (Output, Message)]
+    if len(rest) == len(parts):
+        return annotation
     return Union[tuple(rest)] if rest else None  # noqa: UP007  # of parts that are known only now
 
 
