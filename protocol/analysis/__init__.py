@@ -1,6 +1,6 @@
 """What can be said of a valid submission without running it (SPEC R6.7, R11.2).
 
-`simulation`  a run on made-up results: `inventions`, `samples`, `moulds`, `variety`
+`simulation`  a run on made-up results: `sample_values` of the `demanded_shapes`
 `cost`        how much a run takes
 `drawing`     the graph as Mermaid
 `visibility`  who can see what

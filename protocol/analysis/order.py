@@ -108,12 +108,14 @@ class _Order:
     # Calls that never run
 
     def _unreachable(self) -> Iterator[Finding]:
-        never: set[int] = set()
+        never = {missing.call for missing in self._view.lanes[0].unsatisfiable}
         position = self._view.position
         idle = [
             index for index in self._view.own if not self._worlds.ran[index] and self._view.calls[index].expressions
         ]
-        for index in sorted(idle, key=position.__getitem__)[: _MOST_PROVED if not self._worlds.is_exhaustive else None]:
+        for index in sorted(set(idle) - never, key=position.__getitem__)[
+            : _MOST_PROVED if not self._worlds.is_exhaustive else None
+        ]:
             graph = self._view.graph_of[index]
             if never.isdisjoint(graph.before(index)) and self._is_proved(index):
                 call = self._view.calls[index]
@@ -144,7 +146,7 @@ class _Order:
     def _unread(self) -> Iterator[Finding]:
         view, idle = self._view, dict[tuple[int, Reference], Reference]()
         for index, call in view.calls.items():
-            for expression in call.expressions if not call.is_thought else ():
+            for expression in call.expressions if not call.is_thought and not view.graphs[-1].promises else ():
                 if self._worlds.taken(index, expression)[0] == self._worlds.all:
                     first = expression.alternatives[0]
                     others = (place for group in expression.alternatives[1:] for place in group)
@@ -273,7 +275,7 @@ class _Order:
             return False
         if (one in self._view.own) != (other in self._view.own):
             return not waits and self._known.get(other) == () and one < other
-        return other not in self._known or one < other
+        return other not in self._known or one < other or (not waits and self._known[other] != ())
 
     def _known_results(self) -> dict[int, tuple[int, ...] | None]:
         """Calls whose results models have written: they end at the moment all these others have ended (SPEC R4.8).

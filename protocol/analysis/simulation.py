@@ -1,30 +1,32 @@
 """Simulation: a checked plan run in the pure engine, on values made up from the schemas (SPEC R6.7).
 
-Nothing is carried out. Every call succeeds at once with what is invented for it (`inventions`). It chooses its first
-alternative unless told otherwise; what is decided from there on (skips, conflicts, refused parameters) is decided by
-the very code that decides it in a real run. The same plan always gives the same simulation.
+Nothing is carried out. Every call succeeds at once with a made-up result (`demanded_shapes`). It chooses its first
+alternative unless `choices` say otherwise; what is decided from there on (skips, conflicts, refused parameters) is
+decided by the very code that decides it in a real run. The same plan always gives the same simulation.
 
 Of very many instances only the first are run: they differ in their data alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 from protocol.calls.call import Call
-from protocol.engine.execution import Execution, Outcome, Status
+from protocol.calls.outputs import Output
+from protocol.calls.tools import Tool
+from protocol.engine.execution import Execution, Outcome, Status, Success
 from protocol.graph.lanes import Lane
-from protocol.language.paths import lookup, nest, parts_of
-from protocol.language.references import Reference
-from protocol.schemas.steps import count
+from protocol.language.paths import nest
+from protocol.schemas import compiled
 from protocol.state.context import Context
+from protocol.state.fold import Fold
 from protocol.submission.layout import Layout, Promised
 
-from .inventions import Inventions, path_of
-from .samples import sample
+from .demanded_shapes import DemandedShapes
+from .sample_values import sample
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
@@ -33,18 +35,10 @@ MOST_CALLS: Final = 5_000
 MOST_ALTERNATIVES: Final = 64
 MOST_TRIED: Final = 10_000
 """Calls run in one `branch_effects` over all alternatives."""
-
-MOST_PARTS: Final = 5_000_000
-"""Values, with all that they hold, that calls read from the context in one simulation: some seconds of copying."""
-
-_PARTS_PER_STEP: Final = 10
-"""As many parts are copied in the time of one step (see `schemas.steps`)."""
 _MESSAGES_PER_CALL: Final = 5
 """As many messages are read in the time of one call."""
-_PARTS_PER_CALL: Final = 500
-"""As many parts are copied in the time of one call."""
 _NOTHING: Final = {"type": "meta"}
-"""Stands for a message that nobody here can see: the others keep their numbers."""
+"""Stands for a message that no lane here can see: the others keep their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +74,6 @@ class Simulation:
     """The tools whose made-up results do not fit their own `_output`, so that it was not applied."""
     left_out: int = 0
     """How many instances have calls that were not run, beyond `MOST_CALLS`."""
-    parts: int = 0
-    """How much the calls read from the context."""
-    calls_left_out: int = 0
-    """How many calls were not run, since together with those before them they read more than `MOST_PARTS`."""
 
     @property
     def skipped(self) -> tuple[int, ...]:
@@ -106,23 +96,7 @@ class BranchEffect:
 
 def simulate(layout: Layout, choices: Mapping[int, int] | None = None) -> Simulation:
     """Run a layout on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
-    return _Run(layout, Inventions(layout, choices=choices)).to_end()
-
-
-def tried(
-    layout: Layout,
-    trial: int,
-    most_calls: int,
-    *,
-    choices: Mapping[int, int | None] | None = None,
-    favoured: Container[int] = (),
-) -> Simulation:
-    """Run a layout on other values, alternatives, exceptions and orders than another trial; see `inventions`.
-
-    `choices` says of some calls which of their alternatives (from 0) they take, None being an exception; results are
-    made up such as those `favoured` need, before others that read them.
-    """
-    return _Run(layout, Inventions(layout, trial, choices, favoured), most_calls).to_end()
+    return _Run(layout, choices or {}).to_end()
 
 
 def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
@@ -132,7 +106,7 @@ def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
     together would run more than `MOST_TRIED` calls.
     """
     left = MOST_TRIED
-    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL + usual.parts // _PARTS_PER_CALL
+    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL
     run = {call.index for call in usual.calls}
     concerned = (chosen for chosen in alternatives(plan) if chosen[0].index in run)
     for call, number in islice(concerned, MOST_ALTERNATIVES):
@@ -140,8 +114,8 @@ def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
         if number > 0:
             if (left := left - effort) < 0:
                 return
-            skipped = _Run(plan, Inventions(plan, choices={call.index: number})).to_end().skipped
-        yield BranchEffect(call.index, path_of(call, number), skipped)
+            skipped = simulate(plan, {call.index: number}).skipped
+        yield BranchEffect(call.index, _path(call, number), skipped)
 
 
 def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
@@ -155,23 +129,21 @@ def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
 class _Run:
     """One simulation: a context that grows, and an execution for each lane."""
 
-    def __init__(self, plan: Layout, inventions: Inventions, most_calls: int = MOST_CALLS) -> None:
-        self._plan = plan
-        self._inventions = inventions
-        self._lanes = first_lanes(plan, most_calls)
+    def __init__(self, plan: Layout, choices: Mapping[int, int]) -> None:
+        self._choices = choices
+        self._shapes = DemandedShapes(plan)
+        self._results: dict[int, Success] = {}
+        self._unfit: list[str] = []
+        self._tools = {name: self._applicable(tool) for name, tool in plan.tools.items()}
+        self._lanes = _first_lanes(plan)
         self._left_out = plan.lanes.keys() - self._lanes.keys()
         seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
         self._context = Context(seen)
         for promised in plan.promised:
             if promised.instance not in self._left_out:
                 self._context.append(_kept(promised))
-        self._effort = _Effort(self._context)
-        self._run = {
-            name: [call for call in lane.calls if self._effort.admits(name, call)] for name, lane in self._lanes.items()
-        }
-        count(self._effort.parts // _PARTS_PER_STEP)  # a trial that leaves calls out is given up
         self._executions = {
-            name: Execution(self._run[name], lane.graph, self._context.fold(name), inventions.tools, instance=name)
+            name: Execution(lane.calls, lane.graph, self._context.fold(name), self._tools, instance=name)
             for name, lane in self._lanes.items()
         }
         self._awaiting = self._waits_for_global_calls()
@@ -185,10 +157,28 @@ class _Run:
             pass
         calls = tuple(self._call(instance, call) for instance, lane in self._lanes.items() for call in lane.calls)
         data = {instance: self._context.data(instance) for instance in (None, *self._context.instances)}
-        unfit, left_out = tuple(self._inventions.unfit), len(self._left_out)
-        calls_left_out = sum(len(lane.calls) - len(self._run[name]) for name, lane in self._lanes.items())
         ordered = tuple(sorted(calls, key=lambda call: call.index))
-        return Simulation(data, ordered, unfit, left_out, self._effort.parts, calls_left_out)
+        return Simulation(data, ordered, tuple(self._unfit), len(self._left_out))
+
+    def _applicable(self, tool: Tool) -> Tool:
+        """The tool; not held to its `_output` where no made-up value fits that."""
+        schema = tool.output_schema
+        if schema is None or not compiled(schema).problems(sample(schema)):
+            return tool
+        self._unfit.append(tool.name)
+        return replace(tool, is_held=False)
+
+    def _result(self, call: Call, here: Fold) -> Success:
+        """The made-up result of a call, the same in all instances; `here` is what is there by now."""
+        if call.output is None:
+            return Success(None)
+        if call.index not in self._results:
+            number = self._choices.get(call.index, 0)
+            chosen, tool = call.output.alternatives[number], self._tools.get(call.tool)
+            declared = tool.output_schema if tool is not None else None
+            value = self._shapes.value(call, chosen, here, declared)
+            self._results[call.index] = Success(Output(_path(call, number), value))
+        return self._results[call.index]
 
     def _waits_for_global_calls(self) -> dict[int, list[str | None]]:
         """Global call -> the instances that wait for it."""
@@ -216,13 +206,12 @@ class _Run:
         return True
 
     def _finish(self) -> bool:
-        """Finish the calls at work that end next, if there are any."""
-        if not self._started:
-            return False
-        for instance, call in self._inventions.ending(self._started):
-            result = self._inventions.result(call, self._context.fold(instance))
+        """Finish the calls at work, in the order they began, if there are any."""
+        at_work, self._started = self._started, []
+        for instance, call in at_work:
+            result = self._result(call, self._context.fold(instance))
             self._commit(instance, self._executions[instance].finish(call.index, result, DATE))
-        return True
+        return bool(at_work)
 
     def _commit(self, instance: str | None, outcome: Outcome) -> None:
         for message in outcome.messages:
@@ -246,37 +235,19 @@ def _kept(promised: Promised) -> dict[str, Any]:
     return {"type": "input", **instance, "data": nest(sample(promised.schema), promised.place.path)}
 
 
-class _Effort:
-    """How much of a context is copied for the calls that read it, until that is too much."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._sizes: dict[tuple[str | None, Reference], int] = {}
-        self.parts = 0
-
-    def admits(self, instance: str | None, call: Call) -> bool:
-        """Whether a call can be run too; then what it reads is counted."""
-        if self.parts > MOST_PARTS:
-            return False
-        for _, expression in call.reads:
-            self.parts += max(self._size(instance, place) for place in expression.references)
-        return self.parts <= MOST_PARTS
-
-    def _size(self, instance: str | None, place: Reference) -> int:
-        if (instance, place) not in self._sizes:
-            value = lookup(self._context.fold(instance).root(place.kind), place.path)
-            self._sizes[instance, place] = sum(1 for _ in parts_of(value))
-        return self._sizes[instance, place]
-
-
-def first_lanes(plan: Layout, most_calls: int) -> dict[str | None, Lane]:
+def _first_lanes(plan: Layout) -> dict[str | None, Lane]:
     """The lanes that are run, the global one first, and of the others at least one."""
-    lanes = sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None)
-    left = most_calls
+    left = MOST_CALLS
     found: dict[str | None, Lane] = {}
-    for lane in lanes:
+    for lane in sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None):
         left -= len(lane.calls)
         if left < 0 and found.keys() - {None}:
             break
         found[lane.instance] = lane
     return found
+
+
+def _path(call: Call, number: int) -> str:
+    """An alternative of a call's output path (from 0), as a result names it."""
+    assert call.output is not None
+    return " && ".join(map(str, call.output.alternatives[number]))

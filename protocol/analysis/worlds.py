@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from hashlib import shake_128
+from itertools import chain
 from operator import and_, or_
 from typing import Final
 
@@ -232,20 +233,26 @@ class Worlds:
     def before(self, world: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
         """Call -> the calls asked for, by their bits, that have ended in this world whenever it starts."""
         starts: dict[int, Bits] = {}
+        ended: dict[int, Bits] = {}
         bit = 1 << world
         for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
-            ended = {index: start | asked.get(index, 0) for index, start in starts.items()}
             for node in nodes:
                 if node < 0:
-                    ended[node] = reduce(or_, (ended[each] for each in graph.barriers[node]))
+                    ended[node] = reduce(or_, (ended[each] for each in graph.barriers[node]), 0)
                     continue
                 waits = graph.waits[node]
                 settled = {place: reduce(or_, (ended.get(n, 0) for n in at), 0) for place, at in waits.items()}
-                starts[node], ended[node] = self._timed(node, bit, settled, asked.get(node, 0))
+                start, skipped = self._timed(node, bit, settled)
+                if skipped is None:
+                    scoped = graph.scopes.get(node, {}).values()
+                    start = reduce(or_, (ended.get(n, 0) for at in scoped for n in at), start)
+                starts[node], ended[node] = start, start | asked.get(node, 0) if skipped is None else skipped
         return starts
 
-    def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits], own: Bits) -> tuple[Bits, Bits]:
-        """What has ended when a call starts, and when it has ended; earlier where it is skipped (SPEC R6.5, R6.6)."""
+    def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits]) -> tuple[Bits, Bits | None]:
+        """What has ended when a call's parameters can be read, and, where it is skipped, when that is known (SPEC R6.5,
+        R6.6).
+        """
         start, skipped = 0, -1
         call = self._view.calls[index]
         there = self._there
@@ -260,12 +267,7 @@ class Worlds:
             else:
                 skipped &= passed  # by the first expression that can never be read
             start |= passed
-        if skipped != -1:
-            return start, skipped
-        if len(settled) > len(call.expressions) or call.scopes:
-            read = {place for expression in call.expressions for place in expression.references} - {*call.slices}
-            start = reduce(or_, (bits for place, bits in settled.items() if place not in read), start)
-        return start, start | own
+        return start, None if skipped == -1 else skipped
 
     def _run(self) -> None:
         """Find out who runs, in the order of the graph."""
@@ -274,6 +276,9 @@ class Worlds:
             behind = _behind(graph)
             brought: dict[int, Bits] = {}
             for node in nodes:
+                if node in graph.promises:
+                    brought[node] = self.all  # it comes (SPEC R6.3)
+                    continue
                 if node < 0:
                     place = behind[node]
                     found = (brought[n] if n < 0 else self.wrote(n, place) for n in graph.barriers[node])
@@ -308,7 +313,7 @@ def _after(calls: Sequence[int], index: int) -> Sequence[int]:
 def _behind(graph: Graph) -> dict[int, Reference]:
     """Barrier -> a place whose writers stand before it."""
     found: dict[int, Reference] = {}
-    for places in graph.waits.values() if graph.barriers else ():
+    for places in chain(graph.waits.values(), graph.scopes.values()) if graph.barriers else ():
         for place, nodes in places.items():
             found.update((node, place) for node in nodes if node < 0)
     return found

@@ -67,6 +67,16 @@ def test_people_get_lines() -> None:
     assert "0 give writes †data.bad  →  skips 1 give" in asked.stdout
 
 
+def test_a_simulation_says_that_results_are_made_up_where_calls_are_lost_on_them() -> None:
+    give = {"type": "object", "properties": {"value": {"pattern": "^[A-Z]{3}$"}}}
+    calls = [
+        {"_tool": "give", "_outputPath": "†data.x"},
+        {"_tool": "give", "value": "†data.x", "_outputPath": "†data.y"},
+    ]
+    lost: dict[str, Any] = {"tools": {"give": give}, "solution": {"calls": calls}}
+    assert "results are made up" in check("--simulate", submission=lost).stdout.splitlines()[-1]
+
+
 def test_people_are_told_where_a_slip_stands() -> None:
     calls = [{"_tool": "give", "_outputpath": "†data.x"}]
     result = check(submission={"tools": {"give": GIVE}, "solution": {"calls": calls}})

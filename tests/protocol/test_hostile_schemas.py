@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import Rejected, check_submission
-from protocol.analysis.samples import sample
+from protocol.analysis.sample_values import sample
 from protocol.schemas import compiled, schema_problem
 from protocol.schemas.patterns import matches, occurs
 from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded

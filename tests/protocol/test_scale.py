@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from protocol import Plan, Rejected, check_submission
-from protocol.analysis.moulds import moulds_of
-from protocol.analysis.simulation import MOST_CALLS, simulate, tried
-from protocol.analysis.variety import Variety
+from protocol.analysis.simulation import simulate
 from protocol.engine.execution import Execution, Outcome, Start, Status, Success
 from protocol.state.fold import Fold
 
@@ -319,20 +317,9 @@ def readers_of_the_whole(number: int) -> dict[str, Any]:
 def test_what_readers_of_the_whole_need_of_each_piece_is_found_in_steps_in_proportion_to_the_pieces() -> None:
     def asking(number: int) -> Callable[[], object]:
         plan = check_submission(readers_of_the_whole(number))
-        return lambda: moulds_of(plan, Variety())
+        return lambda: simulate(plan)
 
     assert steps(asking(400)) < 5 * steps(asking(100))
-
-
-def test_a_trial_takes_steps_in_proportion_to_the_references_of_an_expression() -> None:
-    def trying(number: int) -> Callable[[], object]:
-        value = readers_of_the_whole(20)
-        for each in value["solution"]["calls"][10:]:
-            each["about"] = [" || ".join(["†state"] * number)] * 4
-        plan = check_submission(value)
-        return lambda: tried(plan, 1, MOST_CALLS)
-
-    assert steps(trying(256)) < 3 * steps(trying(64))
 
 
 def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_no_more() -> None:

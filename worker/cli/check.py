@@ -95,7 +95,6 @@ def _simulation(plan: Plan) -> dict[str, Any]:
         "unfit": list(simulation.unfit),
         "left_out": {
             "instances": simulation.left_out,
-            "calls": simulation.calls_left_out,
             "alternatives": sum(1 for _ in alternatives(plan)) - len(effects),
         },
     }

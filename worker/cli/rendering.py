@@ -122,12 +122,12 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     left_out = document["left_out"]
     if left_out["instances"]:
         yield f"{counted(left_out['instances'], 'instance')} more: not simulated, only the first ones are"
-    if left_out["calls"]:
-        yield f"{counted(left_out['calls'], 'call')} more: not simulated, together they read too much of the context"
     if left_out["alternatives"]:
         yield f"{counted(left_out['alternatives'], 'alternative')} more: not tried, only the first ones are"
     if document["unfit"]:
         yield f"no value could be made up for the _output of {', '.join(map(escaped, document['unfit']))}"
+    if any(call["status"] in ("failed", "skipped") for call in document["calls"]):
+        yield "all results are made up from the schemas: on real ones calls may end otherwise"
 
 
 def value_lines(value: Any, indent: int = 0) -> Iterator[str]:

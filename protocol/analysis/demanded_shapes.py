@@ -1,0 +1,199 @@
+"""Demanded shapes: made-up results that their own schemas admit and their readers can take (SPEC R6.7).
+
+What is demanded of a result: the `_output` of its tool, what the schema of the kind says of the place it is written to,
+what the tools of its readers take, and that others can write into it. Where one value cannot have all of it, it has as
+much of it as the first two admit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
+from typing import Any, Final
+
+from protocol.calls.call import Call
+from protocol.calls.outputs import Write, verify_writes
+from protocol.calls.tools import Executor
+from protocol.language.errors import Conflict, OutputError, segments
+from protocol.language.paths import MISSING, copied, lookup, nest
+from protocol.language.references import Path, Reference
+from protocol.schemas import compiled
+from protocol.schemas.excerpts import excerpt_at
+from protocol.state.fold import Fold
+from protocol.state.operations import Method
+from protocol.submission.layout import Layout
+
+from .algebra import Algebra
+from .sample_values import PLACEHOLDER, sample
+
+_MOST_READERS: Final = 32
+"""Of the readers of a result so many are asked what they take."""
+_ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
+"""What has to be at a place for a method to add to it."""
+
+Needs = dict[Path, list[Any]]
+"""Place inside a result -> the schemas of what is read there; None where it only has to be there."""
+
+
+class DemandedShapes:
+    """Makes up the results of one layout's calls."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._algebra = Algebra()
+        self._bases = _bases(layout)
+        self._first: dict[frozenset[int], list[int]] = {}
+
+    def value(self, call: Call, chosen: tuple[Reference, ...], here: Fold, declared: Any) -> Any:
+        """A result for a call that writes it to one of its alternatives; `declared` is the tool's `_output`, if any."""
+        in_list = call.method is Method.PUSH or (call.method is Method.CONCAT and _is_list(chosen, here))
+        joins = call.method in (Method.MERGE, Method.ASSIGN)
+        wraps = in_list and call.method is Method.CONCAT
+        own = [part for part in (declared, self._delegated(call)) if part is not None]
+        places = ((place, (*place.path, *([0] if in_list else ()))) for place in chosen if place.path)
+        said = [part for place in places if (part := _said(*place, here)) is not None]
+        own += said if not joins and not (wraps and own) else []
+
+        def admits(value: Any) -> bool:
+            whole = [value] if wraps and not (declared is not None and isinstance(value, list)) else value
+            fits = declared is None or not compiled(declared).problems(whole)
+            return fits and _can_be_written(call, chosen, whole, here)
+
+        value = self._example(own, {} if joins else PLACEHOLDER)
+        if wraps and declared is not None and isinstance(value, list):
+            return value
+        for path, schemas in sorted(self._needs(call, chosen, in_list).items(), key=lambda need: len(need[0])):
+            demanded = [schema for schema in schemas if schema is not None]
+            there = lookup(value, path)
+            if there is not MISSING and (not demanded or (there != PLACEHOLDER and _fits(there, demanded))):
+                continue
+            also = [part for schema in (*own, *said) if (part := excerpt_at(path, compiled(schema))) is not None]
+            wishes = (self._example([*wished, *also], PLACEHOLDER) for wished in (demanded, demanded[:1], ()))
+            wanted = (_put(copied(value), path, example) for example in wishes)
+            value = next(filter(admits, wanted), value)
+        if not admits(value) and admits(other := _numbered(value, call.index)):
+            value = other
+        return [value] if wraps else value
+
+    def _example(self, schemas: list[Any], otherwise: Any) -> Any:
+        """A value that fits all of some schemas, else one that fits the first."""
+        schemas = [schema for schema in schemas if schema not in (True, {})]
+        if not schemas:
+            return otherwise
+        found = sample(schemas[0])
+        for schema in schemas[1:]:
+            found = _joined(found, sample(schema))
+        if len(schemas) > 1 and not _fits(found, schemas):
+            values = self._algebra.described_by(schemas[0])
+            for schema in schemas[1:]:
+                values = self._algebra.both(values, self._algebra.described_by(schema))
+            both = sample(values.schema.to_json_schema())
+            return both if _fits(both, schemas) else sample(schemas[0])
+        return found
+
+    def _delegated(self, call: Call) -> Any:
+        """The schema of a delegate's result."""
+        definition = self._layout.submission.delegates.get(call.runner.name)
+        if call.runner.executor is not Executor.DELEGATE or not isinstance(definition, Mapping):
+            return None
+        return definition.get("schema") or None
+
+    def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
+        """What is read of a result, or of an element that it adds to a list, and what others write into it."""
+        needs: Needs = {}
+        for target in chosen:
+            at = (*target.path, 0) if in_list else target.path
+            for place, schema in self._read(call, target):
+                if len(place.path) >= len(at) and (not in_list or isinstance(place.path[len(at) - 1], int)):
+                    needs.setdefault(place.path[len(at) :], []).append(schema)
+                elif schema is not None and len(place.path) < len(at):
+                    part = excerpt_at(at[len(place.path) :], compiled(schema))
+                    needs.setdefault((), []).extend([] if part is None else [part])
+            for path, type_ in self._bases.get(target.key, {}).items() if not in_list else ():
+                needs.setdefault(path, []).append({"type": type_})
+        return needs
+
+    def _read(self, call: Call, target: Reference) -> Iterator[tuple[Reference, Any]]:
+        """The places that overlap a target and are read by others, and what the readers' tools take there."""
+        readers = frozenset(self._layout.readers.get(call.index, ()))
+        if readers not in self._first:
+            self._first[readers] = nsmallest(_MOST_READERS, readers)
+        for reader in map(self._layout.calls.__getitem__, self._first[readers]):
+            tool = self._layout.tools.get(reader.tool)
+            for at, expression in reader.reads:
+                path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
+                for place in filter(target.overlaps, expression.references):
+                    yield place, excerpt_at(path, tool.compiled) if tool is not None else None
+            for place in filter(target.overlaps, reader.slices):
+                yield place, None
+
+
+def _bases(layout: Layout) -> dict[tuple[str, ...], dict[Path, str]]:
+    """Place -> where at and below it others add to what is there, and the type that has to be there."""
+    found: dict[tuple[str, ...], dict[Path, str]] = {}
+    for call in layout.calls:
+        for place in call.written:
+            for length in range(len(place.key)):
+                below, bases = place.path[length:], found.setdefault(place.key[: length + 1], {})
+                if below:
+                    bases.setdefault(below[:-1], "array" if isinstance(below[-1], int) else "object")
+                if call.method in _ADDED_TO:
+                    bases[below] = _ADDED_TO[call.method]
+    return found
+
+
+def _said(place: Reference, path: Path, here: Fold) -> Any:
+    """What the schema of the kind says of what is at a path, or None."""
+    schema = here.schema(place.kind)
+    return excerpt_at(path, compiled(schema)) if schema is not MISSING else None
+
+
+def _is_list(places: Iterable[Reference], here: Fold) -> bool:
+    return any(isinstance(lookup(here.root(place.kind), place.path), list) for place in places)
+
+
+def _can_be_written(call: Call, places: Iterable[Reference], value: Any, here: Fold) -> bool:
+    try:
+        verify_writes(call, [Write(place, value) for place in places], here)
+    except (OutputError, Conflict):
+        return False
+    return True
+
+
+def _fits(value: Any, schemas: Iterable[Any]) -> bool:
+    return not any(compiled(schema).problems(value) for schema in schemas)
+
+
+def _joined(value: Any, other: Any) -> Any:
+    """Two values in one: what the first leaves out is the second's."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return {**other, **{key: _joined(part, other.get(key, part)) for key, part in value.items()}}
+    if isinstance(value, list) and isinstance(other, list):
+        both = [_joined(*pair) for pair in zip(value, other, strict=False)]
+        return [*both, *value[len(both) :], *other[len(both) :]]
+    return other if value == PLACEHOLDER else value
+
+
+def _put(value: Any, path: Path, leaf: Any) -> Any:
+    """The value with a leaf at a path; what is in the way makes room."""
+    if not path:
+        return _joined(leaf, value) if isinstance(value, dict) else leaf
+    segment, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        value[str(segment)] = _put(value.get(str(segment), MISSING), rest, leaf)
+    elif isinstance(value, list) and isinstance(segment, int) and segment <= len(value):
+        value[segment : segment + 1] = [_put(value[segment] if segment < len(value) else MISSING, rest, leaf)]
+    else:
+        return nest(leaf, path)
+    return value
+
+
+def _numbered(value: Any, number: int) -> Any:
+    """A value with a number in each of its texts and numbers, such as no other call has."""
+    if isinstance(value, dict):
+        return {key: _numbered(item, number) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbered(item, number) for item in value]
+    if isinstance(value, str):
+        return f"{value}{number}"
+    return value + number if isinstance(value, (int, float)) and not isinstance(value, bool) else value
