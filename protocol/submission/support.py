@@ -19,7 +19,7 @@ from .layout import Layout, Promised
 
 def unsupported(plan: Layout) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return [*_settings(plan), *_promises(plan)]
+    return [*_settings(plan), *_promises(plan), *_loops(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -49,6 +49,17 @@ def _promises(plan: Layout) -> Iterator[Problem]:
 def _message(promised: Promised) -> dict[str, Any]:
     instance = {} if promised.instance is None else {"_instance": promised.instance}
     return {"type": "input", **instance, "input": nest("…", promised.place.path)}
+
+
+def _loops(plan: Layout) -> Iterator[Problem]:
+    """Delegates that declare tools of their own: their answers are runs (SPEC R9.3, R13.10)."""
+    for name, definition in plan.submission.delegates.items():
+        places: list[tuple[str | int, ...]] = [("tools",)] if definition.get("tools") else []
+        for index, message in enumerate(definition.get("context", ())):
+            places += [("context", index)] if message.get("type") == "tool" else []
+        for place in places:
+            text = "a delegate with tools of its own is not supported by this version: leave them out"
+            yield Problem(pointer("delegates", name, *place), text)
 
 
 def _unsupported(key: str, *at: str) -> Problem:

@@ -67,6 +67,17 @@ def test_an_amendment_calls_only_what_the_run_allows(backend: Backend, meeting: 
     assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
 
 
+def test_an_amendment_is_refused_where_it_asks_for_what_cannot_be_honoured(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    run = held(backend, meeting, gate)
+    own = {"own": {"context": [], "config": {"max_output_tokens": 5}}}
+    with pytest.raises(Rejected, match="max_output_tokens is not supported"):
+        run.amend({"calls": [], "delegates": own})
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).status == "completed"
+
+
 def test_an_amendment_that_does_not_fit_changes_nothing_and_says_where(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:

@@ -129,7 +129,7 @@ def test_a_delegate_is_not_at_work_more_often_than_allowed(limited: Backend, mee
         {"_tool": "ask", "_delegate": "alone", "_instance": f"i{number}", "_outputPath": "†state.seen"}
         for number in range(LANES)
     ]
-    run = limited.client.submit(lanes(), {"calls": calls}, tools={"ask": {}})
+    run = limited.client.submit(lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}})
     meeting.take("at:alone")
     wait_until_waiting(limited, "delegate:alone", run.id, LANES - 1)
     assert meeting.count("at:alone") == 0
@@ -148,7 +148,9 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
     limited.redis.hset(keys.state, "status", "running")
     limited.redis.hset(keys.ledger(""), "0", "running:1:somebody")
     assert slots(limited, lambda asked: asked.acquire([(somebody, limit)])).granted == (True,)
-    run = limited.client.submit(lanes(), {"calls": calls}, tools={"ask": {}}, delegates={"translator": definition})
+    run = limited.client.submit(
+        lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}
+    )
     wait_until_waiting(limited, "delegate:translator", run.id, LANES)
     limited.redis.hset(keys.ledger(""), "0", "done")
     assert limited.wait(run.id).status == "completed"

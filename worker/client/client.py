@@ -88,9 +88,7 @@ class Client:
 
     def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        plan = self.check(value, allow=allow)
-        if refused := unsupported(plan):
-            raise Rejected(refused)
+        plan = self._supported(self.check(value, allow=allow))
         with translated(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 
@@ -103,7 +101,7 @@ class Client:
         """Check an amendment to a run against what is registered here. Raises `protocol.Rejected`."""
         plan = check_amendment(value, so_far, self._surroundings)
         try:
-            return self._held_against_settings(plan)
+            return self._supported(self._held_against_settings(plan))
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
@@ -136,6 +134,13 @@ class Client:
             raise Rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
         return replace(self._known_delegates.with_definitions(plan), queued=queued)
+
+    @staticmethod
+    def _supported(plan: Plan) -> Plan:
+        """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
+        if refused := unsupported(plan):
+            raise Rejected(refused)
+        return plan
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
         """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
