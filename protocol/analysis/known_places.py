@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final
 
+from protocol.graph.promises import Promise, Promises
 from protocol.graph.writers import Writers
 from protocol.language.errors import Conflict
 from protocol.language.messages import DATA_TYPES, kind_of
@@ -62,8 +63,12 @@ class KnownPlaces:
         return self._known[place]
 
     def is_held(self, place: Reference) -> bool:
-        """Whether the context holds a value at a place, for some reader."""
-        return any(fold.exists(place) for _, fold in self._folds)
+        """Whether the context holds a value at a place, or promises one, for some reader."""
+        return any(fold.exists(place) for _, fold in self._folds) or any(each.names(place) for each in self._promises)
+
+    @cached_property
+    def _promises(self) -> Sequence[Promise]:
+        return Promises(self._layout.submission.context).all
 
     def is_written(self, place: Reference) -> bool:
         """Whether a call writes at a place, above it or below it."""

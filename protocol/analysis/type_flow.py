@@ -13,6 +13,7 @@ from typing import Any, Final
 from protocol.calls.call import Call
 from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
+from protocol.graph.promises import Promises
 from protocol.graph.writers import Writers
 from protocol.language.errors import Conflict
 from protocol.language.paths import MISSING
@@ -46,7 +47,7 @@ class Source:
     values: Values
     """What may come from there."""
     writer: Call | None = None
-    """None for the context."""
+    """None for the context, or for what an input message promises."""
     promised: Values = EVERYTHING
     """All that the writer promises, of which the values are a part."""
     inside: Path = ()
@@ -62,6 +63,8 @@ class TypeFlow:
         self._layout = layout
         self._algebra = algebra
         self._promises: dict[tuple[str, str, str], Values] = {}
+        self._inputs = Promises(layout.submission.context)
+        self._announced: dict[tuple[int, Reference], Values] = {}
 
     def schemas(self, call: Call) -> list[Schema]:
         """The schemas that a call's result has to fit."""
@@ -88,6 +91,15 @@ class TypeFlow:
                 promised = self._algebra.described_by(schema)
                 self._promises[key] = self._algebra.both(self._promises[key], promised)
         return self._promises[key]
+
+    def announced(self, place: Reference, instance: str | None) -> Iterator[Source]:
+        """What the schemas of input messages say of a value that comes later (SPEC R6.3)."""
+        for promise in self._inputs.seen_by(instance):
+            key = promise.at, place
+            if key not in self._announced and promise.names(place):
+                self._announced[key] = self._algebra.made_of(promise.schema_of(place))
+            if key in self._announced:
+                yield Source(self._announced[key], promised=self._announced[key])
 
     def effects(self, call: Call, place: Reference) -> Iterator[Source]:
         """What a call may leave at a place, by each of its output paths there."""
@@ -173,6 +185,8 @@ class LaneFlow:
                 return ()
             if value is not MISSING:
                 sources.append(Source(EVERYTHING, value=value))
+            else:
+                sources += self._flow.announced(place, self.lane.instance)
         return tuple(sources)
 
     def _is_replaced(self, reader: Call, place: Reference, writers: Sequence[Call], fold: Fold) -> bool:

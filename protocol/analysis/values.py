@@ -16,7 +16,7 @@ from protocol.graph.lanes import Lane
 from protocol.language.errors import pointer, segments
 from protocol.language.messages import read_data
 from protocol.language.paths import MISSING, type_name
-from protocol.language.references import Expression, Path, Reference
+from protocol.language.references import Expression, Path, Reference, is_expression, unescape
 from protocol.submission.layout import Layout
 
 from .algebra import EVERYTHING, Algebra, Values, is_empty, told
@@ -27,6 +27,7 @@ from .signatures import convertible, signature_findings
 from .type_flow import LaneFlow, Source, TypeFlow, flows
 
 _MOST_NAMED: Final = 3
+_TELLING_APART: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas", "$ref"})
 
 
 def value_findings(layout: Layout) -> Iterator[Finding]:
@@ -87,8 +88,11 @@ class _Reads:
         """One finding for each pair of tools and parameter that do not fit."""
         for flow, lanes in flows(self._layout, self._flow):
             for call in flow.lane.calls:
+                seen = len(self._groups)
                 for at, expression in call.reads if not call.is_thought else ():
                     self._look(flow, lanes, call, at, expression)
+                if call.reads and seen == len(self._groups):
+                    self._judge_whole(flow, lanes[0], call)
         yield from (group.merged() for group in self._groups.values())
 
     def _look(self, flow: LaneFlow, lanes: Sequence[Lane], call: Call, at: str, expression: Expression) -> None:
@@ -114,20 +118,36 @@ class _Reads:
             return
         for demand in wanted:
             if sources and not any(self._fits(source, demand) for source in sources):
-                given = sources[0]
-                takes = f"{demand.whose} {told(demand.values)}"
-                if given.writer is None:
-                    why = f"{_reads(call, place, at)}, where the context holds a {type_name(given.value)}"
-                    code, takes = "ACT202", f"that does not fit: {takes}"
-                    self._note(
-                        code, f"{why} {takes}", "change the value, or read another place", lane, call, at, sources
-                    )
-                else:
-                    by = f"call {given.writer.index} ({given.writer.tool}) promises {told(given.values)}"
-                    advice = f"read another field, or change the _output of {given.writer.tool} or what {demand.whose}"
-                    why = f"{_reads(call, place, at)}, where {by}, and {takes}"
-                    self._note(demand.code, why, advice, lane, call, at, sources)
+                given, takes = sources[0], f"{demand.whose} {told(demand.values)}"
+                who = f"call {given.writer.index} ({given.writer.tool})" if given.writer is not None else "the input"
+                code, why = demand.code, f"{who} promises {told(given.values)}, and {takes}"
+                advice = f"read another field, or change what {who} promises or what {demand.whose}"
+                if given.value is not MISSING:
+                    code, advice = "ACT202", "change the value, or read another place"
+                    why = f"the context holds a {type_name(given.value)} that does not fit: {takes}"
+                self._note(code, f"{_reads(call, place, at)}, where {why}", advice, lane, call, at, sources)
                 return
+
+    def _judge_whole(self, flow: LaneFlow, lane: Lane, call: Call) -> None:
+        """Hold a call as a whole against a tool whose schema tells calls apart: a literal may decide what else fits."""
+        tool = self._layout.tools.get(call.tool)
+        if tool is None or call.is_thought or not _TELLING_APART & tool.document.keys():
+            return
+        given: dict[str, Values] = {}
+        writers: list[Source] = []
+        for at, expression in call.reads:
+            sources = flow.sources(call, expression.references[0], self._layout.context.fold(lane.instance))
+            if len(expression.references) == 1 and len(sources) == 1 and sources[0].value is MISSING:
+                given[at] = sources[0].values
+                writers.append(sources[0])
+        meta = {
+            key: {"const": value} for key, value in call.properties.items() if key[:1] == "_" and tool.mentions(key)
+        }
+        whole = _schema_of(call.parameters, given, "", meta)
+        if given and not self._algebra.fit(self._algebra.made_of(whole), self._algebra.described_by(tool.document)):
+            promised = ", ".join(f"{at[1:]} ({told(values)})" for at, values in given.items())
+            why = f"call {call.index} ({call.tool}) never fits its tool, by what its writers promise of {promised}"
+            self._note("ACT201", why, "read other fields, or change the other parameters", lane, call, "", writers)
 
     def _note(
         self, code: str, why: str, remedy: str, lane: Lane, call: Call, at: str, sources: Sequence[Source]
@@ -168,6 +188,21 @@ class _Reads:
 
 def _reads(call: Call, place: Reference, at: str) -> str:
     return f"call {call.index} ({call.tool}) reads {place} at {at}"
+
+
+def _schema_of(value: Any, given: Mapping[str, Values], at: str, more: Mapping[str, Any] | None = None) -> Any:
+    """A call's parameters as a schema: literals are themselves, references what is given or anything."""
+    if isinstance(value, str) and is_expression(value):
+        schema = given[at].schema.to_json_schema() if at in given else True
+        return True if "'$ref'" in str(schema) else schema
+    if isinstance(value, dict):
+        parts = {key: _schema_of(part, given, at + pointer(key)) for key, part in value.items()} | {**(more or {})}
+        return {"type": "object", "properties": parts, "required": list(parts), "additionalProperties": False}
+    if isinstance(value, list):
+        items = [_schema_of(part, given, at + pointer(index)) for index, part in enumerate(value)]
+        exactly = {"minItems": len(items), "maxItems": len(items)}
+        return {"type": "array", **exactly, **({"prefixItems": items} if items else {})}
+    return {"const": unescape(value) if isinstance(value, str) else value}
 
 
 def _path(call: Call, at: str) -> Path:
