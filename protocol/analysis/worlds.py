@@ -280,9 +280,9 @@ class Worlds:
                     brought[node] = self.all  # it comes (SPEC R6.3)
                     continue
                 if node < 0:
-                    place = behind[node]
-                    found = (brought[n] if n < 0 else self.wrote(n, place) for n in graph.barriers[node])
-                    brought[node] = reduce(or_, found, 0)
+                    if (place := behind.get(node)) is not None:  # else no call waits for it
+                        found = (brought[n] if n < 0 else self.wrote(n, place) for n in graph.barriers[node])
+                        brought[node] = reduce(or_, found, 0)
                     continue
                 call, waits = self._view.calls[node], graph.waits[node]
                 ran = self.all
@@ -316,6 +316,9 @@ def _behind(graph: Graph) -> dict[int, Reference]:
     for places in chain(graph.waits.values(), graph.scopes.values()) if graph.barriers else ():
         for place, nodes in places.items():
             found.update((node, place) for node in nodes if node < 0)
+    for barrier in sorted(graph.barriers):  # one that stands before another is older, and so has a higher number
+        if barrier in found:
+            found.update((node, found[barrier]) for node in graph.barriers[barrier] if node < 0 and node not in found)
     return found
 
 
