@@ -138,7 +138,7 @@ class _Run:
         self._lanes = _first_lanes(plan)
         self._left_out = plan.lanes.keys() - self._lanes.keys()
         seen = (_NOTHING if m.get("_instance") in self._left_out else m for m in plan.submission.context)
-        self._context = Context(seen)
+        self._context = Context.trusted(seen)
         for promised in plan.promised:
             if promised.instance not in self._left_out:
                 self._context.append(_kept(promised))
