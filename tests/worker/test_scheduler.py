@@ -21,8 +21,12 @@ from worker.app.runtime import Runtime
 from worker.execution.scheduler import Scheduler
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.cancellation import Cancellations
+from worker.messaging.heartbeats import Reports
 from worker.messaging.messages import Delivery
+from worker.messaging.publisher import Publisher
+from worker.recovery.sweep import Sweeper
 from worker.registry.activities import registry
+from worker.storage.keys import Keys, due_runs
 from worker.storage.leases import Leases
 
 from .backend import DEADLINE_SECONDS, settings_for
@@ -64,10 +68,24 @@ class Process:
         """The results of so many calls arrive at once."""
 
         async def together(scheduler: Scheduler) -> None:
-            deliveries = [Delivery(Attempt(CallId(run.id, None, index)), Success(index)) for index in range(count)]
+            deliveries = [
+                Delivery(Attempt(CallId(run.id, None, index)), Success({"sum": index})) for index in range(count)
+            ]
             await asyncio.gather(*map(scheduler.deliver, deliveries))
 
         self.run(together)
+
+    def sweeper(self) -> Sweeper:
+        app = make_client_application(self.settings)
+        return Sweeper(self.redis, Publisher(app), Reports(app, self.settings), self.settings)
+
+    def sweep_all(self, sweeper: Sweeper, *lost: Run) -> None:
+        """Sweep when everything that was noted is due; the lanes of `lost` count as lost then."""
+        for run in lost:
+            self.redis.zadd(Keys("acts", run.id).published, {"": 1})
+        due: Any = self.redis.zrange(due_runs("acts"), 0, -1)
+        self.redis.zadd(due_runs("acts"), dict.fromkeys(due, 1))
+        sweeper.sweep()
 
     def asked(self, command: str) -> int:
         """How often the log was asked to do something since `forget`."""
@@ -178,6 +196,38 @@ def test_a_broker_that_is_away_neither_ends_what_is_at_work_nor_loses_what_is_to
     assert process.broker.blmove("lathe", "lathe", DEADLINE_SECONDS) is not None
     assert process.queued("lathe") == 1
     assert DOORS.came == {"first": 1, "second": 1}
+
+
+def test_what_a_sweep_costs_follows_what_is_due_and_not_what_exists(process: Process) -> None:
+    process.redis.config_set("zset-max-listpack-entries", 0)  # a short one is always scanned as a whole
+    sweeper = process.sweeper()
+    runs = [process.submit(remote(1)) for _ in range(120)]
+    for run in runs[1:]:
+        run.pause()
+    process.sweep_all(sweeper)
+    process.broker.delete("instances")
+    process.forget()
+    process.sweep_all(sweeper, runs[0])
+    assert process.asked("evalsha") < 50, "one of 120 is due, and some of all are looked at in turn"
+    assert process.queued("instances") == 1, "its task counted as lost"
+    runs[1].resume()
+    sweeper.sweep()
+    process.broker.delete("instances")
+    process.sweep_all(sweeper, runs[1])
+    assert process.queued("instances") == 1
+
+
+def test_what_an_interrupted_step_left_out_of_the_index_is_found(process: Process) -> None:
+    process.redis.config_set("zset-max-listpack-entries", 0)
+    sweeper = process.sweeper()
+    runs = [process.submit(remote(1)) for _ in range(100)]
+    process.broker.delete("instances")
+    process.redis.delete(due_runs("acts"))
+    for run in runs:
+        process.redis.zadd(Keys("acts", run.id).published, {"": 0})
+    for _ in range(20):
+        sweeper.sweep()
+    assert process.queued("instances") == 100
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""A submission that is rejected, or cannot be written down or published whole, leaves no key of ours (SPEC R7.1)."""
+"""A submission that is rejected, or cannot be written down whole, leaves no key of ours (SPEC R7.1)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from redis import Redis
 from broker_config import EmbeddedServer
 from protocol import Rejected
 from worker import Client, InfrastructureError
+from worker.app.application import make_client_application
+from worker.messaging.heartbeats import Reports
+from worker.messaging.publisher import Publisher
+from worker.recovery.sweep import Sweeper
 
 from .backend import settings_for
 
@@ -88,11 +92,18 @@ def test_a_server_that_gets_full_in_the_middle_leaves_nothing(own_server: Embedd
     assert our_keys(redis) == []
 
 
-def test_a_broker_that_does_not_answer_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
-    settings = settings_for(own_server, broker_url="redis://127.0.0.1:1/0")
-    with Client(settings) as client, pytest.raises(InfrastructureError):
-        client.submit(solution={"calls": [echo(1)]})
-    assert our_keys(redis) == []
+def test_a_submission_that_cannot_be_published_is_a_run_that_the_sweep_publishes(
+    own_server: EmbeddedServer, redis: Redis
+) -> None:
+    away = settings_for(own_server, broker_url="redis://127.0.0.1:1/0")
+    with Client(away) as client:
+        run = client.submit(solution={"calls": [echo(1)]})
+    settings = settings_for(own_server)
+    app = make_client_application(settings)
+    assert redis.llen(settings.queue_instances) == 0
+    Sweeper(redis, Publisher(app), Reports(app, settings), settings).sweep()
+    assert redis.llen(settings.queue_instances) == 1
+    assert run.status()["status"] == "running"
 
 
 def test_a_log_that_does_not_answer_leaves_no_task(own_server: EmbeddedServer, redis: Redis) -> None:

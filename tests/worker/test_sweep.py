@@ -17,10 +17,11 @@ from worker.errors import OtherFormat
 from worker.messaging.heartbeats import Reports
 from worker.messaging.packing import pack, unpack
 from worker.messaging.publisher import Publisher
-from worker.recovery.sweep import Sweeper, forget
+from worker.recovery.sweep import Sweeper
 from worker.storage.connections import connect
 from worker.storage.definition import FORMAT
 from worker.storage.keys import Keys, active_runs
+from worker.storage.retention import delete_run
 
 from .backend import Backend, Meeting, settings_apart
 
@@ -41,7 +42,7 @@ def another_worker(swept: Backend) -> Iterator[None]:
 @pytest.fixture
 def sweeper(swept: Backend) -> Iterator[Sweeper]:
     """One that sweeps when it is told to, in this process."""
-    swept.redis.delete("swept-instances")
+    swept.redis.delete("swept-instances", "swept:recovery")  # no worker swept meanwhile, so recovery would pause
     with connect(swept.settings) as redis:
         yield sweeper_of(swept.settings, redis)
 
@@ -142,7 +143,7 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: B
         sweeper.sweep()
     looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
     lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
-    forget(swept.redis, keys)
+    delete_run(swept.redis, keys)
     assert looked_after is not None
     assert lifetimes == {-1}
 

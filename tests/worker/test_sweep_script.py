@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from worker.messaging.messages import Report, Sign, TaskMessage
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
 from worker.storage.connections import connect
-from worker.storage.keys import active_runs
+from worker.storage.keys import Keys, active_runs
 from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
@@ -195,7 +196,7 @@ def test_a_process_tells_what_it_has_at_work_and_what_it_had(judged: Judged) -> 
         reporter.report()
     reporter.report()
     reporter.report()
-    assert list(judged.reports.read()) == [Report(begun=(sign(),)), Report(ended=(sign(),))]
+    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(),)), Report(ended=(sign(),))]
 
 
 def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(judged: Judged) -> None:
@@ -203,13 +204,13 @@ def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(ju
     with reporter.at_work(attempt()):
         pass
     reporter.report()
-    assert list(judged.reports.read()) == []
+    assert list(chain(*judged.reports.pages())) == []
 
 
 def test_a_repeated_attempt_is_told_of_before_it_begins(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
     with reporter.at_work(attempt(2, is_repeated=True)):
-        assert list(judged.reports.read()) == [Report(begun=(sign(2),))]
+        assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(2),))]
 
 
 def test_an_attempt_that_brought_no_result_is_not_told_to_have_ended(judged: Judged) -> None:
@@ -218,7 +219,7 @@ def test_an_attempt_that_brought_no_result_is_not_told_to_have_ended(judged: Jud
         reporter.report()
         raise OSError("no way to bring it back")
     reporter.report()
-    assert list(judged.reports.read()) == [Report(begun=(sign(),))]
+    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(),))]
 
 
 def test_a_sweep_with_nothing_to_look_after_costs_one_command(judged: Judged) -> None:
@@ -226,7 +227,10 @@ def test_a_sweep_with_nothing_to_look_after_costs_one_command(judged: Judged) ->
         judged.sweeper.take_turn()
         judged.redis.echo(judged.prefix)
         seen = (command["command"] for command in commands.listen() if judged.prefix in command["command"])
-        assert [next(seen), next(seen)] == [f"EXISTS {active_runs(judged.prefix)}", f"ECHO {judged.prefix}"]
+        assert [next(seen), next(seen)] == [
+            f"ZRANGE {active_runs(judged.prefix)} 0 0 WITHSCORES",
+            f"ECHO {judged.prefix}",
+        ]
 
 
 def test_one_sweeper_at_a_time_and_each_interval_once(judged: Judged) -> None:
@@ -241,13 +245,82 @@ def test_one_sweeper_at_a_time_and_each_interval_once(judged: Judged) -> None:
     assert judged.entry() == "lost:1:0:"
 
 
-def test_nobody_is_judged_by_a_silence_in_which_nobody_could_be_heard(judged: Judged) -> None:
+def silence(judged: Judged, seconds: float) -> None:
+    """As if no worker had reached the servers for so long, in which the run was under way."""
+    judged.redis.hincrbyfloat(f"{judged.prefix}:recovery", "heard", -1000 * seconds)
+    judged.redis.zadd(active_runs(judged.prefix), {RUN: 1})
+
+
+def test_recovery_pauses_for_one_lease_after_no_worker_could_reach_the_servers(judged: Judged) -> None:
     judged.begin(1)
     judged.claim(0)
-    judged.lease(None, 0, 1)
-    judged.sweeper._reached -= 3600
     judged.sweeper.take_turn()
+    judged.lease(None, 0, 1)
+    for seconds in (3600, 0):
+        silence(judged, seconds)
+        judged.redis.delete(f"{judged.prefix}:sweeping")
+        judged.another_sweeper().take_turn()
+        assert judged.entry().startswith("running")
+    judged.redis.hset(f"{judged.prefix}:recovery", "until", 1)
     judged.redis.delete(f"{judged.prefix}:sweeping")
-    judged.another_sweeper().take_turn()
-    assert judged.entry().startswith("running")
-    assert 0 < judged.redis.pttl(f"{judged.prefix}:grace") <= 30_000
+    judged.sweeper.take_turn()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_a_worker_that_alone_could_not_sweep_keeps_no_recovery_waiting(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0)
+    stopped = judged.another_sweeper()
+    stopped.take_turn()
+    silence(judged, 3600)
+    judged.redis.delete(f"{judged.prefix}:sweeping")
+    judged.redis.hset(f"{judged.prefix}:recovery", "heard", judged.redis.time()[0] * 1000)  # others went on
+    judged.lease(None, 0, 1)
+    stopped.take_turn()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_a_run_that_begins_after_hours_without_any_is_not_kept_waiting(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0)
+    judged.sweeper.take_turn()
+    judged.redis.hincrbyfloat(f"{judged.prefix}:recovery", "heard", -3_600_000)
+    judged.redis.delete(f"{judged.prefix}:sweeping")
+    judged.lease(None, 0, 1)
+    judged.sweeper.take_turn()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_a_sweeper_that_stops_in_the_middle_holds_its_turn_for_one_interval(judged: Judged) -> None:
+    judged.begin(1)
+    judged.sweeper.take_turn()
+    held: Any = judged.redis.pttl(f"{judged.prefix}:sweeping")
+    assert 0 < held <= 1_000
+
+
+def test_what_a_reader_had_that_died_is_read_by_the_next(judged: Judged) -> None:
+    sent = [Report(begun=(sign(number),)) for number in range(1, 251)]
+    for report in sent:
+        judged.reports.send(report)
+    pages = judged.reports.pages()
+    read = next(pages)
+    assert read == sent[: len(read)] != sent
+    another = Reports(make_client_application(judged.settings), judged.settings)
+    assert list(chain(*another.pages())) == sent
+    assert list(chain(*another.pages())) == []
+
+
+def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, caplog: pytest.LogCaptureFixture) -> None:
+    judged.begin(1)
+    judged.claim(0)
+    for broken, key in (("a-leases", "leases"), ("z-state", "state"), ("b-outbox", "outbox")):
+        keys = Keys(judged.prefix, broken)
+        judged.redis.set(getattr(keys, key), "not what it should be")
+        judged.redis.zadd(keys.outbox_due, {"\x1f0": 1})
+        judged.redis.zadd(active_runs(judged.prefix), {broken: 1})
+        judged.reports.send(Report(begun=(Sign(broken, "", 0, 1),)))
+    for _ in range(2):
+        judged.sweep()
+    assert judged.entry() == "lost:1:0:"
+    said = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
+    assert len(said) == 3

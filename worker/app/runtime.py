@@ -26,6 +26,7 @@ from worker.messaging.heartbeats import Reporter, Reports
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import TaskMessage
 from worker.messaging.publisher import Publisher
+from worker.messaging.pulse import Pulse
 from worker.messaging.relay import Relay
 from worker.registry.activities import Registry
 from worker.registry.models import configured_model
@@ -44,10 +45,11 @@ class Runtime:
         self.settings = settings
         self._cancellations = cancellations
         self.publisher = Publisher(app)
-        self.reporter = Reporter(Reports(app, settings), interval_seconds=settings.lease_seconds / 3)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
+        third = settings.lease_seconds / 3
+        self.reporter = Reporter(Reports(app, settings), interval_seconds=third, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._relay = Relay(self._publish)
         self._threads = Threads(settings.concurrency)
@@ -82,6 +84,7 @@ class Runtime:
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
             on_cancelled=self.cancel,
+            pulse=self._pulse(),
         )
         remote = Remote(settings, registry)
         slots = Slots(redis, prefix=settings.key_prefix)
@@ -104,6 +107,9 @@ class Runtime:
     def cancel(self, run: str) -> None:
         """A run was cancelled: stop its drives here."""
         self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
+
+    def _pulse(self) -> Pulse:
+        return Pulse(self._loop, most_silent_seconds=self.settings.lease_seconds / 2)
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)

@@ -16,6 +16,7 @@ from broker_config import Settings
 from worker.errors import BeingAmended, RunNotFound, RunOver
 from worker.messaging.messages import lane_task
 from worker.storage.connections import translated
+from worker.storage.due import DueRuns
 from worker.storage.keys import Keys
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.scripts import read_script
@@ -35,6 +36,7 @@ class Control:
         self._keys = Keys(settings.key_prefix, run)
         self._settings = settings
         self._publisher = publisher
+        self._due = DueRuns(redis, settings.key_prefix)
         self._script = redis.register_script(read_script("window", "steer"))
 
     def pause(self) -> None:
@@ -62,6 +64,8 @@ class Control:
         before, now, lanes = self._steer(wanted)
         if before is None:
             raise RunNotFound(self._run)
+        with translated(self._settings):
+            self._due.note(self._run)
         if now == "paused" and wanted == "running":
             raise BeingAmended(
                 f"run {self._run} is amended in part: repeat `acts amend` with the same file, or cancel it"

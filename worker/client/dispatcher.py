@@ -2,28 +2,36 @@
 
 The run is listed first, then its keys are written, and it is started by one last command, so that nobody ever takes
 half of it for a run; then the first tasks are published, a window of them (see lua/window.lua). A task that gets lost
-on the way is published again by the sweep, which also removes what a client that died here has left.
+on the way, or that the broker does not take, is published by the sweep, which also removes what a client that died
+here has left.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
 from redis.client import Pipeline
+from redis.exceptions import RedisError
 
 from broker_config import Settings
 from protocol import Plan
+from worker.errors import InfrastructureError
 from worker.messaging.attempts import lane_token
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
-from worker.recovery.sweep import forget
 from worker.storage.definition import FORMAT, pack_definition, pack_lane
-from worker.storage.keys import Keys, active_runs, make_run_id
+from worker.storage.due import DueRuns
+from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
 from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.retention import delete_run
+
+logger = logging.getLogger(__name__)
 
 _COMMANDS: Final = 1_000
 """How many commands in one pipeline, and how many values in one command."""
@@ -47,17 +55,29 @@ class Dispatcher:
         keys = Keys(self._settings.key_prefix, run)
         try:
             self._execute(self._writing(plan, keys, milliseconds))
-            queue = self._settings.queue_instances
-            self._publisher.publish(lane_task(run, lane or None, queue) for lane in self._lanes(plan)[0])
         except BaseException:
-            forget(self._redis, keys, instances=plan.context.instances)
+            delete_run(self._redis, keys, instances=plan.context.instances)
             raise
+        self._publish(keys, self._lanes(plan)[0])
         return run
+
+    def _publish(self, keys: Keys, lanes: Sequence[str]) -> None:
+        """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""
+        queue = self._settings.queue_instances
+        try:
+            self._publisher.publish(lane_task(keys.run, lane or None, queue) for lane in lanes)
+        except InfrastructureError as error:
+            logger.warning("run %s is submitted, the workers' sweep publishes its tasks: %s", keys.run, error)
+            with suppress(RedisError):
+                self._execute(_marking(keys.published, batch, 0, is_known=True) for batch in _batches(lanes))
+                DueRuns(self._redis, keys.prefix).note(keys.run)
 
     def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
+        due = milliseconds + int(PUBLISHED_SECONDS * 1000)
         yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
+        yield lambda p: p.zadd(due_runs(self._settings.key_prefix), {keys.run: due})
         yield lambda p: p.set(keys.definition, pack_definition(plan))
         for batch in _batches(instances):
             yield _pushing(keys.instances, batch)
@@ -71,7 +91,6 @@ class Dispatcher:
             yield _adding(journal, milliseconds, sequence, {"m": pack(message)})
             sequence += 1
         published, backlog = self._lanes(plan)
-        due = milliseconds + int(PUBLISHED_SECONDS * 1000)
         for lanes in _batches(published):
             yield _marking(keys.published, lanes, due)
         for lanes in _batches(backlog):
@@ -84,6 +103,7 @@ class Dispatcher:
             "submitted": milliseconds,
             "ms": milliseconds,
             "seq": sequence,
+            "look": due,
         }
         yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
         yield lambda p: p.hset(keys.state, mapping=state)
@@ -108,8 +128,8 @@ def _adding(stream: str, milliseconds: int, sequence: int, fields: dict[str, byt
     return lambda p: p.xadd(stream, fields, id=f"{milliseconds}-{sequence}")  # type: ignore[arg-type]  # redis wants an invariant dict
 
 
-def _marking(published: str, lanes: Sequence[str], due: int) -> Command:
-    return lambda p: p.zadd(published, dict.fromkeys(lanes, due))
+def _marking(published: str, lanes: Sequence[str], due: int, *, is_known: bool = False) -> Command:
+    return lambda p: p.zadd(published, dict.fromkeys(lanes, due), xx=is_known)
 
 
 def _pushing(list_: str, values: Sequence[str]) -> Command:

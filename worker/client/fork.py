@@ -20,11 +20,12 @@ from protocol.engine.solution_output import output_fault
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import lane_token
-from worker.recovery.sweep import forget
 from worker.storage.definition import FORMAT, Definition, unpack_definition
+from worker.storage.due import DueRuns
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import amended, id_key, known_calls
 from worker.storage.log import read_entry
+from worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000
@@ -77,7 +78,7 @@ class Forker:
             fault = _output_fault(whole, shared)
             self._start(keys, counts, at, milliseconds, is_paused=is_paused, output_fault=fault)
         except BaseException:
-            forget(self._redis, keys, instances=instances)
+            delete_run(self._redis, keys, instances=instances)
             raise
         return keys.run
 
@@ -179,6 +180,7 @@ class Forker:
         }
         self._redis.xadd(keys.events, {"s": status}, id=f"{ms}-{seq + 1}")
         self._redis.hset(keys.state, mapping=state)
+        DueRuns(self._redis, keys.prefix).note(keys.run)
 
 
 def _output_fault(definition: Definition, shared: Sequence[tuple[bytes, Fields]]) -> str | None:

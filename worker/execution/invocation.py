@@ -43,7 +43,7 @@ async def invoke(
     threads: Threads,
 ) -> Result:
     """Call a function, once. Never raises, but for its own cancellation."""
-    enter(attempt)
+    enter(attempt, name)
     try:
         value = await _called(function, is_async, policy.timeout_seconds, threads)
         return Success(travelling(value, limits))

@@ -12,5 +12,6 @@
 `compression`   refusing compressed messages
 `task_events`   Celery's task events under a pool of threads
 `heartbeats`    signs of life of remote calls, and completions
+`pulse`         whether an event loop turns, and what blocks it
 `outages`       one line when something stops working, one when it works again
 """

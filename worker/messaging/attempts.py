@@ -9,9 +9,11 @@ def charge(amount: int) -> str:
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from protocol.engine.execution import Failure, Success
 
@@ -94,6 +96,7 @@ class CurrentCall:
 
 
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
+_tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakKeyDictionary()
 
 
 def current_call() -> CurrentCall:
@@ -109,6 +112,14 @@ def current_call() -> CurrentCall:
     return CurrentCall(id_.run, id_.instance, id_.index, attempt.number, id_.idempotency_key)
 
 
-def enter(attempt: Attempt) -> None:
-    """What runs in this context from now on, carries out `attempt`."""
+def enter(attempt: Attempt, name: str) -> None:
+    """What runs in this context and task from now on carries out `attempt`, with the code of that name."""
     _current.set(attempt)
+    task = asyncio.current_task()
+    if task is not None:
+        _tasks[task] = attempt, name
+
+
+def attempt_of(task: asyncio.Task[Any] | None) -> tuple[Attempt, str] | None:
+    """What a task carries out, and the name of the code."""
+    return _tasks.get(task) if task is not None else None

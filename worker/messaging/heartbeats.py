@@ -10,9 +10,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from itertools import takewhile
+from typing import Any, Final
 
 from celery import Celery
+from kombu.utils.json import loads
 
 from broker_config import Settings, reports_queue
 from worker.errors import InfrastructureError, MalformedMessage
@@ -22,10 +24,13 @@ from .broker import broker_failures, patiently
 from .limits import limits_of
 from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
 from .outages import Outage
+from .pulse import Pulse
 
 logger = logging.getLogger(__name__)
 
 _FAILURE: Final = "the broker takes or gives no reports"
+_PAGE: Final = 100
+"""How many reports are read at a time."""
 
 
 class Reports:
@@ -48,29 +53,73 @@ class Reports:
                 retry=False,
             )
 
-    def read(self) -> Iterator[Report]:
-        """Take all reports that there are now. Raises `InfrastructureError`.
+    def pages(self) -> Iterator[list[Report]]:
+        """The reports that there are now, a page at a time. Raises `InfrastructureError`.
 
-        They are not acknowledged: one that is lost with its reader is made up for by the next.
+        A page is removed when the next one is asked for: what a reader had that died, another one reads.
         """
         with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
             queue = self._queue(connection.default_channel)
-            for _ in range(queue.queue_declare().message_count):
-                message = queue.get(no_ack=True)
-                if message is None:
-                    return
-                try:
-                    yield unpack_report(message.body, self._limits)
-                except MalformedMessage as error:
-                    logger.error("a report is refused: %s", error)
+            page_of = _peeked if connection.transport.driver_type == "redis" else _taken
+            left = queue.queue_declare().message_count
+            while left > 0:
+                with page_of(queue, min(left, _PAGE)) as bodies:
+                    yield [report for body in bodies if (report := self._read(body)) is not None]
+                left = left - _PAGE if len(bodies) == min(left, _PAGE) else 0
+
+    def _read(self, body: object) -> Report | None:
+        try:
+            return unpack_report(body, self._limits)
+        except MalformedMessage as error:
+            logger.error("a report is refused: %s", error)
+            return None
+
+
+@contextmanager
+def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue in Redis; they stay in it until the block has ended well.
+
+    What is taken from there in the usual way would come back after the visibility timeout only, an hour.
+    """
+    channel = queue.channel
+    with channel.conn_or_acquire() as client:
+        found = client.lrange(queue.name, -most, -1)[::-1]
+        yield [_body(channel, item) for item in found]
+        with client.pipeline(transaction=False) as pipeline:
+            for item in found:
+                pipeline.lrem(queue.name, -1, item)
+            pipeline.execute()
+
+
+def _body(channel: Any, item: bytes) -> object:
+    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
+    try:
+        return channel.Message(loads(item.decode()), channel=channel).body
+    except Exception:
+        return None
+
+
+@contextmanager
+def _taken(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue; acknowledged when the block has ended well, else the broker has them again."""
+    messages = list(takewhile(lambda message: message is not None, (queue.get(no_ack=False) for _ in range(most))))
+    try:
+        yield [message.body for message in messages]
+    except BaseException:
+        for message in messages:
+            message.requeue()
+        raise
+    for message in messages:
+        message.ack()
 
 
 class Reporter:
     """Speaks for the remote calls of one process."""
 
-    def __init__(self, reports: Reports, *, interval_seconds: float) -> None:
+    def __init__(self, reports: Reports, *, interval_seconds: float, pulse: Pulse | None = None) -> None:
         self._reports = reports
         self._interval_seconds = interval_seconds
+        self._pulse = pulse
         self._at_work: set[Sign] = set()
         self._told: set[Sign] = set()
         self._ended: list[Sign] = []
@@ -111,9 +160,13 @@ class Reporter:
         patiently(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
 
     def report(self) -> None:
-        """Tell what is at work now and what has ended since. Raises `InfrastructureError`."""
+        """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
+        blocked = self._pulse.blocked() if self._pulse is not None else None
         with self._lock:
             begun = tuple(self._at_work)
+            if blocked is not None:
+                blocking = sign_of(blocked.attempt) if blocked.attempt is not None else None
+                begun = tuple(sign for sign in begun if sign == blocking)
             ended, self._ended = self._ended, []
             self._told.update(begun)
         if begun or ended:

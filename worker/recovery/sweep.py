@@ -1,10 +1,12 @@
 """The sweep: what was begun or published and not ended in time is published again (DESIGN "Sweep").
 
 It also ends the life of runs: when a run is over, its keys get their expiry. Every instance worker sweeps; a lock in
-Redis lets one at a time.
+Redis lets one at a time, and not for long: a worker that stops in the middle keeps no other one waiting.
 
-Nobody is judged while nobody could be heard: whoever could not reach the servers for a while sees to it that for the
-length of a lease no sweep takes silence for death.
+After all workers lost contact with the servers, recovery pauses for one lease: heartbeats may have been missed. When
+they last had it is noted in Redis (lua/contact.lua), so a worker that alone could not reach them pauses nothing.
+
+A run whose keys are broken is passed over with a line in the log; the others are looked after.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from celery import bootsteps
 from celery.worker import WorkController
 from redis import Redis
 from redis.client import Pipeline
-from redis.exceptions import RedisError
+from redis.exceptions import LockError, RedisError, ResponseError
 
 from broker_config import Settings, queue_names
 from worker.errors import InfrastructureError
@@ -29,10 +31,12 @@ from worker.messaging.heartbeats import Reports
 from worker.messaging.messages import Closing, Report, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
-from worker.storage.connections import connect
+from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
-from worker.storage.keys import ENDED, Keys, active_runs
+from worker.storage.due import DueRuns
+from worker.storage.keys import ENDED, Keys, active_runs, due_runs
 from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.retention import delete_run, expire_run
 from worker.storage.scripts import pack_request, read_script
 from worker.storage.slots import SlotKeeper
 
@@ -44,6 +48,10 @@ _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 500
 _RUNS_AT_ONCE: Final = 100
+_ROUND: Final = 20
+"""How many of all runs each sweep looks at, whatever is due."""
+_BROKEN_SECONDS: Final = 60.0
+"""How long a run whose keys are broken is left alone."""
 
 
 class Sweeper:
@@ -64,12 +72,18 @@ class Sweeper:
         self._signs = redis.register_script(read_script("signs"))
         self._outbox = Outbox(redis, publisher, settings)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
-        self._grace = f"{settings.key_prefix}:grace"
+        self._contact = redis.register_script(read_script("contact"))
         self._lock = redis.lock(
-            f"{settings.key_prefix}:sweeping", timeout=settings.lease_seconds, blocking=False, thread_local=False
+            f"{settings.key_prefix}:sweeping",
+            timeout=settings.sweep_interval_seconds,
+            blocking=False,
+            thread_local=False,
         )
-        self._reached = time.monotonic()
-        """When the servers were last reached."""
+        self._due = DueRuns(redis, settings.key_prefix)
+        self._cursor = 0
+        """Where the slow round over all runs is."""
+        self._broken: set[str] = set()
+        """The runs whose keys are broken, as far as that was said already."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="acts-sweep", daemon=True)
 
@@ -83,31 +97,54 @@ class Sweeper:
         self._thread.join()
 
     def take_turn(self) -> None:
-        """Sweep, if there is anything to look after and nobody else is at it or has just been.
+        """Sweep, if there is anything to look after and no other worker is at it or has just been.
 
         Raises `InfrastructureError` and `RedisError`.
         """
-        settings = self._settings
-        is_needed = self._redis.exists(active_runs(settings.key_prefix))
-        silent_seconds = time.monotonic() - self._reached
-        if silent_seconds > max(3 * settings.sweep_interval_seconds, settings.lease_seconds / 2):
-            self._redis.set(self._grace, "1", px=int(settings.lease_seconds * 1000))
-        if is_needed and self._lock.acquire():
-            self.sweep(lambda: self._lock.extend(settings.lease_seconds, replace_ttl=True))
-            self._lock.extend(settings.sweep_interval_seconds * 0.9, replace_ttl=True)
-        self._reached = time.monotonic()
+        oldest: Any = self._redis.zrange(active_runs(self._settings.key_prefix), 0, 0, withscores=True)
+        if oldest and self._lock.acquire():
+            self.sweep(since_ms=int(oldest[0][1]))
+            self._keep_turn(0.9)
 
-    def sweep(self, between: Callable[[], object] = lambda: None) -> None:
-        """Look after every run once; `between` is called now and then. Raises as `take_turn`."""
-        self._hear()
-        if self._redis.exists(self._grace):
+    def sweep(self, since_ms: int = 0) -> None:
+        """Look after every run once; before `since_ms` there was none. Raises as `take_turn`."""
+        self._drain_heartbeats()
+        if self._is_suspended(since_ms):
             return
-        self._slots.mend()
+        for run in self._slots.mend():
+            self._due.note(run)
         idle = {queue: True for queue in self._queues if self._publisher.waiting(queue) == 0}
-        runs = iter(self._redis.zscan_iter(active_runs(self._settings.key_prefix)))
-        while batch := dict(islice(runs, _RUNS_AT_ONCE)):
-            self._sweep_runs({run.decode(): submitted / 1000 for run, submitted in batch.items()}, idle)
-            between()
+        while taken := self._due.take(_RUNS_AT_ONCE):
+            listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
+            runs = {
+                run: submitted / 1000 for run, submitted in zip(taken, listed, strict=True) if submitted is not None
+            }
+            self._due.settle(taken, self._sweep_runs(runs, idle))
+            self._keep_turn()
+        self._go_round(idle)
+
+    def _go_round(self, idle: Mapping[str, bool]) -> None:
+        """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""
+        listed: Any = self._redis.zscan(active_runs(self._settings.key_prefix), self._cursor, count=_ROUND)
+        self._cursor, found = listed
+        runs = {run.decode(): submitted / 1000 for run, submitted in dict(found).items()}
+        due = {run: next_ms for run, next_ms in self._sweep_runs(runs, idle).items() if next_ms}
+        if due:
+            self._redis.zadd(due_runs(self._settings.key_prefix), due, lt=True)
+
+    def _keep_turn(self, intervals: float = 1.0) -> None:
+        """Keep the others from sweeping; where the lock has run out meanwhile, two sweep at a time and do no harm."""
+        try:
+            self._lock.extend(intervals * self._settings.sweep_interval_seconds, replace_ttl=True)
+        except LockError:
+            self._lock.acquire()
+
+    def _is_suspended(self, since_ms: int) -> bool:
+        """Note that the servers were reached; says whether heartbeats may have been missed before."""
+        settings = self._settings
+        gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
+        arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000), since_ms]
+        return bool(self._contact(keys=[f"{settings.key_prefix}:recovery"], args=arguments))
 
     def _run(self) -> None:
         outage = Outage(logger, "the sweep")
@@ -119,46 +156,83 @@ class Sweeper:
             else:
                 outage.succeeded()
 
-    def _hear(self) -> None:
+    def _drain_heartbeats(self) -> None:
         """Take note of the reports that have come in."""
+        for page in self._reports.pages():
+            self._take_note(page)
+            self._keep_turn()
+
+    def _take_note(self, reports: Iterable[Report]) -> None:
         heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"begun": [], "ended": [], "closed": []})
-        for report in self._reports.read():
+        for report in reports:
             _sort_by_run(report, heard)
         for run, signs in heard.items():
-            self._outbox.bury(run, signs["closed"])
+            with self._passing_over(run):
+                self._outbox.bury(run, signs["closed"])
+        runs = [(run, part) for run, signs in heard.items() for part in _parts(signs)]
         with self._redis.pipeline(transaction=False) as pipeline:
-            for run, signs in heard.items():
+            for run, part in runs:
                 keys = Keys(self._settings.key_prefix, run)
                 request = {
                     "ledgers": keys.ledger(""),
                     "lease_ms": int(self._settings.lease_seconds * 1000),
                     "published_ms": int(PUBLISHED_SECONDS * 1000),
                     "instances": self._settings.queue_instances,
-                    "begun": [sign[1:] for sign in signs["begun"]],
-                    "ended": [sign[1:] for sign in signs["ended"]],
-                    "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in signs["closed"]],
+                    "begun": [sign[1:] for sign in part["begun"]],
+                    "ended": [sign[1:] for sign in part["ended"]],
+                    "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in part["closed"]],
                 }
                 names = [keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
                 self._signs(keys=names, args=[pack_request(request)], client=pipeline)
-            pipeline.execute()
+            answers = pipeline.execute(raise_on_error=False)
+        for (run, _), answer in zip(runs, answers, strict=True):
+            self._heed(run, answer)
 
-    def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> None:
-        """Look after runs, given with the time of their submission in seconds, until nothing is left to judge."""
+    def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> dict[str, int]:
+        """Look after runs, given with the time of their submission in seconds, until nothing is left to judge.
+
+        Returns when to look at each again, in milliseconds, where something will be due.
+        """
+        later = int(time.time() * 1000 + _BROKEN_SECONDS * 1000)
+        again = dict.fromkeys(runs, later)
         while runs:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in runs:
                     self._judge(Keys(self._settings.key_prefix, run), idle, pipeline)
-                found = dict(zip(runs, pipeline.execute(), strict=True))
-            for run, (status, lanes, let_out, lost, _, forgotten) in found.items():
+                answers = pipeline.execute(raise_on_error=False)
+            found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
+            for run, (status, lanes, let_out, lost, _, forgotten, next_ms) in found.items():
+                again[run] = int(next_ms)
                 if lost:
                     logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
                 queue = self._settings.queue_instances
                 self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
-                if forgotten:
-                    self._outbox.sweep(run, idle)
-                else:
-                    self._end(Keys(self._settings.key_prefix, run), runs[run], status)
-            runs = {run: runs[run] for run, (*_, is_all, _) in found.items() if not is_all}
+                with self._passing_over(run):
+                    if forgotten:
+                        self._outbox.sweep(run, idle)
+                    else:
+                        self._end(Keys(self._settings.key_prefix, run), runs[run], status)
+            runs = {run: runs[run] for run, (*_, is_all, _, _) in found.items() if not is_all}
+        return again
+
+    @contextmanager
+    def _passing_over(self, run: str) -> Iterator[None]:
+        """Pass a run over whose keys are broken. Raises what is wrong with the server instead."""
+        try:
+            yield
+        except ResponseError as error:
+            self._heed(run, error)
+
+    def _heed(self, run: str, answer: object) -> bool:
+        """Whether that is an answer; a run's broken keys are logged once. Raises what is wrong with the server."""
+        if not isinstance(answer, Exception):
+            return True
+        if not isinstance(answer, ResponseError) or isinstance(answer, PASSING):
+            raise answer
+        if run not in self._broken:
+            self._broken.add(run)
+            logger.error("run %s is passed over, its keys are broken: %s", run, answer)
+        return False
 
     def _judge(self, keys: Keys, idle: Mapping[str, bool], pipeline: Pipeline) -> None:
         request = {
@@ -179,23 +253,13 @@ class Sweeper:
         if status is None:
             self._remove_unfinished(keys, submitted_seconds)
         elif status.decode() in ENDED:
-            self._retire(keys)
+            expire_run(self._redis, keys, self._settings.retention_seconds)
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
         now: Any = self._redis.time()
         if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
-            forget(self._redis, keys)
-
-    def _retire(self, keys: Keys) -> None:
-        """Give every key of an ended run its expiry."""
-        names = list(_names(self._redis, keys))
-        for start in range(0, len(names), _AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for name in names[start : start + _AT_ONCE]:
-                    pipeline.expire(name, self._settings.retention_seconds)
-                pipeline.execute()
-        self._redis.zrem(active_runs(self._settings.key_prefix), keys.run)
+            delete_run(self._redis, keys)
 
 
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
@@ -226,17 +290,6 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
             self._sweeper.stop()
 
 
-def forget(redis: Redis, keys: Keys, *, instances: Iterable[str] = ()) -> None:
-    """Remove what there is of a run, as far as the server can be reached; `instances` where they may not be written."""
-    try:
-        names = list(dict.fromkeys((*_names(redis, keys), *_lane_names(keys, instances))))
-        for start in range(0, len(names), _AT_ONCE):
-            redis.unlink(*names[start : start + _AT_ONCE])
-        redis.zrem(active_runs(keys.prefix), keys.run)
-    except RedisError as error:
-        logger.warning("run %s could not be removed: %s", keys.run, error)
-
-
 def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -> None:
     for what, signs in (("begun", report.begun), ("ended", report.ended)):
         for sign in signs:
@@ -245,20 +298,11 @@ def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -
         heard[closing.sign.run]["closed"].append(closing)
 
 
+def _parts(signs: Mapping[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:
+    """What is said of a run, in parts that a script takes note of without holding up the server."""
+    for start in range(0, max(map(len, signs.values())), _AT_ONCE):
+        yield {what: of_them[start : start + _AT_ONCE] for what, of_them in signs.items()}
+
+
 def _delay_ms(closing: Closing) -> int:
     return -1 if closing.delay_seconds is None else int(closing.delay_seconds * 1000)
-
-
-def _names(redis: Redis, keys: Keys) -> Iterator[str]:
-    """Every key that a run may have; the list of its instances comes last, as it is needed to find the others."""
-    yield from (keys.definition, keys.state, keys.events, keys.leases, keys.parked, keys.published, keys.backlog)
-    yield from (keys.outbox, keys.outbox_tasks, keys.outbox_due)
-    instances: Any = redis.lrange(keys.instances, 0, -1)
-    yield from _lane_names(keys, ["", *(instance.decode() for instance in instances)])
-    yield keys.instances
-
-
-def _lane_names(keys: Keys, lanes: Iterable[str]) -> Iterator[str]:
-    for lane in lanes:
-        yield keys.journal(lane)
-        yield keys.ledger(lane)

@@ -7,6 +7,8 @@
 `log`           reading and committing
 `lane`          a lane folded from its journal
 `leases`        signs of life for what a process has at work
+`due`          the index of runs that have something due
+`retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
 `dead_letters`  calls that failed for good
 """

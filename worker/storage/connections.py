@@ -24,7 +24,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 
 _CONNECTIONS: Final = 32
-_PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
+PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
 """What a server says that will take the same command later."""
 
 
@@ -44,7 +44,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         max_connections=_CONNECTIONS,
         timeout=None,
         retry=Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
-        retry_on_error=[*_PASSING],
+        retry_on_error=[*PASSING],
         **_OPTIONS,
     )
     return redis.asyncio.Redis.from_pool(pool)

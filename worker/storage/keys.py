@@ -95,3 +95,8 @@ class Keys:
 def active_runs(prefix: str) -> str:
     """Sorted set: the runs under way, by the time of their submission."""
     return f"{prefix}:runs"
+
+
+def due_runs(prefix: str) -> str:
+    """Sorted set: the runs that have something due, by the time of the soonest (see `due`)."""
+    return f"{prefix}:due"

@@ -1,7 +1,7 @@
 """Leases: a sign of life for everything that this process has at work (DESIGN "Sweep").
 
-They are renewed from a thread of their own: a coroutine that blocks the event loop must not make the calls beside it
-look dead.
+They are renewed from a thread of their own, as long as the event loop turns that serves what is at work. Where a
+coroutine blocks it, only that call's lease is renewed: the others go on elsewhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from worker.messaging.attempts import lane_token
 from worker.messaging.outages import Outage
+from worker.messaging.pulse import Pulse
 
 from .keys import Keys
 
@@ -41,11 +42,20 @@ class Leases:
     Going round, it also looks whether the runs were cancelled, and tells `on_cancelled`.
     """
 
-    def __init__(self, redis: Redis, *, prefix: str, lease_seconds: float, on_cancelled: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str,
+        lease_seconds: float,
+        on_cancelled: Callable[[str], None],
+        pulse: Pulse | None = None,
+    ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._lease_seconds = lease_seconds
         self._on_cancelled = on_cancelled
+        self._pulse = pulse
         self._held: dict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
         threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
@@ -63,9 +73,13 @@ class Leases:
                 del self._held[run]
 
     def renew(self) -> None:
-        """Renew everything held now; what somebody else has ended or declared dead stays so."""
+        """Renew everything held now that the loop can serve; what was ended or declared lost elsewhere stays so."""
         with self._lock:
             held = {run: tuple(leases) for run, leases in self._held.items()}
+        blocked = self._pulse.blocked() if self._pulse is not None else None
+        if blocked is not None:
+            id_ = blocked.attempt.id if blocked.attempt is not None else None
+            held = {id_.run: (id_.member,)} if id_ is not None and id_.member in held.get(id_.run, ()) else {}
         if not held:
             return
         seconds, microseconds = self._redis.time()

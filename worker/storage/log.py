@@ -24,7 +24,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
 
-from .keys import Keys
+from .keys import Keys, due_runs
 from .scripts import pack_request, read_script
 
 
@@ -79,6 +79,8 @@ class Advance:
     """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
+    due_ms: int | None = None
+    """When something becomes due in the run, where that is sooner than the sweep would look."""
 
 
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
@@ -216,7 +218,10 @@ class MessageLog:
             ],
             args=[pack_request(request)],
         )
-        return _read_advance(reply)
+        advance = _read_advance(reply)
+        if advance.due_ms is not None:
+            await self._redis.zadd(due_runs(self._prefix), {run: advance.due_ms}, lt=True)
+        return advance
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
@@ -261,4 +266,5 @@ def _read_advance(reply: bytes) -> Advance:
         failures=tuple(found["failures"]),
         repeated=tuple(found["repeated"]),
         woken=tuple(found["woken"]),
+        due_ms=int(found["due"]) if "due" in found else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -17,6 +17,15 @@ def read_script(*names: str) -> str:
 
 def pack_request(request: Mapping[str, Any]) -> bytes:
     """A request as msgpack. Redis' own knows no bin type: there texts and bytes are one."""
+    return _pack(request)
+
+
+def pack_list(values: Sequence[Any]) -> bytes:
+    """A list as msgpack, likewise."""
+    return _pack(values)
+
+
+def _pack(request: object) -> bytes:
     packed = msgpack.packb(request, use_bin_type=False)
     assert isinstance(packed, bytes)
     return packed

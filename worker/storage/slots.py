@@ -73,15 +73,18 @@ class SlotKeeper:
         self._key = _key(prefix)
         self._script = redis.register_script(read_script("slots"))
 
-    def mend(self) -> None:
+    def mend(self) -> set[str]:
         """Take slots from calls that have ended, and see to it that those handed over are taken.
 
-        A lane to be published is marked as a lost one; the sweep publishes it. One command where nothing is limited.
+        A lane to be published is marked as a lost one; the sweep publishes it, when it looks at the runs that are
+        returned. One command where nothing is limited.
         """
-        while self._mend_once():
+        marked: set[str] = set()
+        while self._mend_once(marked):
             pass
+        return marked
 
-    def _mend_once(self) -> bool:
+    def _mend_once(self, marked: set[str]) -> bool:
         """One round; says whether slots were handed on, maybe to calls that have ended too."""
         found: Any = self._redis.hkeys(self._key)
         names = [name.decode() for name in found]
@@ -103,10 +106,12 @@ class SlotKeeper:
         self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
         release, late = self._judge(holders, statuses)
         self._mark(late)
+        marked.update(call.run for call in late)
         if not drop and not release:
             return False
         handed = _read(self._script(keys=[self._key], args=[_request(drop=drop, release=release)])).handed
         self._mark(handed)
+        marked.update(call.run for call in handed)
         return bool(handed)
 
     def _run_statuses(self, runs: Iterable[str]) -> dict[str, bytes | None]:
@@ -114,7 +119,7 @@ class SlotKeeper:
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in names:
                 pipeline.hget(Keys(self._prefix, run).state, "status")
-            return dict(zip(names, pipeline.execute(), strict=True))
+            return dict(zip(names, map(_found, pipeline.execute(raise_on_error=False)), strict=True))
 
     def _judge(
         self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
@@ -125,7 +130,7 @@ class SlotKeeper:
             pipeline.time()
             for call in calls:
                 pipeline.hget(Keys(self._prefix, call.run).ledger(lane_token(call.instance)), str(call.index))
-            (seconds, _), *entries = pipeline.execute()
+            (seconds, _), *entries = map(_found, pipeline.execute(raise_on_error=False))
         ledger = dict(zip(calls, entries, strict=True))
         idle, late = [], []
         for (name, call), since in holders.items():
@@ -152,6 +157,15 @@ class SlotKeeper:
             lanes = list(dict.fromkeys(lane_token(_parse(call.decode()).instance) for call in waiting))
             for start in range(0, len(lanes), _AT_ONCE):
                 self._redis.rpush(Keys(self._prefix, run).backlog, *lanes[start : start + _AT_ONCE])
+
+
+def _found(answer: Any) -> Any:
+    """An answer; nothing where a run's keys are broken. Raises what is wrong with the server."""
+    if isinstance(answer, Exception):
+        if "WRONGTYPE" not in str(answer):
+            raise answer
+        return None
+    return answer
 
 
 def _key(prefix: str) -> str:

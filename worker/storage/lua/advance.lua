@@ -3,7 +3,7 @@
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
 -- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running,
---                          output_fault
+--                          output_fault, look (when the sweep looks at the run next, in ms; none where nothing was due)
 --      2 journal   stream  of the lane
 --      3 ledger    hash    of the lane: call -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
@@ -30,7 +30,8 @@
 -- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
 --          caller had seen everything that lay in the journal before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
---          repeated (for each whether the one before was lost), woken (lanes to be published).
+--          repeated (for each whether the one before was lost), woken (lanes to be published), due (where something becomes
+--          due sooner than the sweep would look: when).
 --
 -- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
 -- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
@@ -69,13 +70,18 @@ end
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local run = redis.call('HMGET', state, 'status', 'ms', 'seq')
+local run = redis.call('HMGET', state, 'status', 'ms', 'seq', 'look')
 local status = run[1]
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
-local ms, seq = tonumber(run[2]), tonumber(run[3])
+local ms, seq, look = tonumber(run[2]), tonumber(run[3]), tonumber(run[4] or nil)
 local fresh = last_id(journal) == request.seen
+local soonest -- of what becomes due by this commit
+
+local function becomes_due(at)
+    soonest = math.min(soonest or at, at)
+end
 
 local function next_id()
     if now > ms then
@@ -146,6 +152,7 @@ for _, outcome in ipairs(request.outcomes) do
             redis.call('HSET', outbox, member, 'sent:1:0:' .. outcome.queue)
             redis.call('HSET', outbox_tasks, member, outcome.task)
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
+            becomes_due(now + 1000)
         end
         if outcome.wakes then
             wakes = wakes + 1
@@ -172,6 +179,7 @@ if ended > 0 then
         status = (failed[1] or failed[2]) and 'failed' or 'completed'
         redis.call('HSET', state, 'status', status, 'finished', now)
         redis.call('XADD', events, next_id(), 's', status)
+        becomes_due(now + request.published_ms) -- its keys are to expire
     end
     redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
 end
@@ -180,6 +188,7 @@ for _, retry in ipairs(request.retries) do
     local condition, attempt, failures = read(entries[retry.call])
     if not is_over(status) and is_under_way(condition) and attempt == retry.attempt then
         local due = string.format('%.0f', now + retry.delay_ms)
+        becomes_due(now + retry.delay_ms)
         note(retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
         leased[#leased + 1] = due
         leased[#leased + 1] = lane .. '\31' .. retry.call
@@ -200,6 +209,7 @@ for i, claim in ipairs(request.claims) do
         claims[i] = attempt + (is_held and 0 or 1)
         note(claim.call, string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant))
         leased[#leased + 1] = now + claim.lease_ms
+        becomes_due(now + claim.lease_ms)
         leased[#leased + 1] = member
         if not is_under_way(condition) then
             running = running + 1
@@ -237,11 +247,20 @@ local woken = {}
 if lets_out and status == 'running' then
     local keys = { state = state, published = published, backlog = backlog, parked = parked }
     woken = refill(keys, request.window, now + request.published_ms)
+    if #woken > 0 then
+        becomes_due(now + request.published_ms)
+    end
 end
 if request.leaves and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
 elseif not is_over(status) then
     redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
+    becomes_due(now + request.silent_ms)
+end
+local due
+if soonest and (not look or soonest < look) then
+    redis.call('HSET', state, 'look', string.format('%.0f', soonest))
+    due = math.min(soonest, now + request.published_ms)
 end
 return cmsgpack.pack({
     status = status,
@@ -253,4 +272,5 @@ return cmsgpack.pack({
     failures = failed,
     repeated = repeated,
     woken = woken,
+    due = due,
 })

@@ -9,8 +9,8 @@
 --        soon_ms (the time until the next sweep), window (see window.lua), format (of the runs that this version writes
 --        down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
---          is all of them, how many calls were sent and forgotten and not done}. A call found lost, or due, can be claimed
---          anew.
+--          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
+--          will be due)}. A call found lost, or due, can be claimed anew.
 --
 -- What may still lie in a queue waits its turn. A call whose queue was seen empty has been taken from there; whoever took
 -- it has then as long as a published task to be heard of.
@@ -24,8 +24,29 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
 local lanes, lost = {}, 0
 local forgotten = redis.call('ZCARD', KEYS[6])
-if status ~= 'running' or (format and tonumber(format) ~= request.format) then
-    return { status, lanes, {}, lost, 1, forgotten }
+
+-- Note when to look again: when the soonest of what these hold is due, though not before the next sweep.
+local function look_again(...)
+    local soonest
+    for _, key in ipairs({ ... }) do
+        local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+        soonest = first and math.min(soonest or math.huge, tonumber(first)) or soonest
+    end
+    if not soonest then
+        redis.call('HDEL', state, 'look')
+        return '0'
+    end
+    local at = string.format('%.0f', math.max(soonest, now + request.soon_ms))
+    if status then
+        redis.call('HSET', state, 'look', at)
+    end
+    return at
+end
+
+if format and tonumber(format) ~= request.format or not status then
+    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms) }
+elseif status ~= 'running' then
+    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]) }
 end
 
 local function publish(lane)
@@ -80,4 +101,5 @@ for i = 1, #unbegun, 2 do
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
 local is_all = #silent < request.most and #unbegun < 2 * request.most
-return { status, lanes, refill(keys, request.window, due), lost, is_all and 1 or 0, forgotten }
+local let_out = refill(keys, request.window, due)
+return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, look_again(leases, published, KEYS[6]) }

@@ -1,0 +1,105 @@
+"""Who speaks for the calls of a loop that a coroutine blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+
+from broker_config import EmbeddedServer
+from protocol import Limits
+from worker.app.application import make_client_application
+from worker.execution.invocation import invoke
+from worker.execution.threads import Threads
+from worker.messaging.attempts import Attempt, CallId
+from worker.messaging.heartbeats import Reporter, Reports
+from worker.messaging.messages import Report, sign_of
+from worker.messaging.pulse import Pulse
+from worker.registry.activities import Policy
+from worker.storage.connections import connect
+from worker.storage.keys import Keys
+from worker.storage.leases import Leases
+
+from .backend import DEADLINE_SECONDS, settings_apart
+
+BLOCKING, BESIDE = Attempt(CallId("r", "①", 0)), Attempt(CallId("r", "②", 0))
+
+
+class Loop:
+    """An event loop in a thread, and a call on it that blocks it until it is let go."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._begun, self._let_go = threading.Event(), threading.Event()
+
+    async def _hold_up(self) -> None:
+        self._begun.set()
+        self._let_go.wait(DEADLINE_SECONDS)
+
+    def block(self) -> None:
+        working = invoke(
+            self._hold_up, BLOCKING, name="holdUp", is_async=True, policy=Policy(), limits=Limits(), threads=Threads(1)
+        )
+        asyncio.run_coroutine_threadsafe(working, self.loop)
+        assert self._begun.wait(DEADLINE_SECONDS)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(DEADLINE_SECONDS)
+
+    def end(self) -> None:
+        self._let_go.set()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    running = Loop()
+    yield running
+    running.end()
+
+
+def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_other(
+    server: EmbeddedServer, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_apart(server, "pulse")
+    redis = connect(settings)
+    pulse = Pulse(loop.loop, most_silent_seconds=0)
+    leases = Leases(redis, prefix="pulse", lease_seconds=3600, on_cancelled=lambda run: None, pulse=pulse)
+    for attempt in (BLOCKING, BESIDE):
+        leases.hold("r", attempt.id.member)
+
+    def renewed() -> set[str]:
+        """The calls whose leases are renewed, now that the loop was asked before."""
+        redis.zadd(Keys("pulse", "r").leases, {BLOCKING.id.member: 1, BESIDE.id.member: 1})
+        leases.renew()
+        found: list[bytes] = redis.zrangebyscore(Keys("pulse", "r").leases, 2, "+inf")  # type: ignore[assignment]
+        return {member.decode() for member in found}
+
+    loop.block()
+    leases.renew()
+    with caplog.at_level(logging.WARNING):
+        assert renewed() == {BLOCKING.id.member}
+    assert [record.getMessage()[:16] for record in caplog.records] == ["holdUp, call r:0"]
+    loop.let_go()
+    assert renewed() == {BLOCKING.id.member, BESIDE.id.member}
+
+
+def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: EmbeddedServer, loop: Loop) -> None:
+    settings = settings_apart(server, "pulse-reports")
+    reports = Reports(make_client_application(settings), settings)
+    reporter = Reporter(reports, interval_seconds=3600, pulse=Pulse(loop.loop, most_silent_seconds=0))
+    loop.block()
+    with reporter.at_work(BLOCKING), reporter.at_work(BESIDE):
+        for _ in range(2):
+            reporter.report()
+    first, second = chain(*reports.pages())
+    assert set(first.begun) == {sign_of(BLOCKING), sign_of(BESIDE)}
+    assert second == Report(begun=(sign_of(BLOCKING),))

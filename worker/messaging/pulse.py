@@ -1,0 +1,61 @@
+"""The pulse of an event loop: whether it turns, and which call keeps it from turning.
+
+A process speaks for the calls on its loop from a thread, since the loop may be busy. But a loop that a coroutine blocks
+serves none of them: what it cannot serve is not spoken for, and goes on elsewhere. The call that blocks it is at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from .attempts import Attempt, attempt_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A loop does not turn."""
+
+    attempt: Attempt | None
+    """The call that blocks it, where it is one."""
+
+
+class Pulse:
+    """Asks one event loop, from one thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, most_silent_seconds: float) -> None:
+        self._loop = loop
+        self._most_silent_seconds = most_silent_seconds
+        self._asked: float | None = None
+        """When the loop was asked, where it has not answered yet."""
+        self._is_reported = False
+
+    def blocked(self) -> Blocked | None:
+        """Whether the loop has not turned for too long. It is asked now, and should have answered the next time."""
+        asked = self._asked
+        if asked is None:
+            self._is_reported = False
+            self._asked = time.monotonic()
+            self._loop.call_soon_threadsafe(self._answer)
+            return None
+        silent_seconds = time.monotonic() - asked
+        if silent_seconds <= self._most_silent_seconds:
+            return None
+        at_work = attempt_of(asyncio.current_task(self._loop))
+        if not self._is_reported:
+            self._is_reported = True
+            what = f"{at_work[1]}, call {at_work[0].id.idempotency_key}," if at_work else "a task that is no call"
+            logger.warning(
+                "%s blocks the event loop for %.0f s and longer: the calls beside it go on elsewhere. An activity that "
+                "does not await should be a plain function, not a coroutine",
+                what,
+                silent_seconds,
+            )
+        return Blocked(at_work[0] if at_work else None)
+
+    def _answer(self) -> None:
+        self._asked = None

@@ -1,0 +1,48 @@
+"""The index of runs that have something due: what recovery costs follows it, and not how many runs there are.
+
+It lies beside the runs, on a shard of its own, so it is kept in steps that may be interrupted. A run is noted when
+something becomes due in it sooner than the index says (`look` in the run's state; see advance.lua), and put off or
+removed only by a sweep that has looked at it, unless it was noted meanwhile. What is missed nevertheless is found by
+the sweep's slow round over all runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from redis import Redis
+
+from .keys import due_runs
+from .scripts import pack_list, read_script
+
+_TAKEN_MS: Final = 10_000
+"""After so long another sweep looks at what was taken by one that died."""
+
+
+class DueRuns:
+    """The index, as a sweep and clients use it. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._key = due_runs(prefix)
+        self._settle = redis.register_script(read_script("due"))
+
+    def note(self, run: str) -> None:
+        """Have the next sweep look at a run."""
+        self._redis.zadd(self._key, {run: 0})
+
+    def take(self, most: int) -> dict[str, float]:
+        """Runs in which something is due, each with the mark that is to be given back."""
+        seconds, microseconds = self._redis.time()
+        now = seconds * 1000 + microseconds // 1000
+        found: Any = self._redis.zrangebyscore(self._key, "-inf", now, start=0, num=most)
+        mark = now + _TAKEN_MS + 0.5  # no other writer gives a fraction, so it is seen whether one has written
+        if found:
+            self._redis.zadd(self._key, dict.fromkeys(found, mark), xx=True)
+        return {run.decode(): mark for run in found}
+
+    def settle(self, taken: Mapping[str, float], next_ms: Mapping[str, int]) -> None:
+        """Say when to look at the runs again; where nothing is said, nothing will be due."""
+        runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
+        self._settle(keys=[self._key], args=[pack_list(runs)])
