@@ -1,6 +1,7 @@
 """The log in Redis, its scripts (`lua/`) and what lies beside it.
 
 `connections`   connections, and Redis errors as errors of ours
+`grouping`     commands of one turn of the loop in one pipeline
 `keys`          the names of the keys
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down

@@ -11,21 +11,25 @@ all lanes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import Redis
-from redis.commands.core import AsyncScript
 
 from protocol.engine.execution import Outcome, Status
 from worker.messaging.attempts import lane_token
 from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
 
+from .grouping import GroupedCommands
 from .keys import Keys, due_runs
 from .scripts import pack_request, read_script
+
+_PAGE: Final = 500
+"""How many entries one command reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,43 +119,57 @@ class MessageLog:
     def __init__(
         self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float, window: int
     ) -> None:
-        self._redis = redis
+        self._commands = GroupedCommands(redis)
         self._prefix = prefix
         self._published = _milliseconds(published_seconds)
         self._silent = _milliseconds(lease_seconds)
         self._window = window
-        self._advance: AsyncScript = redis.register_script(read_script("window", "advance"))
+        self._open = self._commands.register_script(read_script("open"))
+        self._advance = self._commands.register_script(read_script("window", "advance"))
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry]]:
         """The run's definition - None where there is no such run (any more) - and its global journal."""
-        keys = self._keys(run)
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.get(keys.definition)
-            pipeline.xrange(keys.journal(""))
-            definition, entries = await pipeline.execute()
-        return definition, [read_entry(id_, fields) for id_, fields in entries]
+        definition, entries = await asyncio.gather(
+            self._commands.execute("GET", self._keys(run).definition), self.read(run, None)
+        )
+        return definition, entries
 
     async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
         """The entries of a lane's journal behind an id, oldest first."""
         stream = self._keys(run).journal(lane_token(instance))
-        found: Any = await self._redis.xrange(stream, min=f"({after}", max="+")
-        return [read_entry(id_, fields) for id_, fields in found]
+        entries: list[Entry] = []
+        while True:
+            found = await self._commands.execute("XRANGE", stream, f"({after}", "+", "COUNT", _PAGE)
+            entries += [read_entry(id_, fields) for id_, fields in found]
+            if len(found) < _PAGE:
+                return entries
+            after = entries[-1].id
 
     async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int], float | None]:
-        """A lane's whole journal, the calls that somebody is at work on or that rest, and the mark of its task.
+        """A lane's whole journal, the calls that are at work or wait for a retry, and the mark of its task.
 
-        All at one moment: what a call at work was begun after is in the journal, and the mark (see advance.lua) is not
-        that of a loss which the ledger does not show.
+        The mark is read first and the journal last: what a call at work was begun after is in the journal, and the mark
+        (see advance.lua) is not that of a loss which the ledger does not show.
         """
         keys, lane = self._keys(run), lane_token(instance)
-        async with self._redis.pipeline(transaction=True) as pipeline:
-            pipeline.xrange(keys.journal(lane))
-            pipeline.zscore(keys.published, lane)
-            pipeline.hgetall(keys.ledger(lane))
-            pipeline.time()
-            entries, mark, ledger, (seconds, microseconds) = await pipeline.execute()
-        busy = read_running(ledger) | _resting(ledger, seconds * 1000 + microseconds // 1000)
-        return [read_entry(id_, fields) for id_, fields in entries], busy, mark
+        names = keys.journal(lane), keys.ledger(lane), keys.published
+        mark, flat, found, now = await self._commands.run_script(self._open, names, lane, _PAGE)
+        ledger = _pairs(flat) if flat is not None else await self._ledger(keys.ledger(lane))
+        busy = read_running(ledger) | _resting(ledger, int(now))
+        entries = [read_entry(id_, _pairs(fields)) for id_, fields in found] if flat is not None else []
+        if flat is None or len(entries) == _PAGE:
+            entries += await self.read(run, instance, after=entries[-1].id if entries else "0-0")
+        return entries, busy, float(mark) if mark is not None else None
+
+    async def _ledger(self, key: str) -> dict[bytes, bytes]:
+        """A ledger of any size, in pages."""
+        ledger: dict[bytes, bytes] = {}
+        cursor = 0
+        while True:
+            cursor, page = await self._commands.execute("HSCAN", key, cursor, "COUNT", _PAGE)
+            ledger.update(page)
+            if cursor == 0:
+                return ledger
 
     async def advance(
         self,
@@ -201,30 +219,33 @@ class MessageLog:
                 for claim in claims
             ],
         }
-        reply = await self._advance(
-            keys=[
-                keys.state,
-                keys.journal(lane),
-                keys.ledger(lane),
-                keys.journal(""),
-                keys.leases,
-                keys.events,
-                keys.parked,
-                keys.published,
-                keys.backlog,
-                keys.outbox,
-                keys.outbox_tasks,
-                keys.outbox_due,
-            ],
-            args=[pack_request(request)],
+        names = (
+            keys.state,
+            keys.journal(lane),
+            keys.ledger(lane),
+            keys.journal(""),
+            keys.leases,
+            keys.events,
+            keys.parked,
+            keys.published,
+            keys.backlog,
+            keys.outbox,
+            keys.outbox_tasks,
+            keys.outbox_due,
         )
+        reply = await self._commands.run_script(self._advance, names, pack_request(request))
         advance = _read_advance(reply)
         if advance.due_ms is not None:
-            await self._redis.zadd(due_runs(self._prefix), {run: advance.due_ms}, lt=True)
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Fields and values as a script gives them."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _milliseconds(seconds: float) -> int:
