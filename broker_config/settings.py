@@ -134,6 +134,10 @@ class Settings(BaseSettings):
     limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")
     limit_messages: Count = Field(1_000_000, description="Messages in one submission's context.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
+    limit_schema_work: Count = Field(
+        500_000_000,
+        description="What a submission's schemas may take to be read and applied to its calls; 100,000 are about a ms.",
+    )
     limit_run_concurrency: Count | None = Field(
         None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
     )

@@ -3,6 +3,6 @@
 `call`       one use of a tool
 `tools`      what their schemas admit and pin
 `toolbox`    what may be called, and by whom it is run
-`outputs`    where a result goes, and what message it becomes
+`outputs`    where a result goes, and what message it becomes; `partial_values` what a kind's schema says of it
 `delegates`  the context of an isolated sub-request
 """

@@ -14,11 +14,11 @@ from protocol.language.messages import kind_of, read_data, riders, written_messa
 from protocol.language.paths import MISSING, lookup, nest, type_name
 from protocol.language.references import Expression, Reference, parse_output_path
 from protocol.schemas import compiled, schema_problem
-from protocol.schemas.growth import after
 from protocol.state.fold import Fold
 from protocol.state.operations import Operation
 
 from .call import Call
+from .partial_values import write_problems
 from .tools import Tool
 
 Group = tuple[Reference, ...]
@@ -144,13 +144,11 @@ def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
 
 
 def kind_problems(fold: Fold, operation: Operation) -> list[Problem]:
-    """What a kind's schema says against what an operation would leave there (SPEC R4.6)."""
-    kind, path = operation.place.kind, operation.place.path
-    schema = fold.schema(kind)
+    """What a kind's schema says against an operation (SPEC R4.6)."""
+    schema = fold.schema(operation.place.kind)
     if schema is MISSING:
         return []
-    left = after(fold.root(kind), operation)
-    return compiled(schema).problems(left, partial=True, is_secret=True, known=tuple(map(str, path)))
+    return write_problems(compiled(schema), operation, fold.root(operation.place.kind))
 
 
 def _alternative(output: Expression, path: str) -> Group:

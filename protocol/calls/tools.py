@@ -7,20 +7,19 @@ At the root meta-properties may also stand beside `properties`, as the original 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
 
-from jsonschema import SchemaError
-
 from protocol.language.errors import Cause, Problem, pointer, segments, shortened
 from protocol.language.paths import MISSING
 from protocol.language.references import Path
-from protocol.schemas import CompiledSchema, Schema, check_references, compiled, joined
+from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, joined
 from protocol.schemas.addresses import settled
-from protocol.schemas.calls import WholeCall, speaks_of_meta_properties
+from protocol.schemas.calls import call_schema, speaks_of_meta_properties
 from protocol.schemas.excerpts import excerpt
 from protocol.schemas.parts import applied
 from protocol.schemas.patterns import matches
@@ -129,7 +128,7 @@ class Tool:
         if len(promises) > 1:
             return excerpt({"allOf": promises}, self.document)
         promise = promises[0] if promises else None
-        return excerpt(promise, self.document, "#" + pointer(*_RESULT)) if isinstance(promise, dict) else promise
+        return excerpt(promise, self.document) if isinstance(promise, dict) else promise
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Where a place of the document stands in the declaration: a meta-property may stand beside `properties`."""
@@ -173,10 +172,14 @@ class Tool:
         self, properties: Mapping[str, Any], *, lenient: bool, strict_meta: bool, is_secret: bool
     ) -> list[Problem]:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
-        own = (key for key in properties if strict_meta and key.startswith("_") and key != "_tool")
-        counted = {key for key in own if not self.mentions(key)}
-        call = WholeCall({**properties, **older}, counted=counted)
-        return _under_newer_names(self.compiled.problems(call, lenient=lenient, is_secret=is_secret, known=call))
+        call = {**properties, **older}
+        schema = call_schema(self.compiled, call, self._meta_mentioned if strict_meta else None)
+        problems = schema.problems(call, lenient=lenient, is_secret=is_secret, known=call)
+        return _under_newer_names(problems) if problems else []
+
+    def work(self, properties: Mapping[str, Any]) -> int:
+        """The units of work that it can take to hold a call against the schema, and to list what is wrong with it."""
+        return self.compiled.work.listing(properties)
 
     @cached_property
     def _named_scopes(self) -> NamedScopes:
@@ -205,6 +208,13 @@ class Tool:
         return key in names or any(
             matches(pattern, key) for pattern in patterns if speaks_of_meta_properties(pattern) == key.startswith("_")
         )
+
+    @cached_property
+    def _meta_mentioned(self) -> tuple[str, ...]:
+        """Patterns for the names of the meta-properties that the schema speaks of, wherever it is applied to a call."""
+        names, patterns = self._mentioned
+        named = "|".join(re.escape(name) for name in sorted({*names, "_tool"}) if name.startswith("_"))
+        return (f"^(?:{named})$", *sorted(filter(speaks_of_meta_properties, patterns)))
 
     @cached_property
     def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -298,8 +308,8 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
         return Problem(pointer(*at, "required"), "must be a list of strings")
     try:
-        check_references(tool.compiled.schema)
+        _ = tool.compiled
     except SchemaError as error:
-        place = tool.place_in_declaration(tuple(error.absolute_path))
+        place = tool.place_in_declaration(error.path)
         return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}", NoSchema(declaration))
     return None

@@ -32,6 +32,10 @@ class Limits:
     """Messages in one context."""
     instances: int = 100_000
     """Instances in one context."""
+    schema_work: int = 500_000_000
+    """Units of work that the schemas of one submission may take: to be read, and to be applied to its calls. One is
+    about ten nanoseconds.
+    """
 
 
 def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Addresses: where the references of a document lead, put as pointers from its root (draft 2020-12, core 8 and 9).
 
 A reference may name its target by an `$anchor`, or by the `$id` of a schema around it. Once all are pointers, no such
-names are needed to find what a reference leads to, and an excerpt of the document can be made.
+names are needed to find what a reference leads to.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
-from protocol.language.errors import pointer, segments
+from protocol.language.errors import segments
 from protocol.language.paths import copied
 from protocol.language.references import Path
 
-from .parts import NAMED, VALUES, found
+from .parts import REFERENCES, found, objects, reference_to
 
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
-_REFERENCES: Final = ("$ref", "$dynamicRef")
-_NAMED: Final = NAMED | {"definitions"}
 
 
 def settled(document: Mapping[str, Any], readings: Callable[[Path, Path], Iterable[Path]]) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def settled(document: Mapping[str, Any], readings: Callable[[Path, Path], Iterab
             path = next((path for path in meant if found(path, settled) is not None), None)
             if path is not None:
                 del part[keyword]
-                part["$ref" if "$ref" not in part else keyword] = _reference(path)
+                part["$ref" if "$ref" not in part else keyword] = reference_to(path)
     for *_, part in schemas:
         for name in ("$id", *_ANCHORS):
             if isinstance(part.get(name), str):
@@ -48,42 +46,18 @@ def settled(document: Mapping[str, Any], readings: Callable[[Path, Path], Iterab
     return settled
 
 
-def references(document: Any) -> Iterator[str]:
-    """Every reference that stands in a document."""
-    for *_, part in _schemas_in(document):
-        yield from (reference for _, reference in _references(part))
-
-
-def readdressed(document: Mapping[str, Any], moved: Callable[[str], str]) -> dict[str, Any]:
-    """The document with other references."""
-    readdressed: dict[str, Any] = copied(dict(document))
-    for *_, part in _schemas_in(readdressed):
-        for keyword, reference in _references(part):
-            part[keyword] = moved(reference)
-    return readdressed
-
-
 def _schemas_in(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """Every object that may be applied as a schema, where it stands, and the address that counts there."""
-    stack: list[tuple[Path, str, Any]] = [((), "", document)]
-    while stack:
-        place, base, part = stack.pop()
-        if isinstance(part, list):
-            stack.extend(((*place, index), base, below) for index, below in enumerate(part))
-        if not isinstance(part, dict):
-            continue
+    bases: dict[Path, str] = {}
+    for place, part in objects(document):
+        base = next((bases[place[:length]] for length in range(len(place), -1, -1) if place[:length] in bases), "")
         if isinstance(own := part.get("$id"), str):
-            base = _joined(base, own) or base
+            base = bases[place] = _joined(base, own) or base
         yield place, base, part
-        for key, below in part.items():
-            if key in _NAMED and isinstance(below, dict):
-                stack.extend(((*place, key, name), base, item) for name, item in below.items())
-            elif isinstance(below, (dict, list)) and key not in VALUES:
-                stack.append(((*place, key), base, below))
 
 
 def _references(part: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(keyword, part[keyword]) for keyword in _REFERENCES if isinstance(part.get(keyword), str)]
+    return [(keyword, part[keyword]) for keyword in REFERENCES if isinstance(part.get(keyword), str)]
 
 
 def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Path]:
@@ -107,10 +81,6 @@ def _target(reference: str, base: str, names: Mapping[str, Path]) -> Path | None
         return None
     is_pointer = not fragment or fragment.startswith("/")
     return (*names[document], *segments(fragment)) if is_pointer else names.get(f"{document}#{fragment}")
-
-
-def _reference(path: Path) -> str:
-    return "#" + pointer(*path).replace("%", "%25")
 
 
 def _joined(base: str, address: str) -> str | None:

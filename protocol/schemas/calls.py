@@ -1,52 +1,43 @@
-"""Calls: what the keywords of a tool's schema say of a call as a whole (SPEC R4.1, R8.1).
+"""Calls: what a tool's schema says of a call as a whole (SPEC R4.1, R8.1).
 
 A tool's schema speaks of parameters and of meta-properties at once, at its root and in everything that it applies to
-the same value: `allOf`, `oneOf`, `then`, what `$ref` leads to. Wherever a `WholeCall` is what a keyword is applied to,
+the same value: `allOf`, `oneOf`, `then`, what `$ref` leads to. It is written anew so that there
 
 - what closes or counts an object (`additionalProperties`, `maxProperties`, `const`, …) speaks of parameters; so does a
   pattern for names, unless it begins with `_`;
 - `_output` is required of no call: it is what comes of it; but `not` and `if` ask whether it is there.
 
-Calls inside parameters are ordinary objects.
+Calls inside parameters are ordinary objects: the document stays as it is, and what is written anew stands beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
-from jsonschema.exceptions import ValidationError
+from .compilation import CompiledSchema
+from .parts import applied, reference_to, referred
 
-_Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 _RESULT: Final = "_output"
+_META: Final = "^_"
+"""The pattern of the names of meta-properties."""
+_CALL: Final = ("$defs", "(call)")
+"""Where in the document it stands what is said of a call."""
 
 
-class WholeCall(dict[str, Any]):
-    """A call's parameters and meta-properties; shown are the parameters.
+def call_schema(
+    tool: CompiledSchema, call: Mapping[str, Any], closed_to: Collection[str] | None = None
+) -> CompiledSchema:
+    """What a tool's schema says of calls like this one.
 
-    `counted` are meta-properties that count as parameters, `is_finished` says that no `_output` is still to come.
+    `closed_to` are patterns for the names of the only meta-properties that do not count as parameters; None where none
+    do (see `strict_meta`).
     """
-
-    def __init__(
-        self, properties: Mapping[str, Any], *, counted: Collection[str] = (), is_finished: bool = False
-    ) -> None:
-        super().__init__(properties)
-        self.parameters = {key: self[key] for key in self if not key.startswith("_") or key in counted}
-        self.is_finished = is_finished or _RESULT in self
-
-    def __repr__(self) -> str:
-        return repr(self.parameters)
-
-    @cached_property
-    def finished(self) -> WholeCall:
-        """The same as it stands there."""
-        return self if self.is_finished else WholeCall(self, counted=self.parameters, is_finished=True)
-
-
-def as_it_stands(instance: Any) -> Any:
-    """What a question about what is there is asked of: nothing is still to come."""
-    return instance.finished if isinstance(instance, WholeCall) else instance
+    does_count, does_await = _traits(tool)
+    exempt = (_META,) if closed_to is None else tuple(closed_to)
+    meta = sum(key.startswith("_") for key in call) if does_count else 0
+    return _written(tool, exempt, meta, does_await and _RESULT not in call)
 
 
 def speaks_of_meta_properties(pattern: str) -> bool:
@@ -54,82 +45,113 @@ def speaks_of_meta_properties(pattern: str) -> bool:
     return pattern.lstrip("^(?:").startswith("_")
 
 
-def of_calls(keywords: Mapping[str, _Keyword]) -> dict[str, _Keyword]:
-    """The keywords, which now also know what they say of a `WholeCall`."""
-    own = {**dict.fromkeys(_CLOSING, _of_parameters), **_OWN}
-    return dict(keywords) | {name: _on_calls(keywords[name], special) for name, special in own.items()}
+@lru_cache(maxsize=1_024)
+def _traits(tool: CompiledSchema) -> tuple[bool, bool]:
+    """Whether a schema counts the properties of a call, and whether it asks for a result."""
+    parts = [part for part in applied((tool.document,), tool.document) if isinstance(part, dict)]
+    asked = [part.get("required", ()) for part in parts]
+    asked += [names for part in parts for names in part.get("dependentRequired", {}).values()]
+    counting = any("minProperties" in part or "maxProperties" in part for part in parts)
+    return counting, any(_RESULT in names for names in asked)
 
 
-_Special = Callable[[_Keyword, Any, Any, WholeCall, Any], Iterator[ValidationError]]
-"""What an ordinary keyword, given first, becomes where it is applied to a call."""
+@lru_cache(maxsize=1_024)
+def _written(tool: CompiledSchema, exempt: tuple[str, ...], meta: int, is_awaited: bool) -> CompiledSchema:
+    """The schema for calls with so many meta-properties, whose result is still to come or not."""
+    if not isinstance(tool.document, dict):
+        return tool
+    writing = _Writing(tool.document, exempt, meta, is_awaited)
+    whole = writing.anew(tool.document)
+    definitions = {**tool.document.get("$defs", {}), **writing.definitions, _CALL[1]: whole}
+    return CompiledSchema({**tool.document, "$defs": definitions}, entry=_CALL, is_ready=True)
 
 
-def _on_calls(keyword: _Keyword, special: _Special) -> _Keyword:
-    def on_calls(validator: Any, limit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        if isinstance(instance, WholeCall):
-            yield from special(keyword, validator, limit, instance, schema)
-        else:
-            yield from keyword(validator, limit, instance, schema) or ()
+class _Writing:
+    """Writes anew what a document applies to a call; `definitions` are what references then lead to."""
 
-    return on_calls
+    def __init__(self, document: dict[str, Any], exempt: tuple[str, ...], meta: int, is_awaited: bool) -> None:
+        self._document = document
+        self._exempt = exempt
+        self._meta = meta
+        self._is_awaited = is_awaited
+        self.definitions: dict[str, Any] = {}
+
+    def anew(self, part: Any, *, asks: bool = False) -> Any:
+        """A schema as it speaks of a call; one that `asks` whether a result is there takes it that none will come."""
+        if not isinstance(part, dict):
+            return part
+        made: dict[str, Any] = {}
+        besides: list[Any] = []
+        for keyword, value in part.items():
+            match keyword:
+                case "$ref" | "$dynamicRef":
+                    made[keyword] = self._moved(value, asks=asks)
+                case "allOf" | "anyOf":
+                    made[keyword] = [self.anew(below, asks=asks) for below in value]
+                case "oneOf" if self._is_awaited and not asks:
+                    besides.append({"anyOf": [{"oneOf": [self.anew(b, asks=a) for b in value]} for a in (False, True)]})
+                case "oneOf":
+                    made[keyword] = [self.anew(below, asks=asks) for below in value]
+                case "not" | "if":
+                    made[keyword] = self.anew(value, asks=True)
+                case "then" | "else":
+                    made[keyword] = self.anew(value, asks=asks)
+                case "dependentSchemas":
+                    made[keyword] = {name: self.anew(below, asks=asks) for name, below in value.items()}
+                case "required":
+                    made[keyword] = self._expected(value, asks=asks)
+                case "dependentRequired":
+                    made[keyword] = {name: self._expected(names, asks=asks) for name, names in value.items()}
+                case "minProperties" | "maxProperties":
+                    made[keyword] = value + self._meta
+                case "propertyNames":
+                    made[keyword] = {"anyOf": [*({"pattern": pattern} for pattern in self._exempt), value]}
+                case "const":
+                    besides.append(self._one_of([value]))
+                case "enum":
+                    besides.append(self._one_of(value))
+                case "patternProperties":
+                    made[keyword] = {_of_its_own(pattern): below for pattern, below in value.items()}
+                case _:
+                    made[keyword] = value
+        if "additionalProperties" in made or "unevaluatedProperties" in made:
+            made["patternProperties"] = {**dict.fromkeys(self._exempt, True), **made.get("patternProperties", {})}
+        if besides:
+            made["allOf"] = [*made.get("allOf", ()), *besides]
+        return made
+
+    def _moved(self, reference: str, *, asks: bool) -> str:
+        """What leads to the same schema written anew."""
+        target = referred(reference, self._document)
+        if target is None:
+            return reference
+        name = f"({'asked' if asks else 'called'}) {reference}"
+        if name not in self.definitions:
+            self.definitions[name] = True
+            self.definitions[name] = self.anew(target, asks=asks)
+        return reference_to(("$defs", name))
+
+    def _expected(self, names: Iterable[str], *, asks: bool) -> list[str]:
+        """The properties that a call must have now."""
+        return [name for name in names if name != _RESULT or asks or not self._is_awaited]
+
+    def _one_of(self, values: Iterable[Any]) -> dict[str, Any]:
+        """That the parameters are one of some objects; the double `not` keeps it from evaluating properties."""
+        shapes = [
+            {
+                "properties": {name: {"const": item} for name, item in value.items()},
+                "required": list(value),
+                "patternProperties": dict.fromkeys(self._exempt, True),
+                "additionalProperties": False,
+            }
+            for value in values
+            if isinstance(value, dict)
+        ]
+        return {"not": {"not": {"anyOf": shapes or [False]}}}
 
 
-def _of_parameters(
-    keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any
-) -> Iterator[ValidationError]:
-    yield from keyword(validator, limit, call.parameters, schema) or ()
-
-
-def _pattern_properties(
-    keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any
-) -> Iterator[ValidationError]:
-    of_meta_properties = {pattern: part for pattern, part in limit.items() if speaks_of_meta_properties(pattern)}
-    others = {pattern: part for pattern, part in limit.items() if pattern not in of_meta_properties}
-    yield from keyword(validator, of_meta_properties, call, schema) or ()
-    yield from keyword(validator, others, call.parameters, schema) or ()
-
-
-def _required(keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any) -> Iterator[ValidationError]:
-    yield from keyword(validator, _expected(limit, call), call, schema) or ()
-
-
-def _dependent_required(
-    keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any
-) -> Iterator[ValidationError]:
-    there = {name: _expected(names, call) for name, names in limit.items() if name in call}
-    yield from keyword(validator, there, call, schema) or ()
-
-
-def _expected(names: list[str], call: WholeCall) -> list[str]:
-    """The properties that a call must have now."""
-    return names if call.is_finished else [name for name in names if name != _RESULT]
-
-
-def _one_of(keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any) -> Iterator[ValidationError]:
-    """Which one it is may hinge on the result that is still to come."""
-    errors = list(keyword(validator, limit, call, schema) or ())
-    if errors and not call.is_finished and not any(keyword(validator, limit, call.finished, schema) or ()):
-        return
-    yield from errors
-
-
-def _not(keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any) -> Iterator[ValidationError]:
-    yield from keyword(validator, limit, call.finished, schema) or ()
-
-
-def _if(keyword: _Keyword, validator: Any, limit: Any, call: WholeCall, schema: Any) -> Iterator[ValidationError]:
-    outcome = "then" if validator.evolve(schema=limit).is_valid(call.finished) else "else"
-    if outcome in schema:
-        yield from validator.descend(call, schema[outcome], schema_path=outcome)
-
-
-_CLOSING: Final = ("additionalProperties", "propertyNames", "minProperties", "maxProperties", "const", "enum")
-"""Keywords that speak of all that an object holds; so does `unevaluatedProperties`, which is our own."""
-_OWN: Final[Mapping[str, _Special]] = {
-    "patternProperties": _pattern_properties,
-    "required": _required,
-    "dependentRequired": _dependent_required,
-    "oneOf": _one_of,
-    "not": _not,
-    "if": _if,
-}
+def _of_its_own(pattern: str) -> str:
+    """A pattern for names that matches a meta-property only if it is one for meta-properties."""
+    if speaks_of_meta_properties(pattern) or (pattern[:1] == "^" and pattern[1:2].isalnum() and "|" not in pattern):
+        return pattern
+    return rf"^(?!_)[\s\S]*?(?:{pattern})"

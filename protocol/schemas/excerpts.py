@@ -1,74 +1,45 @@
-"""Excerpts: a part of a document as a document of its own, with what its references lead to (SPEC R4.6)."""
+"""Excerpts: a part of a document as a schema of its own, with what its references lead to (SPEC R4.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-from protocol.language.errors import segments
 from protocol.language.references import Path
 
-from .addresses import readdressed, references
 from .compilation import CompiledSchema
-from .parts import Schema, found, parts_at
-from .steps import count
-
-_WHOLE: Final = "(whole)"
-"""Under this name an excerpt keeps the document that it is from."""
-_DEFINITIONS: Final = ("$defs", "definitions")
+from .parts import REFERENCES, VALUES, Schema, reference_to, referred
 
 
-def excerpt(part: Mapping[str, Any], document: Mapping[str, Any], at: str | None = None) -> dict[str, Any]:
-    """A part of a settled document, or what is made of parts.
-
-    `at` is what refers to the part in the document: references to what is below lead into the part itself.
-    """
-    leads_out = False
-
-    def moved(reference: str) -> str:
-        nonlocal leads_out
-        if at is not None and (reference == at or reference.startswith(at + "/")):
-            return "#" + reference.removeprefix(at)
-        leads_out = leads_out or reference.startswith("#")
-        return _in_whole(reference)
-
-    alone = readdressed(part, moved)
-    if not leads_out:
-        return alone
-    return {**alone, "$defs": {**alone.get("$defs", {}), _WHOLE: readdressed(document, _in_whole)}}
+def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
+    """A part of a document whose references are pointers, or what is made of such parts."""
+    names: dict[str, str] = {}
+    alone = _moved({key: value for key, value in part.items() if key not in ("$defs", "definitions")}, document, names)
+    definitions: dict[str, Any] = {}
+    while missing := [reference for reference, name in names.items() if name not in definitions]:
+        for reference in missing:
+            definitions[names[reference]] = _moved(referred(reference, document), document, names)
+    return {**alone, "$defs": definitions} if definitions else dict(alone)
 
 
-def _in_whole(reference: str) -> str:
-    return f"#/$defs/{_WHOLE}{reference[1:]}" if reference.startswith("#") else reference
-
-
-@lru_cache(maxsize=4_096)
 def excerpt_at(path: Path, schema: CompiledSchema) -> dict[str, Any] | None:
-    """What a schema says of the value at a path, as a schema of its own with the definitions that this refers to.
-
-    None where it says nothing of it, or what does not stand by itself. Kept: the many trials of one plan ask the same.
-    """
-    said = [part for part in schema.parts(path) if part is not True and part != {}]
-    count(len(said))
+    """What a schema says of the value at a path, as a schema of its own; None where it says nothing of it."""
+    said = [part for part in schema.parts_at(path) if part is not True and part != {}]
     if not said or False in said:
         return None
-    parts = [part for part in parts_at(schema.schema, path) if isinstance(part, dict)]
-    return _with_definitions(parts[0] if len(parts) == 1 else {"allOf": parts}, schema.schema)
+    return excerpt(said[0] if len(said) == 1 else {"allOf": said}, schema.document)  # type: ignore[arg-type]
 
 
-def _with_definitions(part: dict[str, Any], root: Schema) -> dict[str, Any] | None:
-    """A part of a schema with the definitions that it comes to, under their names; None where it refers to others."""
-    defined: dict[str, dict[str, Any]] = {}
-    left: list[Any] = [part]
-    while left:
-        for reference in references(left.pop()):
-            keyword, name, *_ = (*segments(reference), "", "")
-            definition = found((keyword, name), root) if reference.startswith("#/") else None
-            if keyword not in _DEFINITIONS or definition is None:
-                return None
-            if name not in defined.setdefault(keyword, {}):
-                count(1)
-                defined[keyword][name] = definition
-                left.append(definition)
-    return {**part, **defined}
+def _moved(value: Any, document: Schema, names: dict[str, str]) -> Any:
+    """A copy whose references lead to definitions by these names."""
+    if isinstance(value, list):
+        return [_moved(item, document, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {key: item if key in VALUES else _moved(item, document, names) for key, item in value.items()}
+    for keyword in REFERENCES:
+        reference = moved.get(keyword)
+        if isinstance(reference, str) and isinstance(referred(reference, document), (dict, bool)):
+            name = names.setdefault(reference, f"{reference.rpartition('/')[2].strip('#') or 'whole'}-{len(names)}")
+            moved[keyword] = reference_to(("$defs", name))
+    return moved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from protocol.language.errors import segments
 from protocol.language.references import Path
@@ -12,17 +13,30 @@ from .patterns import matches
 
 Schema = dict[str, Any] | bool
 
+REFERENCES: Final = ("$ref", "$dynamicRef")
 NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 """Keywords that hold schemas by name."""
+LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+"""Keywords that hold lists of schemas."""
+SINGLE: Final = frozenset(
+    {"not", "if", "then", "else", "items", "contains", "additionalProperties", "propertyNames"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+"""Keywords that hold one schema."""
 VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
-def parts_at(root: Schema, path: Path) -> list[Schema]:
-    """Every subschema that the value at a path has to satisfy; none where the schema does not speak of it."""
-    parts = [root]
+def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Schema]:
+    """Every part of a schema that the value at a path has to satisfy; none where it does not speak of it.
+
+    References lead into the root, if that is not the schema itself.
+    """
+    root = schema if root is None else root
+    parts = [schema]
     for segment in path:
-        parts = [below for part in joined(parts, root) for below in _below(part, segment)]
+        here = joined(parts, root)
+        parts = [below for part in here for below in _below(part, segment)] or _left_over(here, segment, root)
     return parts
 
 
@@ -36,18 +50,66 @@ def applied(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
     return _reached(schemas, root, _applying)
 
 
-def admits_type(schema: Schema, type_: str) -> bool:
-    """Whether a schema's own `type` admits one; a list's index may also be an object's key."""
+def objects(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object of a document that may be applied as a schema, with its place, outer ones first; each once.
+
+    What stands in values is none. References may lead to what no keyword applies.
+    """
+    stack: list[tuple[Path, Any]] = [((), document)]
+    seen: set[int] = set()
+    while stack:
+        place, part = stack.pop()
+        if isinstance(part, list):
+            stack.extend(((*place, index), below) for index, below in enumerate(part))
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield place, part
+        for key, below in part.items():
+            if (key in NAMED or key == "definitions") and isinstance(below, dict):
+                stack.extend(((*place, key, name), item) for name, item in below.items())
+            elif key not in VALUES:
+                stack.append(((*place, key), below))
+
+
+def reachable(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object that can be applied as a schema, by keywords and references, with its place; each once."""
+    stack: list[tuple[Path, Any]] = [((), document)]
+    seen: set[int] = set()
+    while stack:
+        place, part = stack.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield place, part
+        for key, below in part.items():
+            if key in NAMED and isinstance(below, dict):
+                stack.extend(((*place, key, name), item) for name, item in below.items())
+            elif key in LISTED and isinstance(below, list):
+                stack.extend(((*place, key, index), item) for index, item in enumerate(below))
+            elif key in SINGLE:
+                stack.append(((*place, key), below))
+            elif key in REFERENCES and (target := referred(below, document)) is not None:
+                stack.append((segments(unquote(below)), target))
+
+
+def admits_type(schema: Schema, *types: str) -> bool:
+    """Whether a schema's own `type` admits one of these."""
     declared = schema.get("type") if isinstance(schema, dict) else None
     admitted = [declared] if isinstance(declared, str) else declared
-    return not isinstance(admitted, list) or type_ in admitted or (type_ == "array" and "object" in admitted)
+    return not isinstance(admitted, list) or any(type_ in admitted for type_ in types)
 
 
 def referred(reference: Any, root: Any) -> Any:
     """What a `$ref` into the same document points at; None where it leads elsewhere or nowhere."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or "%" in reference:
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
-    return found(segments(reference), root)
+    return found(segments(unquote(reference)), root)
+
+
+def reference_to(place: Path) -> str:
+    """The `$ref` that points at a place of the same document."""
+    return "#" + quote("".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in place), safe="/~")
 
 
 def found(path: Path, root: Any) -> Any:
@@ -76,7 +138,7 @@ def _reached(
         reached.append(part)
         if isinstance(part, dict):
             stack.extend(following(part))
-            stack.append(referred(part.get("$ref"), root))
+            stack.extend(referred(part.get(keyword), root) for keyword in REFERENCES)
     return tuple(reached)
 
 
@@ -89,6 +151,16 @@ def _applying(part: dict[str, Any]) -> Iterator[Any]:
         yield from some if isinstance(some := part.get(keyword), list) else ()
     yield from (part.get(keyword) for keyword in ("not", "if", "then", "else"))
     yield from depending.values() if isinstance(depending := part.get("dependentSchemas"), dict) else ()
+
+
+def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> list[Schema]:
+    """What is said of a property or element of which nothing else speaks, whatever the value is."""
+    keyword = "unevaluatedItems" if isinstance(segment, int) else "unevaluatedProperties"
+    left = [part[keyword] for part in parts if isinstance(part, dict) and keyword in part]
+    spoken_of = (
+        isinstance(part, dict) and (_below(part, segment) or "contains" in part) for part in applied(parts, root)
+    )
+    return [] if left and any(spoken_of) else left
 
 
 def _below(schema: Schema, segment: str | int) -> list[Schema]:

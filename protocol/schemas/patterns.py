@@ -1,127 +1,118 @@
-"""Patterns: the regular expressions of JSON Schema, ECMA-262 with Unicode, matched in bounded time (SPEC R4.1, R7.1).
+"""Patterns: the regular expressions of JSON Schema, ECMA-262 with Unicode (SPEC R4.1), and what they cost (SPEC R7.1).
 
-Python's `re` speaks another dialect and may need time exponential in the length of a text. Here most patterns take
-linear time (Rust's `regex`); those with look-around or backreferences may go back a counted number of times
-(`fancy-regex`). Both come with jsonschema-rs, which also translates the dialect.
+Most are matched in time linear in the text (Rust's `regex`), those with look-around or backreferences by going back a
+limited number of times (`fancy-regex`); both come with jsonschema-rs. A counted repetition is written out by the
+engine, so `(a{0,50}){0,50}` is some 2,500 states large. What a pattern costs is read off its text alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from jsonschema_rs import (
-    Draft202012Validator,
-    FancyRegexOptions,
-    RegexOptions,
-    ValidationErrorKind,
-)
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions
 
-from .dialect import translated
-from .steps import TooCostly, count
-from .widths import width
+from .dialect import pieces, translated
 
-CHARACTERS: Final = 500
-"""As many are looked at in the time of one step."""
-_NARROW: Final = 1_000
-_WAYS: Final = 50
-"""As many are followed for one character in the time of one step."""
-_PATIENCE: Final = ((1_000, 20), (100_000, 2_000))
-"""How often a pattern may go back in a text, first and at last, and the steps in whose time that is done."""
+MOST_STEPS_BACK: Final = 100_000
+"""A match that goes back more often is given up, and counts as none; that takes some milliseconds."""
+OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=70 * 1024 * 1024)
+"""How every pattern is compiled. One that needs more memory is none."""
+_MOST: Final = 10**9
+_LOOKING: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 
 
-class _Engine(NamedTuple):
-    """One way to match a pattern, and what it may take beside the length of the text."""
-
-    validator: Draft202012Validator
-    steps: int
-
-
-def is_pattern(pattern: str) -> bool:
-    """Whether this is a regular expression, and one that can be matched. Raises `TooCostly`."""
-    return bool(_engines(pattern))
-
-
-def occurs(pattern: str, text: str) -> bool:
-    """Whether a pattern occurs in a text. One that is none occurs nowhere.
-
-    Counts its steps, and raises `TooCostly` where it would take too many.
+class PatternCost(NamedTuple):
+    """What a pattern costs: `states` to compile it, `ways` that are followed at once for each character of a text, and
+    whether it may go back in it.
     """
-    engines = _engines(pattern)
-    for engine in engines:
-        count(engine.steps + len(text) // CHARACTERS + _steps_for_width(pattern, text))
-        try:
-            error = next(engine.validator.iter_errors(text), None)
-        except UnicodeEncodeError:  # a lone surrogate: no pattern speaks of those
-            return False
-        if error is None or isinstance(error.kind, ValidationErrorKind.Pattern):
-            return error is None
-    if engines:
-        raise TooCostly(f"the pattern {pattern!r} goes back more than {_PATIENCE[-1][0]} times in one text")
-    return False
+
+    states: int
+    ways: int
+    goes_back: bool
 
 
-def matches(pattern: str, text: str) -> bool:
-    """The same where nobody waits for the answer: what takes too long does not match."""
-    try:
-        return occurs(pattern, text)
-    except TooCostly:
-        return False
-
-
-def names_matching(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of a name and a pattern that occurs in it; see `occurs`."""
-    for name in names:
-        for pattern in patterns:
-            count(1)
-            if occurs(pattern, name):
-                yield name, pattern
-
-
-def _steps_for_width(pattern: str, text: str) -> int:
-    """What it takes to keep very many ways open; up to a thousand hardly matter."""
-    ways = width(pattern)
-    return len(text) * ways // _WAYS if ways > _NARROW else 0
-
-
-def _engines(pattern: str) -> tuple[_Engine, ...]:
-    """The ways to match a pattern, the cheapest first; none where it is no pattern."""
-    return _small_engines(pattern) or _large_engines(pattern) or _huge_engines(pattern)
+@lru_cache(maxsize=4_096)
+def cost_of(pattern: str) -> PatternCost:
+    """The most that a pattern can cost."""
+    groups = [_Group()]
+    goes_back = False
+    for piece in pieces(pattern):
+        if piece[0] == "(":
+            groups.append(_Group())
+            goes_back = goes_back or piece in _LOOKING
+        elif piece == ")" and len(groups) > 1:
+            inner = groups.pop()
+            groups[-1].add(inner.ways, inner.states, is_fixed=inner.is_fixed)
+        elif piece[0] == "{" and len(piece) > 1:
+            low, _, high = piece.strip("{}?").partition(",")
+            groups[-1].repeat(int(low[:9]), int((high or low)[:9]))
+        elif piece in ("*", "+", "?", "|"):
+            groups[-1].is_fixed = False
+        elif piece not in ("^", "$"):
+            goes_back = goes_back or (piece[0] == "\\" and piece[1:2] in "123456789k")
+            groups[-1].add(1, _states(piece), is_fixed=True)
+    ways = sum(group.ways for group in groups)
+    if pattern.startswith("^") and "|" not in pattern:
+        ways += 1 - groups[0].longest_run
+    return PatternCost(min(_MOST, sum(group.states for group in groups)), ways, goes_back)
 
 
 @lru_cache(maxsize=256)
-def _small_engines(pattern: str) -> tuple[_Engine, ...]:
-    count(100)
-    return _made(pattern, 128 * 1024)
-
-
-@lru_cache(maxsize=16)
-def _large_engines(pattern: str) -> tuple[_Engine, ...]:
-    count(50_000)
-    return _made(pattern, 10 * 1024 * 1024)
-
-
-@lru_cache(maxsize=4)
-def _huge_engines(pattern: str) -> tuple[_Engine, ...]:
-    count(250_000)
-    return _made(pattern, 70 * 1024 * 1024)
-
-
-def _made(pattern: str, size: int) -> tuple[_Engine, ...]:
-    """The ways to match a pattern that take no more than so many bytes, which bounds the time to make them as well."""
+def matches(pattern: str, text: str) -> bool:
+    """Whether a pattern occurs in a text. One that is none occurs nowhere."""
+    validator = _validator(pattern)
     try:
-        return (_Engine(_validator(pattern, RegexOptions(size_limit=size)), 0),)
+        return validator is not None and validator.is_valid(text)
+    except UnicodeEncodeError:  # a lone surrogate: no pattern speaks of those
+        return False
+
+
+@lru_cache(maxsize=64)
+def _validator(pattern: str) -> Draft202012Validator | None:
+    try:
+        return Draft202012Validator({"pattern": translated(pattern)}, pattern_options=OPTIONS)
     except ValueError:
-        pass
-    try:
-        return tuple(
-            _Engine(_validator(pattern, FancyRegexOptions(backtrack_limit=most, size_limit=size)), steps)
-            for most, steps in _PATIENCE
+        return None
+
+
+def _states(piece: str) -> int:
+    """How large one character or class is, in tenths of microseconds."""
+    if "\\p{" in piece or "\\P{" in piece:
+        return 3_000
+    return 60 if piece[0] in "[\\." or not piece.isascii() else 5
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was read of a group."""
+
+    ways: int = 0
+    states: int = 0
+    is_fixed: bool = True
+    """Whether all that it matches is of one length."""
+    last: tuple[int, int] = (0, 0)
+    """The ways and states of the last thing in it, which a repetition repeats."""
+    is_last_fixed: bool = True
+    longest_run: int = 1
+    """The ways of what it repeats most, of things of one length: there is one way through it from any place."""
+
+    def add(self, ways: int, states: int, *, is_fixed: bool) -> None:
+        self.ways += ways
+        self.states += states
+        self.last, self.is_last_fixed = (ways, states), is_fixed
+        self.is_fixed &= is_fixed
+
+    def repeat(self, low: int, high: int) -> None:
+        ways, states = self.last
+        times = max(high, 1)
+        self.ways = min(_MOST, self.ways + ways * (times - 1))
+        self.states = min(_MOST, self.states + states * (times - 1))
+        if self.is_last_fixed:
+            self.longest_run = max(self.longest_run, min(_MOST, ways * times))
+        self.last, self.is_last_fixed = (
+            (min(_MOST, ways * times), min(_MOST, states * times)),
+            (self.is_last_fixed and low == high),
         )
-    except ValueError:
-        return ()
-
-
-def _validator(pattern: str, options: RegexOptions | FancyRegexOptions) -> Draft202012Validator:
-    return Draft202012Validator({"pattern": translated(pattern)}, pattern_options=options)
+        self.is_fixed &= low == high

@@ -1,43 +1,82 @@
-"""Wording: jsonschema's messages, in which values stand as JSON writes them and not as Python does."""
+"""Wording: what is said of a value that does not fit, and of one that may not be shown (SPEC R7.2).
+
+The words are those of jsonschema-rs, but for what it says unclearly. Of a secret value neither its parts nor the names
+in it are told, whichever keyword refuses it; what the schema says is no secret.
+"""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection, Mapping
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema_rs import ValidationError, ValidationErrorKind
 
-from .calls import WholeCall
+from protocol.language.errors import Problem, pointer, shortened
 
-
-def worded(error: ValidationError | SchemaError) -> str:
-    """What is wrong with a value, which is named first where it is named."""
-    if error.validator is None:
-        return f"{spelled(error.instance)} is not admitted"
-    begins, rest = without_value(error)
-    return spelled(error.instance) + rest if begins else rest
-
-
-def without_value(error: ValidationError | SchemaError) -> tuple[bool, str]:
-    """Whether the message begins with the value, and what of it follows; else all of it."""
-    message, value = str(error.message), repr(error.instance)
-    match error.validator:
-        case "enum":
-            return True, f" is not one of {spelled(error.validator_value)}"
-        case "const":
-            return False, f"{spelled(error.validator_value)} was expected"
-    begins = error.validator not in OF_THE_SCHEMA and message.startswith(value)
-    return begins, message[len(value) :] if begins else message
+MASK: Final = "the value"
+"""Stands for a value that may not be shown."""
+_NONE_ADMITTED: Final = "False schema does not allow "
+_NO_REGEX: Final = ' is not a "regex"'
+_CONTAINED: Final[Mapping[Any, str]] = {
+    "contains": "no element of it is what it must contain",
+    "minContains": "too few of its elements are what it must contain",
+    "maxContains": "too many of its elements are what it must contain",
+}
+_CLOSING: Final[Mapping[Any, str]] = {
+    "items": "elements",
+    "unevaluatedItems": "elements",
+    "additionalProperties": "properties",
+    "unevaluatedProperties": "properties",
+}
 
 
-def spelled(value: Any) -> str:
-    """A value as JSON, but for texts: these are quoted like names. It can always be printed as UTF-8."""
-    if isinstance(value, str):
-        return repr(value)
-    shown = value.parameters if isinstance(value, WholeCall) else value
-    text = json.dumps(shown, ensure_ascii=False, skipkeys=True, default=str)
-    return text.encode("utf-8", "backslashreplace").decode()
+def worded(error: ValidationError) -> str:
+    """What is wrong with a value."""
+    message = error.message
+    match error.kind:
+        case ValidationErrorKind.FalseSchema():
+            return f"{message.removeprefix(_NONE_ADMITTED)} is not admitted{_by(error)}"
+        case ValidationErrorKind.Contains():
+            return _CONTAINED.get(_keyword(error), message)
+        case ValidationErrorKind.PropertyNames():
+            return f"a name in it is not admitted: {message}"
+        case ValidationErrorKind.BacktrackLimitExceeded() | ValidationErrorKind.RegexEngineFailure():
+            return "the pattern goes back too often in the text"
+        case ValidationErrorKind.Format() if _keyword(error) != "format":
+            return (
+                message.removesuffix(_NO_REGEX)
+                + " is no regular expression (ECMA-262, with Unicode) that can be matched"
+            )
+    return message
 
 
-OF_THE_SCHEMA: Final = frozenset({"const", "required", "dependentRequired", "minContains", "maxContains"})
-"""Keywords whose messages are made of the schema alone; the others begin with the value, or tell parts of it."""
+def redacted(error: ValidationError, *at: str | int, known: Collection[str] = ()) -> Problem:
+    """An error that a masked validator found in a value standing at a place; names that are `known` may be told.
+
+    The pointer goes as far as what it leads through is known.
+    """
+    path = error.instance_path
+    named = {name for keyword, name in pairwise(error.schema_path) if keyword == "properties"}
+    told = tuple(takewhile(lambda key: isinstance(key, int) or key in named or key in known, path))
+    below = "" if len(told) == len(path) else "below it, "
+    return Problem(pointer(*at, *told), shortened(below + _said(error, known)))
+
+
+def _said(error: ValidationError, known: Collection[str]) -> str:
+    match error.kind:
+        case ValidationErrorKind.AdditionalProperties(names) | ValidationErrorKind.UnevaluatedProperties(names):
+            if not set(names) <= set(known):
+                return f"{MASK} has {_CLOSING[_keyword(error)]} that are not admitted"
+        case ValidationErrorKind.PropertyNames(inner):
+            return f"a name in it is not admitted: {worded(inner)}"
+    return worded(error)
+
+
+def _by(error: ValidationError) -> str:
+    closed = _CLOSING.get(_keyword(error))
+    return f": no {closed} are but those that the schema names" if closed else ""
+
+
+def _keyword(error: ValidationError) -> str | int | None:
+    return error.schema_path[-1] if error.schema_path else None

@@ -27,19 +27,15 @@ from protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
 from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
 from protocol.language.limits import Limits
 from protocol.language.paths import MISSING
-from protocol.schemas.steps import MOST_STEPS, bounded, spent
+from protocol.schemas.work import EXCEEDED
 from protocol.state.context import Context
 
 from .layout import Layout
 from .output import output_problems
 from .submission import Pointer, Submission
 
-_MOST_STEPS: Final = 4 * MOST_STEPS
-"""Steps that the schemas of all calls together may take, and for each call some more; each takes microseconds."""
-_STEPS_PER_CALL: Final = 1_000
-"""Several times what a call of a tool with a hundred parameters takes."""
-_MOST_KEPT: Final = 1_000
-"""Of so many calls it is remembered what their tools have against them: equal ones are held against those once."""
+_FREE_WORK: Final = 10_000
+"""Units that the schema of each call's tool may take before they are counted: several times what most take."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def check_calls(
     toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
     limits = known.limits
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
-    calls, call_problems, paths_are_known = _read_calls(submission, toolbox)
+    calls, call_problems, paths_are_known = _read_calls(submission, toolbox, limits)
     problems += call_problems
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
@@ -158,34 +154,32 @@ class _Either(Container[str]):
         yield from listed(self.registered)
 
 
-def _read_calls(submission: Submission, toolbox: Toolbox) -> tuple[tuple[Call, ...], list[Problem], bool]:
+def _read_calls(
+    submission: Submission, toolbox: Toolbox, limits: Limits
+) -> tuple[tuple[Call, ...], list[Problem], bool]:
     """Every call whose paths can be told, what is wrong with any, and whether it is known where each writes."""
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
-    granted = _MOST_STEPS + _STEPS_PER_CALL * len(submission.calls)
-    reader = _Reader(toolbox, submission.instances, granted)
-    with bounded(granted):
-        for index, at, raw in submission.numbered:
-            call, found = reader.read(index, raw, at)
-            problems += found
-            if call is not None:
-                calls.append(call)
-            elif isinstance(raw, dict):
-                paths_are_known = False
+    reader = _Reader(toolbox, submission.instances, limits.schema_work)
+    for index, at, raw in submission.numbered:
+        call, found = reader.read(index, raw, at)
+        problems += found
+        if call is not None:
+            calls.append(call)
+        elif isinstance(raw, dict):
+            paths_are_known = False
     return tuple(calls), problems, paths_are_known
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reader:
     """Reads calls against what is known."""
 
     toolbox: Toolbox
     instances: tuple[str, ...]
-    granted: int
-    """The steps that all calls together may take: the first that takes more is told, no later one is looked at."""
-    kept: dict[str, list[Problem]] = field(default_factory=dict)
-    """What tools have against calls, by the calls as they are written."""
+    work_left: int
+    """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
 
     @cached_property
     def _instances(self) -> frozenset[str]:
@@ -210,7 +204,7 @@ class _Reader:
         if not shapeless:
             problems += self.toolbox.refusals(name, runner)
             held = {**properties, **call.standing_in()}
-            problems += self._schema_problems(tool, runner, held, _told(problems), repr(raw))
+            problems += self._schema_problems(tool, runner, held, _told(problems))
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
@@ -231,37 +225,26 @@ class _Reader:
             return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
 
     def _schema_problems(
-        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str], written: str
+        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str]
     ) -> Iterator[Problem]:
         """What schemas say against a call, but of meta-properties of which something is said already."""
-        found = self.kept.get(written)
-        if found is None:
-            if spent() > self.granted:
-                return
-            found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta) if tool is not None else []
-            unfit = _told(found)
-            pinned = self.toolbox.pin_problems(tool, runner, held)
-            found += [problem for problem in pinned if not _told([problem]) & unfit]
-            found = [self._too_costly(str(held["_tool"]))] if spent() > self.granted else found
-            if len(self.kept) < _MOST_KEPT:
-                self.kept[written] = found
+        if self.work_left < 0:
+            return
+        self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - _FREE_WORK)
+        if self.work_left < 0:
+            yield Problem("", f"{EXCEEDED}: this call and those behind it were not held against their tools")
+            return
+        found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta) if tool is not None else []
+        unfit = _told(found)
+        pinned = self.toolbox.pin_problems(tool, runner, held)
+        found += [problem for problem in pinned if not _told([problem]) & unfit]
         yield from (problem for problem in found if not _told([problem]) & told)
-
-    def _too_costly(self, name: str) -> Problem:
-        return Problem(
-            "",
-            f"the schemas of all calls together take too long to apply, more than {self.granted} steps: give "
-            f"{name!r} fewer alternatives, or hand in fewer calls at once; this call and those behind it were not "
-            "held against their tools",
-        )
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""
         if call.instance is not None and call.instance not in self._instances:
             cause = UnknownName(call.instance, self.instances)
             yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
-        if call.gather and not self.instances:
-            yield Problem("/_gather", "the context has no instances to gather from: leave _gather out")
 
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""

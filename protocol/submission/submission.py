@@ -20,7 +20,7 @@ from protocol.language.errors import Problem, Rejected, pointer
 from protocol.language.limits import Limits, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.schemas import schema_problem
-from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
+from protocol.schemas.work import EXCEEDED, reading
 from protocol.state.shapes import may_carry_data, message_problems
 
 from .config import config_problems, settings_of
@@ -31,8 +31,7 @@ Pointer = tuple[str | int, ...]
 _OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
-_MOST_STEPS: Final = 10 * MOST_STEPS
-"""What all schemas of a submission may take to be read: less than a minute."""
+_DECLARING: Final = ("schema", "tool")
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
@@ -88,14 +87,6 @@ def decode(data: bytes) -> Any:
 
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
-    try:
-        with bounded(_MOST_STEPS):
-            return _read(value, limits)
-    except TooCostly as costly:
-        raise Rejected([Problem("", f"its schemas take too long to read: {costly}")]) from None
-
-
-def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     if not isinstance(value, dict):
         raise Rejected([Problem("", "a submission must be an object with a context, and a solution or a plan message")])
     problems = list(value_problems(dict.fromkeys(value), limits)) or [
@@ -113,6 +104,8 @@ def _read(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     context = [_stand_in(m) if ("context", index) in unfit else m for index, m in enumerate(context)]
     value = {**value, "context": context}
     problems += _size_problems(value, limits)
+    if sum(map(reading, _schemas(value))) > limits.schema_work:
+        raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
     messages, message_problems_ = _messages(context)
     problems += message_problems_
     tools, tool_problems = read_tools(context, value.get("tools"))
@@ -213,6 +206,12 @@ def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem
             yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
     if total > limits.submission_bytes:
         yield Problem("", f"{total} bytes in all, where {limits.submission_bytes} are allowed")
+
+
+def _schemas(value: Mapping[str, Any]) -> Iterator[Any]:
+    """What is read as schemas, or holds some."""
+    yield from (value.get(key) for key in ("schema", "tools", "delegates"))
+    yield from (message.get(key) for message in value["context"] if isinstance(message, dict) for key in _DECLARING)
 
 
 def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:

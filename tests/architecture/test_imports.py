@@ -64,7 +64,7 @@ PURE_STANDARD_LIBRARY = {
 }
 PURE_MODULES = {"urllib.parse"}
 """Of packages that are not pure as a whole."""
-PURE_LIBRARIES = {"jsonschema", "jsonschema_rs", "msgpack", "referencing"}
+PURE_LIBRARIES = {"jsonschema_rs", "msgpack"}
 IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 
 

@@ -85,7 +85,7 @@ def constructions(calls: int = 10_000) -> dict[str, int]:
     Checked from nothing, checked again, and driven to the end.
     """
     value = _submission([_call(to=f"†state.k{n % 50}", value="†input.x") for n in range(calls)], tools=_STRICT)
-    compilation._compiled.cache_clear()
+    compilation.forget()
     _forget_parsed()
     counts = {"calls": calls}
     with (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from protocol import Rejected, check_submission
 from protocol.analysis.sample_values import sample
+from protocol.language.limits import Limits
+from protocol.language.paths import nest
 from protocol.schemas import compiled, schema_problem
-from protocol.schemas.patterns import matches, occurs
-from protocol.schemas.steps import MOST_STEPS, TooCostly, bounded
-from protocol.schemas.widths import width
+from protocol.schemas.patterns import cost_of, matches
+from protocol.schemas.work import EXCEEDED
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""
@@ -43,6 +47,14 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
     "references that double": (doubling(steps=60, keyword="allOf"), {"a": 1, "b": 2}),
     "references that double, any of them": (doubling(steps=60, keyword="anyOf"), {"a": 1, "b": 2}),
     "references that double, one of them": (doubling(steps=60, keyword="oneOf"), {"a": 1, "b": 2}),
+    "references that double below": (
+        {
+            "$defs": {f"d{n}": {"properties": {"a": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2}}} for n in range(60)}
+            | {"d60": {}},
+            "$ref": "#/$defs/d0",
+        },
+        nest({}, ("a",) * 60),
+    ),
     "references that double by presence": (doubling(steps=60, keyword="dependentSchemas"), {"a": 1, "b": 2}),
     "elements that cannot be sorted": ({"uniqueItems": True}, [{"n": n} for n in range(100_000)]),
     "elements of many types": ({"uniqueItems": True}, [*range(50_000), *map(str, range(50_000))]),
@@ -51,6 +63,8 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
         {"items": {"required": [f"p{n}" for n in range(50_000)]}},
         [{}] * 100_000,
     ),
+    "a long enumeration of objects": ({"items": {"enum": [{"n": n} for n in range(10_000)]}}, [{"n": -1}] * 100_000),
+    "texts in which a pattern goes back": ({"items": {"pattern": r"^(?=(a|aa)+$)\\1"}}, ["a" * 60 + "b"] * 15_000),
     "many properties left over": (
         {"additionalProperties": True, "unevaluatedProperties": False},
         {f"p{n}": n for n in range(100_000)},
@@ -63,7 +77,8 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
 def test_a_hostile_schema_is_given_up_in_time(name: str) -> None:
     schema, value = HOSTILE[name]
     begun = time.process_time()
-    problems = compiled(schema).problems(value)
+    refused = schema_problem(schema)
+    problems = compiled(schema).problems(value) if refused is None else [refused]
     assert time.process_time() - begun < SECONDS
     assert len(problems) <= 1
 
@@ -78,9 +93,7 @@ def test_a_submission_with_a_hostile_schema_is_answered_in_time(name: str) -> No
     assert time.process_time() - begun < SECONDS
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(a{1000}){100000}", r"\k<none>", "[", "(", "*", "[z-a]", "a{2,1}", r"\1(?<=", "\ud800"]
-)
+@pytest.mark.parametrize("pattern", ["(a{1000}){100000}", r"\k<none>", "[", "(", "*", "[z-a]", "a{2,1}", r"\1(?<="])
 def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
     for schema, place in (({"pattern": pattern}, "/pattern"), ({"patternProperties": {pattern: {}}}, "")):
         problem = schema_problem({"properties": {"a": schema}}, "schema")
@@ -96,12 +109,34 @@ def test_a_pattern_in_which_nothing_has_an_end_is_refused_in_time(begun: str) ->
     assert time.process_time() - began < SECONDS
 
 
-def test_schemas_that_take_too_long_to_read_are_given_up_in_time() -> None:
-    tool = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
+LARGE: dict[str, Any] = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
+
+
+def test_schemas_that_are_too_large_to_read_are_refused_in_time() -> None:
     begun = time.process_time()
-    with pytest.raises(Rejected, match="its schemas take too long to read: more than 10000000 steps"):
-        check_submission({"tools": {"t": tool}, "solution": {"calls": [{"_tool": "t", "_outputPath": "†state.x"}]}})
+    with pytest.raises(Rejected, match=r"the schemas exceed the validation budget \(ACTS_LIMIT_SCHEMA_WORK\)"):
+        check_submission({"tools": {"t": LARGE}, "solution": {"calls": [{"_tool": "t", "_outputPath": "†state.x"}]}})
     assert time.process_time() - begun < SECONDS
+
+
+@pytest.mark.parametrize(("letters", "is_admitted"), [(5, True), (200, False)])
+def test_how_much_is_granted_does_not_hang_on_what_was_read_before(letters: int, is_admitted: bool) -> None:
+    tools = {f"t{n}": {"properties": {"x": {"pattern": f"^\\p{{L}}{{1,{letters}}}{n}$"}}} for n in range(300)}
+    program = dedent(f"""
+        from protocol import Rejected, check_submission
+        tools = {tools!r}
+        value = {{"tools": tools, "solution": {{"calls": [{{"_tool": n, "x": "†input.a"}} for n in tools]}}}}
+        value["context"] = [{{"type": "input", "a": "x"}}]
+        for _ in range(2):
+            try:
+                print(len(check_submission(value).calls))
+            except Rejected as rejected:
+                print(rejected)
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == second
+    assert first == "300" if is_admitted else EXCEEDED in first
 
 
 MANY_PARTS: dict[str, Any] = {"allOf": [{"properties": {"x": {"type": "string"}}}] * 1_000}
@@ -114,12 +149,14 @@ def test_equal_calls_of_a_tool_are_held_against_it_once() -> None:
 
 def test_calls_whose_schemas_take_too_long_together_are_refused_in_time_and_once() -> None:
     calls = [{"_tool": "t", "x": f"other {number}"} for number in range(3_000)]
+    value = {"tools": {"t": MANY_PARTS}, "solution": {"calls": calls}}
     begun = time.process_time()
     with pytest.raises(Rejected) as rejected:
-        check_submission({"tools": {"t": MANY_PARTS}, "solution": {"calls": calls}})
+        check_submission(value, limits=Limits(schema_work=20_000_000))
     assert time.process_time() - begun < SECONDS
     (problem,) = rejected.value.errors
-    assert "give 't' fewer alternatives, or hand in fewer calls at once" in problem.message
+    assert problem.message.startswith(EXCEEDED)
+    assert len(check_submission(value).calls) == 3_000
 
 
 def test_thousands_of_calls_of_a_tool_of_fifty_shapes_are_held_against_each() -> None:
@@ -137,13 +174,10 @@ def test_thousands_of_calls_of_a_tool_of_fifty_shapes_are_held_against_each() ->
 def test_a_pattern_that_goes_back_too_often_in_a_text_is_given_up() -> None:
     pattern, text = r"^(?=(a|aa)+$)\1", "a" * 60 + "b"
     assert [str(problem) for problem in compiled({"pattern": pattern}).problems(text)] == [
-        f"/: the schema takes too long to apply: the pattern {pattern!r} goes back more than 100000 times in one text"
+        "/: the pattern goes back too often in the text"
     ]
-    assert compiled({"not": {"pattern": pattern}}).problems(text), "nobody knows, so it is not admitted either"
     assert not matches(pattern, text)
     assert matches(pattern, "aa")
-    with bounded(1_000), pytest.raises(TooCostly, match="more than 1000 steps"):
-        occurs(pattern, text)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +246,7 @@ def test_properties_that_match_a_pattern_are_not_unevaluated() -> None:
     ],
 )
 def test_the_width_of_a_pattern_is_what_its_repetitions_write_out(pattern: str, ways: int) -> None:
-    assert width(pattern) == ways
+    assert cost_of(pattern).ways == ways
 
 
 @pytest.mark.parametrize("pattern", ["^[\\s\\S]{0,5000}$", "^(?:[A-Za-z0-9+/]{4}){0,2000}$", "^(\\w{1,20} ?){1,40}$"])
@@ -226,7 +260,7 @@ def test_properties_that_match_a_pattern_are_no_additional_ones() -> None:
     assert compiled(schema).problems({"a": 1, "x1": 2}) == []
     assert [str(problem) for problem in compiled(schema).problems({"b": 1, "x1": "no"})] == [
         "/: Additional properties are not allowed ('b' was unexpected)",
-        "/x1: 'no' is not of type 'integer'",
+        '/x1: "no" is not of type "integer"',
     ]
 
 
@@ -258,13 +292,3 @@ def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     began = time.process_time()
     assert check_submission({"solution": {"calls": calls}, "tools": tools}).findings != (), "no value ever ends"
     assert time.process_time() - began < SECONDS
-
-
-def test_many_calls_of_such_schemas_take_little_more_than_a_few() -> None:
-    tools = {"t": {**doubling(steps=60, keyword="allOf"), "properties": {"a": {"type": "integer"}}}}
-    calls = [{"_tool": "t", "a": number, "_outputPath": f"†state.a{number}"} for number in range(20)]
-    with bounded(6 * MOST_STEPS), pytest.raises(Rejected) as rejected:
-        check_submission({"tools": tools, "solution": {"calls": calls}})
-    *single, last = (problem.message for problem in rejected.value.errors)
-    assert set(single) == {f"the schema takes too long to apply: more than {MOST_STEPS} steps"}
-    assert "the schemas of all calls together take too long to apply" in last

@@ -163,7 +163,7 @@ def test_r4_1_alternatives_inside_alternatives_do_not_double_the_work() -> None:
     inner = {f"d{n}": {"oneOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"required": ["b"]}]} for n in range(50)}
     tool = Tool("t", {"$ref": "#/$defs/d0", "$defs": {**inner, "d50": False}})
     (problem,) = tool.problems({"a": 1})
-    assert problem.message.endswith("is not valid under any of the given schemas")
+    assert "is not valid under any of the schemas" in problem.message
 
 
 @pytest.mark.parametrize(

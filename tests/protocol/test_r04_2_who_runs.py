@@ -109,10 +109,10 @@ def test_r4_2_the_last_declaration_of_a_tool_wins() -> None:
         {"type": "tool", "tool": {"t": {"required": ["a"]}}},
         {"type": "tool", "tool": {"t": {"required": ["b"]}}},
     ]
-    assert "'b'" in problems({"context": context, "solution": {"calls": [{"_tool": "t"}]}})[0].message
+    assert '"b"' in problems({"context": context, "solution": {"calls": [{"_tool": "t"}]}})[0].message
     shorthand = {"t": {"required": ["c"]}}
     assert (
-        "'c'" in problems({"context": context, "solution": {"calls": [{"_tool": "t"}]}, "tools": shorthand})[0].message
+        '"c"' in problems({"context": context, "solution": {"calls": [{"_tool": "t"}]}, "tools": shorthand})[0].message
     )
 
 

@@ -115,7 +115,7 @@ def test_r7_1_beside_a_meta_property_that_means_nothing_the_rest_of_its_call_is_
     wrong = call("count", n="one", value="†state.nowhere", to="†state.a", **broken)
     assert set(map(str, problems_of(wrong, call(value="†state.a"), tools=tools))) == {
         f"/solution/calls/0{place}",
-        "/solution/calls/0/n: 'one' is not of type 'integer'",
+        '/solution/calls/0/n: "one" is not of type "integer"',
         "/solution/calls/0/value: unresolvable reference †state.nowhere: it is not in the context and no other call "
         "writes it",
     }
@@ -137,7 +137,7 @@ def test_r7_1_what_a_call_of_a_wrong_instance_writes_is_missed_nowhere() -> None
 def test_r7_1_an_expression_that_does_not_parse_stands_for_any_value() -> None:
     tools = {"count": {"properties": {"n": {"type": "integer"}, "m": {"type": "integer"}}, "required": ["n"]}}
     assert list(map(str, problems_of(call("count", n="†", m="text"), tools=tools))) == [
-        "/solution/calls/0/m: 'text' is not of type 'integer'",
+        '/solution/calls/0/m: "text" is not of type "integer"',
         "/solution/calls/0/n: '†' does not parse: expected a kind such as state or input, starting with a letter at "
         "position 1",
     ]

@@ -9,7 +9,7 @@ from typing import Any
 from protocol import Context, check_submission
 from protocol.language import references
 from protocol.language.references import Reference
-from protocol.schemas import compilation
+from protocol.schemas import calls as calls_of_schemas
 from protocol.state.fold import Fold
 from protocol.state.operations import Method, Operation
 
@@ -105,15 +105,11 @@ def test_what_comes_to_a_global_value_later_still_lies_below_an_instances_own() 
 def test_schemas_are_compiled_and_expressions_parsed_once_for_all_calls() -> None:
     calls = [call(to=f"†state.place{n % 20}", value="†input.once") for n in range(2_000)]
     value = submission(*calls, context=[{"type": "input", "once": 1}], tools={"give": {"required": ["value"]}})
-    before = [
-        kept.cache_info().misses for kept in (compilation._compiled, references.parse, references.parse_output_path)
-    ]
+    kept = (calls_of_schemas._written, references.parse, references.parse_output_path)
+    before = [cache.cache_info().misses for cache in kept]
     check_submission(value)
     check_submission(value)
-    after = [
-        kept.cache_info().misses for kept in (compilation._compiled, references.parse, references.parse_output_path)
-    ]
-    built, parsed, parsed_outputs = (now - then for now, then in zip(after, before, strict=True))
+    built, parsed, parsed_outputs = (cache.cache_info().misses - then for cache, then in zip(kept, before, strict=True))
     assert built <= 1
     assert parsed <= 1
     assert parsed_outputs <= 20

@@ -16,4 +16,5 @@ def limits_of(settings: Settings) -> Limits:
         submission_bytes=int(settings.limit_submission_bytes),
         messages=settings.limit_messages,
         instances=settings.limit_instances,
+        schema_work=settings.limit_schema_work,
     )
