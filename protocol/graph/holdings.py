@@ -1,4 +1,4 @@
-"""Holdings: which of many places the context holds, told for one instance after another (SPEC R3.6, R6.1).
+"""Holdings: which of many places the context holds, found for one instance after another (SPEC R3.6, R6.1).
 
 To look up each place in each instance takes the product of their numbers. But an instance holds what all see, and
 beside that only what its own messages say. So its values are followed into the tree of the places that are asked for:
@@ -28,7 +28,7 @@ class _Is(Enum):
     WITHOUT = auto()
     """Not there, nor anything below, whatever was noted before."""
     IN_CONFLICT = auto()
-    """All of it counts as there: whoever reads it is told the conflict (SPEC R3.4)."""
+    """All of it counts as there: reading it raises the conflict (SPEC R3.4)."""
 
 
 class _Node:
