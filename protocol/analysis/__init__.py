@@ -6,7 +6,8 @@
 `visibility`  who can see what
 `provenance`  which messages a value came from
 `analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
-    order     `order` of the calls in all `worlds`, by `order_effects` of writes and `order_switches` between readers
+    order     `order` of the calls in all `worlds` of the `lane_views`: `order_races` by the `order_effects` of writes,
+              and `order_switches` that keep readers apart
     values    `values` that misfit, `fields` that are not there, `kind_schemas` and `signatures`: by `type_flow`, the
               `algebra` of schemas
     texts     `texts` and `surroundings` of the calls, by the `known_places`

@@ -16,7 +16,8 @@ from protocol.language.errors import segments
 from protocol.language.references import Expression, Path, Reference
 
 from .algebra import EVERYTHING, Algebra, Values
-from .worlds import FAILURES, View
+from .lane_views import View
+from .worlds import FAILURES
 
 _MOST_KINDS: Final = 32
 """A value with more kinds of readers decides nothing, as far as is looked."""

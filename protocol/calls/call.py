@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from protocol.language.paths import MISSING, copied, strings, type_name
 from protocol.language.references import Expression, Reference, is_expression, parse, parse_output_path, unescape
-from protocol.state.fold import Fold
 from protocol.state.operations import Method
 from protocol.state.scopes import read_scope
 
@@ -26,12 +25,20 @@ META_PROPERTIES: Final = (
     "_outputMethod",
     "_instance",
     "_scopes",
+    "_gather",
     "_delegate",
     "_activity",
     "_output",
     *ALIASES,
 )
 """The properties of a call that mean something to the backend."""
+
+
+class Reads(Protocol):
+    """What expressions are read from: a fold, or those of all instances."""
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,11 @@ class Call:
     def written(self) -> tuple[Reference, ...]:
         """The places that it may write, of all alternatives."""
         return self.output.references if self.output is not None else ()
+
+    @property
+    def gather(self) -> bool:
+        """Whether it reads in every instance (SPEC R10.4)."""
+        return self.properties.get("_gather") is True
 
     @property
     def given(self) -> Any:
@@ -102,7 +114,7 @@ class Call:
                 found.setdefault(place, {})[expression] = None
         return {place: tuple(expressions) for place, expressions in found.items()}
 
-    def resolved(self, fold: Fold) -> dict[str, Any]:
+    def resolved(self, fold: Reads) -> dict[str, Any]:
         """The parameters with every expression replaced by its value (SPEC R2.2-R2.4).
 
         Values are never parsed again. Raises `Unresolved` or `Conflict`.
@@ -141,6 +153,10 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
     for name in ("_instance", "_delegate", "_activity", "_outputPath"):
         if not isinstance(properties.get(name, ""), str):
             yield Problem(pointer(*at, name), "must be a string")
+    if not isinstance(properties.get("_gather", False), bool):
+        yield Problem(pointer(*at, "_gather"), f"must be true or false ({_found(properties['_gather'])})")
+    elif properties.get("_gather") and "_instance" in properties:
+        yield Problem(pointer(*at, "_gather"), "excludes _instance: a gather call reads in every instance")
     if properties.get("_instance") == "":
         yield Problem(pointer(*at, "_instance"), "is empty: name an instance of the context, or leave _instance out")
     path = properties.get("_outputPath")
@@ -254,7 +270,7 @@ def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
             continue
 
 
-def evaluated(value: Any, fold: Fold) -> Any:
+def evaluated(value: Any, fold: Reads) -> Any:
     """A value with its expressions, at any depth, replaced by what they read (SPEC R2.2-R2.4).
 
     Raises `Unresolved` or `Conflict`.

@@ -2,6 +2,7 @@
 
 `statuses`         the states of a call, and their transitions
 `readiness`        counting down what each call waits for
+`guests`           calls that wait in the lanes of all instances
 `execution`        what can be done next, and what a result means
 `solution_output`  the output of a solution, with its references read
 """

@@ -15,7 +15,7 @@ be written hangs on what is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,11 +31,12 @@ from protocol.calls.outputs import (
 )
 from protocol.calls.tools import Executor, Tool
 from protocol.graph.graph import Graph
-from protocol.language.errors import Conflict, OutputError, shortened
+from protocol.language.errors import Conflict, OutputError, Unresolved, shortened
 from protocol.language.messages import error_message
 from protocol.language.paths import MISSING
 from protocol.language.references import Expression, Reference
 from protocol.state.fold import Fold
+from protocol.state.gathered import Gathered
 from protocol.state.operations import Method
 from protocol.state.scopes import scoped, scoped_messages
 
@@ -84,7 +85,9 @@ class Execution:
 
     `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
     the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
-    tools that activities are, by name: what those say of results counts where a call's own tool says nothing.
+    tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
+    gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
+    see `guests`.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Execution:
         tools: Mapping[str, Tool],
         *,
         instance: str | None = None,
+        gather: Callable[[Call], Mapping[str, Fold] | None] | None = None,
         returns: Mapping[str, Tool] | None = None,
     ) -> None:
         self._calls = {call.index: call for call in calls}
@@ -103,6 +107,7 @@ class Execution:
         self._tools = tools
         self._returns = returns or {}
         self._instance = instance
+        self._gather = gather
         self._status: dict[int, Status] = {}
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
@@ -189,7 +194,8 @@ class Execution:
 
     def scoped(self, call: Call) -> dict[str, Any]:
         """The call's context argument: kind to folded value (SPEC R8.3)."""
-        return scoped(self._fold, call.scopes)
+        gathered = self._gathered(call) if call.gather else None
+        return gathered.scoped(call.scopes) if gathered is not None else scoped(self._fold, call.scopes)
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
         """The parent's part of a delegate's context (SPEC R9.2)."""
@@ -279,6 +285,8 @@ class Execution:
             return None
         if call.is_thought:
             return Outcome(call.index, Status.LATENT)
+        if call.gather:
+            return self._decide_gathering(call, date, here)
         verdicts = {expression: self._verdict(call, expression) for expression in call.expressions}
         missing = next((verdict for verdict in verdicts.values() if isinstance(verdict, str)), None)
         if missing is not None:
@@ -287,6 +295,21 @@ class Execution:
         if not all(verdicts.values()) or not self._readiness.are_scopes_settled(call.index):
             return None
         return self._start(call, date, here)
+
+    def _decide_gathering(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
+        """Of a call that reads in every instance (SPEC R10.4)."""
+        gathered = self._gathered(call)
+        if gathered is None:
+            return None
+        try:
+            return self._start(call, date, here, gathered)
+        except Unresolved as missing:
+            return Outcome(call.index, Status.SKIPPED, reason=str(missing))
+
+    def _gathered(self, call: Call) -> Gathered | None:
+        """What a gather call reads, where every instance has settled it."""
+        folds = self._gather(call) if self._gather is not None else None
+        return Gathered(self._fold, folds) if folds is not None else None
 
     def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
@@ -304,11 +327,13 @@ class Execution:
         more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
         return f": {', '.join(ended[:_MOST_NAMED])}{more}" if ended else ""
 
-    def _start(self, call: Call, date: str, here: Fold) -> Start | Outcome:
+    def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Start | Outcome:
         """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
         try:
-            parameters = call.resolved(self._fold)
-            for scope in call.scopes:
+            parameters = call.resolved(gathered or self._fold)
+            if gathered is not None:
+                gathered.scoped(call.scopes)
+            for scope in call.scopes if gathered is None else ():
                 self._fold.value(scope)
         except Conflict as conflict:
             return self._failed(call, Failure("Conflict", str(conflict)), date)

@@ -6,6 +6,7 @@
 `barriers`     many writers of a place as one node
 `scope_waits`  what calls wait for by their scopes, without cycles
 `promises`     input that a schema announces
+`gathering`    calls that read in every instance
 `waits`        what calls wait for, by what the context holds
 `lanes`        the calls of a submission, by instance
 """

@@ -14,6 +14,7 @@ from protocol.language.errors import Cause
 from protocol.language.references import Expression, Reference
 from protocol.state.context import Context
 
+from .gathering import Gathers, Joined
 from .graph import Graph
 from .holdings import Holdings
 from .promises import Promises
@@ -32,6 +33,8 @@ class Lane:
     """The places, of those that make a difference to the graph, that the initial context holds."""
     unsatisfiable: tuple[Unresolvable, ...] = ()
     """What its calls can never read, where that rejects nothing (SPEC R6.3a); its `instance` is one of this kind."""
+    gathers: Gathers | None = None
+    """The gather calls that wait in the lane of an instance, where there are any (SPEC R10.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def runs(calls: Iterable[Call], *, instances: Sequence[str], is_template: bool) 
     """How many calls will run over all instances, found without laying them out."""
     if not is_template or not instances:
         return sum(1 for _ in calls)
-    return sum(len(instances) if call.instance is None else 1 for call in calls)
+    return sum(len(instances) if call.instance is None and not call.gather else 1 for call in calls)
 
 
 def lay_out(
@@ -88,18 +91,29 @@ def lay_out(
     for call in calls:
         own.setdefault(call.instance, []).append(call)
     shared: tuple[Call, ...] = ()
+    gathers: tuple[Call, ...] = ()
     if is_template and instances:
         everywhere = own.pop(None, [])
+        gathers = tuple(call for call in everywhere if call.gather)
+        everywhere = [call for call in everywhere if not call.gather] if gathers else everywhere
         own = {instance: _merged(everywhere, own.get(instance)) for instance in instances}
+        if gathers:
+            own, shared = {None: [*gathers], **own}, gathers
     else:
         shared = tuple(own.get(None, ()))
         known = {None, *instances}
         own = {instance: members for instance, members in own.items() if instance in known}
-    builder = _Builder(context, shared, begun, is_partial=is_partial)
+        gathers = tuple(call for call in shared if call.gather)
+        empty: list[Call] = []
+        for instance in instances if gathers else ():
+            own.setdefault(instance, empty)
+    builder = _Builder(context, shared, begun, is_partial=is_partial, gathers=gathers)
     lanes = {
         instance: builder.lane(instance, [*members] if begun.get(instance) else members)
         for instance, members in own.items()
     }
+    if gathers:
+        builder.join(lanes)
     return lanes, list(builder.problems)
 
 
@@ -118,11 +132,14 @@ class _Builder:
         begun: Mapping[str | None, Sequence[Call]],
         *,
         is_partial: bool,
+        gathers: tuple[Call, ...],
     ) -> None:
         self.problems: dict[Unresolvable | Cycle, None] = {}
         self._context = context
         self._promises = Promises(context.messages)
         self._is_partial = is_partial
+        self._gathers = gathers
+        self._unread: list[set[Unresolvable]] = []
         self._begun = begun
         self._shared = Writers((*begun.get(None, ()), *shared))
         self._members: dict[int, _Members] = {}
@@ -143,9 +160,38 @@ class _Builder:
             members.graphs[key] = graph, missing
             self._note(self._cycles(graph, members))
         graph, missing = members.graphs[key]
-        return Lane(instance, members.calls, graph, held, missing)
+        gathers = self._gathered(instance, members) if self._gathers and instance is not None else None
+        return Lane(instance, members.calls, graph, held, missing, gathers)
 
-    def _promised(self, instance: str | None, members: _Members) -> tuple[frozenset[Reference], frozenset[Reference]]:
+    def join(self, lanes: Mapping[str | None, Lane]) -> None:
+        """Note the cycles that pass through several lanes, and what gather calls find in no instance (SPEC R10.4)."""
+        calls = {call.index: call for lane in lanes.values() for call in lane.calls}
+        joined = Joined(((lane.graph, lane.gathers) for lane in lanes.values()), {c.index for c in lanes[None].calls})
+        if not any(isinstance(problem, Cycle) for problem in self.problems):
+            self._note(Cycle(cycle, tuple(calls[index].tool for index in cycle)) for cycle in joined.cycles())
+        if self._unread:
+            first, *others = self._unread
+            nowhere: list[Unresolvable] = sorted(first.intersection(*others), key=lambda one: (one.call, one.at))
+            self._note(nowhere)
+
+    def _gathered(self, instance: str, members: _Members) -> Gathers:
+        """What the gather calls wait for in a lane."""
+        guests = members.guests
+        if guests is None:
+            own = Writers((*self._begun.get(instance, ()), *members.calls), self._shared)
+            waits = Waits(self._gathers, own, are_guests=True)
+            guests = members.guests = _Guests(waits, Holdings(waits.uncertain, self._context.fold()))
+        held = guests.holdings.of(self._context.fold(instance))
+        key = held, *self._promised(instance, guests)
+        if key not in guests.graphs:
+            guests.graphs[key] = Gathers(self._gathers, guests.waits.graph(*key))
+            missing = guests.waits.unsatisfiable(held | key[1])
+            self._unread.append({Unresolvable(call.index, at, expression, None) for call, at, expression in missing})
+        return guests.graphs[key]
+
+    def _promised(
+        self, instance: str | None, members: _Members | _Guests
+    ) -> tuple[frozenset[Reference], frozenset[Reference]]:
         """Of the places of input that are read those that are promised and not there, and all that promises require."""
         promises = self._promises.seen_by(instance) if self._promises.all else ()
         if not promises:
@@ -177,6 +223,16 @@ class _Builder:
 
 
 @dataclass(frozen=True, slots=True)
+class _Guests:
+    """What the gather calls wait for in the lanes of the same calls."""
+
+    waits: Waits
+    holdings: Holdings
+    graphs: dict[tuple[frozenset[Reference], ...], Gathers] = field(default_factory=dict)
+    """By the uncertain places that are held, and what is promised and required."""
+
+
+@dataclass(slots=True)
 class _Members:
     """The calls of a lane or of many, and what can be said of them whatever the context holds."""
 
@@ -187,3 +243,4 @@ class _Members:
     holdings: Holdings
     graphs: dict[tuple[frozenset[Reference], ...], tuple[Graph, tuple[Unresolvable, ...]]] = field(default_factory=dict)
     """By the uncertain places that are held, and what is promised and required."""
+    guests: _Guests | None = None

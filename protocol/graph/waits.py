@@ -24,13 +24,17 @@ from .writers import Writers
 
 
 class Waits:
-    """What some calls wait for, seen together with all `writers` in their sight."""
+    """What some calls wait for, seen together with all `writers` in their sight.
 
-    def __init__(self, calls: Iterable[Call], writers: Writers) -> None:
+    Gather calls wait in the lanes of instances, where they `are_guests`.
+    """
+
+    def __init__(self, calls: Iterable[Call], writers: Writers, *, are_guests: bool = False) -> None:
         self._calls = sorted(calls, key=lambda call: call.index)
         self._writers = writers
         barriers = Barriers(writers)
-        self._readers = [_read(call, barriers) for call in self._calls]
+        self._are_guests = are_guests
+        self._readers = [_read(call, barriers, is_elsewhere=call.gather and not are_guests) for call in self._calls]
         self._barriers = barriers.made
         own = {call.index for call in self._calls}
         self._forward = [
@@ -96,7 +100,7 @@ class Waits:
         """The expressions that calls alone do not satisfy, and what of each alternative only the context can bring."""
         found = []
         for call in self._calls:
-            for at, expression in call.reads if not call.is_thought else ():
+            for at, expression in call.reads if call.gather is self._are_guests and not call.is_thought else ():
                 needed = [
                     frozenset(place for place in group if not self._writers.has_other(place, than=call.index))
                     for group in expression.alternatives
@@ -162,12 +166,13 @@ def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference])
     )
 
 
-def _read(call: Call, barriers: Barriers) -> _Reader:
+def _read(call: Call, barriers: Barriers, *, is_elsewhere: bool) -> _Reader:
+    """What a call waits for; a gather call waits in the lanes of instances for what is listed after it (SPEC R10.4)."""
     waits: dict[Reference, Nodes] = {}
     uncertain: dict[Reference, None] = {}
     for place in parameter_places(call):
         before = barriers.before(place, by=call.index)
-        if before:
+        if before or is_elsewhere:
             waits[place] = before
         else:
             waits[place] = barriers.after(place, by=call.index)

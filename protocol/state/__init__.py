@@ -4,6 +4,7 @@
 `kinds`       the value of one kind; `overlay` one on top of another; `conflicts` operations that do not fit
 `fold`        the values of one reader
 `shapes`      what is wrong with a message
+`gathered`    what a call reads in every instance at once
 `scopes`      what of the values a call may see
 `context`     a list of messages, and what its readers see
 """

@@ -245,6 +245,8 @@ class _Reader:
         if call.instance is not None and call.instance not in self._instances:
             cause = UnknownName(call.instance, self.instances)
             yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
+        if call.gather and not self.instances:
+            yield Problem("/_gather", "the context has no instances to gather from: leave _gather out")
 
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""

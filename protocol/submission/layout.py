@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
+from protocol.graph.gathering import Joined
 from protocol.graph.graph import Graph
 from protocol.graph.lanes import Lane, Unresolvable
 from protocol.graph.promises import Promises
@@ -114,7 +115,8 @@ class Layout:
         """Call index to those of its readers, over all lanes, where it has any; see `edges`."""
         found: dict[int, Set[int]] = {}
         seen: set[int] = set()
-        for graph in self.graphs:
+        gathering = {id(lane.gathers): lane.gathers.graph for lane in self.lanes.values() if lane.gathers is not None}
+        for graph in (*self.graphs, *gathering.values()):
             for writer, readers in graph.readers_among(_unseen(graph, seen)).items():
                 found[writer] = found[writer] | readers if writer in found else readers
         return found
@@ -132,16 +134,28 @@ class Layout:
         """The global calls that calls of instances wait for."""
         shared = {call.index for call in self.lanes[None].calls} if None in self.lanes else set()
         own = {id(lane.graph): lane.graph for lane in self.lanes.values() if lane.instance is not None}
+        own |= {id(lane.gathers): lane.gathers.graph for lane in self.lanes.values() if lane.gathers is not None}
         return frozenset({index for graph in own.values() for index in graph.awaited} & shared)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether gather calls join the lanes (SPEC R10.4)."""
+        return any(call.gather for call in self.calls)
+
+    def _joined_levels(self) -> dict[int, int]:
+        shared = {call.index for call in self.lanes[None].calls}
+        return Joined(((lane.graph, lane.gathers) for lane in self.lanes.values()), shared).levels()
 
     @cached_property
     def waves(self) -> tuple[tuple[int, ...], ...]:
         """Call indexes that can run at the same time, in order; passing thoughts do not run (SPEC R6.7)."""
         known: dict[int, int] = {}
-        if None in self.lanes:
+        if self.is_joined:
+            known = self._joined_levels()
+        elif None in self.lanes:
             known = self.lanes[None].graph.levels({})
         levels = dict(known)
-        for graph in self.graphs:
+        for graph in self.graphs if not self.is_joined else ():
             for index, level in graph.levels(known).items():
                 levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-OPEN = frozenset({"simulation.global", "simulation.instances", "simulation.calls[].error"})
+OPEN = frozenset({"simulation.global", "simulation.instances", "simulation.calls[].error", "promised[].schema"})
 """Keys whose values are data, with keys of their own."""
 READER = {"_tool": "t", "value": "†state.b", "_outputPath": "†data.c"}
 VALID: dict[str, Any] = {
-    "context": [{"type": "state", "a": 1}],
+    "context": [{"type": "state", "a": 1}, {"type": "input", "schema": {"properties": {"later": {}}}}],
     "tools": {"t": {}},
     "solution": {
         "calls": [{"_tool": "t", "value": "†state.a", "_outputPath": "†state.b || †state.c", "_scope": []}, READER]
@@ -52,6 +52,6 @@ def test_every_key_of_the_machine_output_is_documented(tmp_path: Path) -> None:
     whole = checked(tmp_path, VALID, "--mermaid", "--simulate", "--who-sees", "†state.a")
     found = {*keys(whole), *keys(checked(tmp_path, INVALID))}
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    section = reference.partition("\n## Checking\n")[2].partition("\n## ")[0]
+    section = reference.partition("\n## `acts check --json`\n")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| `((?!ACT\d)[\w.\[\]]+)` \|", section, re.MULTILINE)
     assert sorted(documented) == sorted(found)

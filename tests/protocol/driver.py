@@ -13,7 +13,9 @@ from random import Random
 from typing import Any
 
 from protocol import Context, Plan
+from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.engine.guests import Guests
 from protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -69,6 +71,7 @@ class _LaneState:
     shared: Fold
     """The global values; the global lane's own."""
     fold: Fold
+    guests: Guests | None = None
     results: dict[int, Success | Failure] = field(default_factory=dict)
     """Calls carried out whose results are on their way."""
 
@@ -77,6 +80,8 @@ class _LaneState:
         fold = self.shared if entry.lane is None else self.fold
         for message in entry.outcome.messages:
             fold.append(message, f"result of call {entry.outcome.index}")
+        if self.guests is not None:
+            self.guests.end(entry.outcome.index)
         return self.execution.record(entry.outcome.index, entry.outcome.status)
 
 
@@ -93,6 +98,7 @@ class Driver:
         self._functions = functions
         self._random = random
         self._date = date
+        self._gathers = [call.index for call in plan.calls if call.gather]
         self._lanes = {instance: self._read(instance) for instance in plan.lanes}
 
     def run(self) -> Result:
@@ -158,6 +164,8 @@ class Driver:
             for other, lane in self._lanes.items():
                 if other is not None:
                     lane.take(entry)
+        for call in self._gathers:
+            self._lanes[None].execution.reconsider(call)
 
     def _read(self, instance: str | None) -> _LaneState:
         """A lane from the context and the log, as a worker that knows nothing yet reads it."""
@@ -167,12 +175,21 @@ class Driver:
             if message.get("_instance") in (None, instance):
                 (fold if message.get("_instance") else shared).append(message, f"message {position}")
         plan = self._plan
-        execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns)
-        state = _LaneState(execution, shared, fold)
+        execution = Execution(
+            lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns, gather=self._gathered
+        )
+        state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
         for entry in self.log:
             if entry.lane in (None, instance):
                 state.take(entry)
         return state
+
+    def _gathered(self, call: Call) -> dict[str, Fold] | None:
+        """The values of all instances, once each has settled what a gather call reads."""
+        lanes = {name: lane for name, lane in self._lanes.items() if name is not None}
+        if not all(lane.guests is not None and lane.guests.is_settled(call.index) for lane in lanes.values()):
+            return None
+        return {name: lane.fold for name, lane in lanes.items()}
 
     def _mischief(self, random: Random) -> None:
         """Now and then a worker forgets everything and reads the log anew, or a call's end is reported twice."""

@@ -11,8 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from protocol import Output, Plan, Rejected
+from protocol.analysis.lane_views import View, views_of
 from protocol.analysis.order import order_findings
-from protocol.analysis.worlds import View, Worlds, choices_of, views_of
+from protocol.analysis.worlds import Worlds, choices_of
 from protocol.engine.execution import Start
 from protocol.engine.statuses import Status
 from protocol.language.paths import MISSING

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .folding import NOTHING, Misfit, Step, folded, found, merged, read, step_of
-from .places import Place, expressions, outputs, overlap, place, places, scopes
+from .places import Groups, Place, expressions, outputs, overlap, place, places, scopes
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,30 @@ class World:
                 lanes[call.get("_instance")][index] = call
             return lanes
         template = [call for m in self.context if m.get("type") == "plan" for call in m["calls"]]
-        return {
+        lanes = {
             name: {i: call for i, call in enumerate(template) if call.get("_instance", name) == name}
             for name in (self.instances or (None,))
         }
+        gathering = {i: call for i, call in enumerate(template) if call.get("_gather")}
+        if not gathering:
+            return lanes
+        each = {name: {i: call for i, call in own.items() if i not in gathering} for name, own in lanes.items()}
+        return {None: gathering, **each}
 
     def values(self, instance: str | None) -> dict[str, Any]:
         """What a reader sees."""
         own = [] if instance is None else [*self._given(instance), *self.written.get(instance, [])]
         return folded([*self._given(None), *self.written.get(None, []), *own])
+
+    def has_own(self, instance: str, at: Place) -> bool:
+        """Whether what an instance has of its own makes a value at a place, above it or below it."""
+        for step in [*self._given(instance), *self.written.get(instance, [])]:
+            below = at[1][len(step.at[1]) :]
+            if overlap(step.at, at) and (
+                step.method not in ("merge", "assign") or found({"": step.value}, ("", below)) is not NOTHING
+            ):
+                return True
+        return False
 
     def verify(self, instance: str | None, step: Step) -> None:
         """Whether what a step has left fits the newest schema of its kind: `type`s of keys are all that is understood.
@@ -155,36 +171,47 @@ def evaluate(submission: Mapping[str, Any], functions: Mapping[str, Function]) -
     """Run everything: the global calls first, for they see nothing of the others."""
     world, verdict = World(submission, functions), Verdict()
     lanes = world.lanes()
-    for instance in sorted(lanes, key=lambda name: name or ""):
-        verdict.statuses[instance] = _run_lane(world, instance, lanes)
+    before = waits_of(world, lanes)
+    ended: set[Place_] = set()
+    verdict.statuses = {instance: {} for instance in lanes}
+    order = [(name, i) for name in sorted(lanes, key=lambda name: name or "") for i in lanes[name]]
+    while len(ended) < len(order):
+        instance, index = next(one for one in order if one not in ended and before[one] <= ended)
+        verdict.statuses[instance][index] = _run_call(world, instance, lanes[instance][index])
+        ended.add((instance, index))
     verdict.data = {name: world.values(name) for name in (None, *world.instances)}
     return verdict
 
 
-def _run_lane(
-    world: World, instance: str | None, lanes: Mapping[str | None, Mapping[int, Mapping[str, Any]]]
-) -> dict[int, str]:
-    own = lanes[instance]
-    visible = {**lanes.get(None, {}), **own}
-    initial = World(world.submission, {}).values(instance)
-    by_scopes = seen(own, visible, initial)
-    before = {
-        index: by_scopes[index].union(*(awaited(index, at, visible, initial) for at in places_of(call))) & own.keys()
-        for index, call in own.items()
-    }
-    statuses: dict[int, str] = {}
-    while len(statuses) < len(own):
-        index = next(i for i in own if i not in statuses and before[i] <= statuses.keys())
-        statuses[index] = _run_call(world, instance, own[index])
-    return statuses
+Place_ = tuple[str | None, int]
+"""A call in its lane."""
+
+
+def waits_of(world: World, lanes: Mapping[str | None, Calls]) -> dict[Place_, set[Place_]]:
+    """What each call waits for; one that gathers for what it would in every instance (SPEC R10.4)."""
+    before: dict[Place_, set[Place_]] = {}
+    shared = lanes.get(None, {})
+    gathering = {index: call for index, call in shared.items() if call.get("_gather")}
+    for instance in (None, *world.instances):
+        own = lanes.get(instance, {})
+        plain = {index: call for index, call in own.items() if index not in gathering}
+        visible, initial = {**shared, **own}, World(world.submission, {}).values(instance)
+        for calls, reader in ((plain, instance), (gathering if instance is not None else {}, None)):
+            by_scopes = seen(calls, visible, initial)
+            for index, call in calls.items():
+                waited = by_scopes[index].union(*(awaited(index, at, visible, initial) for at in places_of(call)))
+                found = {(instance if other in own else None, other) for other in waited}
+                before.setdefault((reader, index), set()).update(found)
+    return before
 
 
 def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> str:
     values = world.values(instance)
-    if any(read(values, groups) is NOTHING for groups in expressions(call)):
+    reads: Reads = partial(_gathered, world) if call.get("_gather") else partial(read, values)
+    if any(reads(groups) is NOTHING for groups in expressions(call)):
         return "skipped"
-    parameters = {key: _resolved(value, values) for key, value in call.items() if not key.startswith("_")}
-    context = _scoped(values, call)
+    parameters = {key: _resolved(value, reads) for key, value in call.items() if not key.startswith("_")}
+    context = _all_scoped(world, call) if call.get("_gather") else _scoped(values, call)
     groups, methods = outputs(call), [call.get("_outputMethod", "set")]
     try:
         if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
@@ -238,15 +265,45 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _resolved(value: Any, values: Mapping[str, Any]) -> Any:
+Reads = Callable[[Groups], Any]
+
+
+def _gathered(world: World, groups: Groups) -> Any:
+    """What an expression reads in every instance: by instance, or globally where none has anything of its own there."""
+    chosen = {}
+    for name in world.instances:
+        values = world.values(name)
+        there = (group for group in groups if all(found(values, at) is not NOTHING for at in group))
+        chosen[name] = next(there, [])
+    if not any(world.has_own(name, at) for name, group in chosen.items() for at in group):
+        return read(world.values(None), groups)
+    each = {name: read(world.values(name), groups) for name in world.instances}
+    return {name: value for name, value in each.items() if value is not NOTHING} or NOTHING
+
+
+def _all_scoped(world: World, call: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of scopes, kind by kind."""
+    context: dict[str, Any] = {}
+    for kind in dict.fromkeys(at[0] for at in scopes(call)):
+        named = [scope for scope in call["_scopes"] if scope.removeprefix("†").split(".")[0] == kind]
+        part = {"_scopes": named}
+        if any(world.has_own(name, at) for name in world.instances for at in scopes(part)):
+            each = {name: _scoped(world.values(name), part) for name in world.instances}
+            context[kind] = {name: values[kind] for name, values in each.items() if kind in values}
+        else:
+            context |= _scoped(world.values(None), part)
+    return context
+
+
+def _resolved(value: Any, reads: Reads) -> Any:
     if isinstance(value, str) and value.startswith("††"):
         return value[1:]
     if isinstance(value, str) and value.startswith("†"):
-        return read(values, places(value))
+        return reads(places(value))
     if isinstance(value, dict):
-        return {key: _resolved(item, values) for key, item in value.items()}
+        return {key: _resolved(item, reads) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolved(item, values) for item in value]
+        return [_resolved(item, reads) for item in value]
     return value
 
 

@@ -1,0 +1,55 @@
+"""Gathered values: what a gather call reads, an object from instance name to the value there (SPEC R10.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protocol.language.errors import Unresolved
+from protocol.language.references import Expression, Reference
+
+from .fold import Fold
+from .scopes import scoped
+
+
+class Gathered:
+    """Reads in every instance at once; what no instance has of its own it reads as a global reader does."""
+
+    def __init__(self, shared: Fold, folds: Mapping[str, Fold]) -> None:
+        self._shared = shared
+        self._folds = folds
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
+        chosen = {name: _chosen(fold, expression) for name, fold in self._folds.items()}
+        if not any(self._folds[name].has_own(place) for name, group in chosen.items() for place in group):
+            return self._shared.read(expression)
+        values = {}
+        for name, fold in self._folds.items():
+            try:
+                values[name] = fold.read(expression)
+            except Unresolved:
+                continue
+        if not values:
+            raise Unresolved(f"{expression} is not there in any instance")
+        return values
+
+    def scoped(self, scopes: Sequence[Reference]) -> dict[str, Any]:
+        """What scopes yield: kind to folded value, or to those of the instances where one has its own."""
+        found: dict[str, Any] = {}
+        for kind in dict.fromkeys(scope.kind for scope in scopes):
+            own = [scope for scope in scopes if scope.kind == kind]
+            if self._is_own(own):
+                each = {name: scoped(fold, own) for name, fold in self._folds.items()}
+                found[kind] = {name: values[kind] for name, values in each.items() if kind in values}
+            else:
+                found.update(scoped(self._shared, own))
+        return found
+
+    def _is_own(self, places: Sequence[Reference]) -> bool:
+        return any(fold.has_own(place) for fold in self._folds.values() for place in places)
+
+
+def _chosen(fold: Fold, expression: Expression) -> Sequence[Reference]:
+    """The places that an expression is read from: whether others are there makes no difference."""
+    return next((group for group in expression.alternatives if all(map(fold.exists, group))), ())
