@@ -24,7 +24,7 @@ def test_a_run_publishes_the_tasks_that_its_plan_foretells(backend: Backend) -> 
     value = {
         "context": context,
         "solution": {"calls": calls},
-        "tools": {"translate": {}},
+        "tools": {"translate": {"_delegate": {}}},
         "delegates": {"french": {"context": []}},
     }
     cost = backend.client.check(value).cost
