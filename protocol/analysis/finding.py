@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.calls.call import Call
+from protocol.language.errors import pointer
+from protocol.submission.layout import Layout
+
 from .catalogue import CATALOGUE
 
 
@@ -51,3 +55,9 @@ class Finding:
             "remedy": self.remedy,
             "rule": self.rule,
         }
+
+
+def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
+    """The finding on one call, at a place in it."""
+    where = pointer(*layout.submission.place(call.index), *at)
+    return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)

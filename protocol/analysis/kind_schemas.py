@@ -19,7 +19,7 @@ from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
 from .algebra import EVERYTHING, Algebra, Values, is_empty, told, types_of
-from .finding import Finding
+from .finding import Finding, on_call
 from .known_places import KnownPlaces
 from .type_flow import FAILURES, TypeFlow
 
@@ -72,18 +72,17 @@ class _Kinds:
         if call.output is None:
             return
         given = self.flow.result(call)
-        at = pointer(*self.layout.submission.place(call.index), *place_in(call.raw, "_outputPath"))
+        at = place_in(call.raw, "_outputPath")
         taken = self.algebra.described_by(_TAKEN.get(call.method, True))
         if not is_empty(given) and not self.algebra.fit(given, taken):
             why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
-            yield self._finding("ACT206", call, why, "change the _outputMethod, or the _output of the tool", at)
+            yield on_call(self.layout, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
             return
         reasons = [self._reason(lane, call, group, given) for group in call.output.alternatives]
         if reasons and all(reasons):
-            yield self._finding("ACT203", call, str(reasons[0]), "change the path, or one of the two schemas", at)
-
-    def _finding(self, code: str, call: Call, why: str, remedy: str, at: str) -> Finding:
-        return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), at, remedy)
+            yield on_call(
+                self.layout, "ACT203", call, str(reasons[0]), "change the path, or one of the two schemas", *at
+            )
 
     def _reason(self, lane: Lane, call: Call, group: tuple[Reference, ...], given: Values) -> str | None:
         """Why an alternative is never written, where one of its places does not admit the result."""

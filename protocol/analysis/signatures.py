@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from protocol.calls.tools import Executor
-from protocol.language.errors import pointer
 from protocol.language.spelling import Patience
 from protocol.schemas import Schema
 from protocol.submission.layout import Layout
 
-from .finding import Finding
+from .finding import Finding, on_call
 
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _KEPT: Final = ("$ref", "required")
@@ -49,15 +48,14 @@ def signature_findings(layout: Layout) -> Iterator[Finding]:
         signature = layout.signatures.get(call.runner.name)
         if signature is None or call.runner.executor is not Executor.ACTIVITY:
             continue
-        at = layout.submission.place(call.index)
-        who = f"call {call.index} ({call.tool}) does not fit the signature of its activity {call.runner.name!r}"
+        who = f"does not fit the signature of its activity {call.runner.name!r}"
         for name in signature.get("required", ()):
             if name not in call.parameters:
-                why = f"{who}, which needs {name!r}"
-                yield Finding("ACT209", why, (call.index,), pointer(*at), f"add {name}, or give it a default value")
+                remedy = f"add {name}, or give it a default value"
+                yield on_call(layout, "ACT209", call, f"{who}, which needs {name!r}", remedy)
         known: Mapping[str, Any] = signature.get("properties", {})
         for name in call.parameters if signature.get("additionalProperties") is False else ():
             if name not in known:
                 near = patience.nearest(name, list(known))
                 remedy = f"write {near}" if near else "leave it out, or let the function take it"
-                yield Finding("ACT209", f"{who}, which takes no {name!r}", (call.index,), pointer(*at, name), remedy)
+                yield on_call(layout, "ACT209", call, f"{who}, which takes no {name!r}", remedy, name)

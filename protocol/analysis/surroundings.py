@@ -17,7 +17,7 @@ from protocol.language.references import Reference
 from protocol.schemas import joined
 from protocol.submission.layout import Layout
 
-from .finding import Finding
+from .finding import Finding, on_call
 from .known_places import KnownPlaces
 from .type_flow import FAILURES
 
@@ -43,11 +43,6 @@ def surrounding_findings(layout: Layout) -> Iterator[Finding]:
     yield from _hidden_data(layout)
 
 
-def _finding(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
-    where = pointer(*layout.submission.place(call.index), *at)
-    return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)
-
-
 def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Scopes that show nothing, where another one would: it is misspelt, or only an instance has it."""
     for call in layout.calls:
@@ -61,10 +56,10 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 near = places.nearest(scope)
                 if near is not None:
                     why += ": the context does not hold it and no call writes it"
-                    yield _finding(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
+                    yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
             elif call.instance is None and not layout.submission.is_template and (name := places.holder(scope)):
                 why = f"{why}: it has no _instance, and only instances such as {name!r} hold it"
-                yield _finding(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
+                yield on_call(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
 
 
 def _wide_scopes(layout: Layout) -> Iterator[Finding]:
@@ -86,7 +81,7 @@ def _wide_scopes(layout: Layout) -> Iterator[Finding]:
                 kinds = ", ".join(scope.kind for scope in whole)
                 place = next((str(own) for own in _call(layout, delaying[0]).written if own.kind in kinds), "")
                 why = f"has all of {kinds} in its _scopes and waits for calls {some} only because of that"
-                yield _finding(
+                yield on_call(
                     layout,
                     "ACT403",
                     call,
@@ -127,7 +122,7 @@ def _left_out(layout: Layout) -> Iterator[Finding]:
         some = ", ".join(map(str, dropped[:_MOST_NAMED])) + ", …" * (len(dropped) > _MOST_NAMED)
         why = f"does not wait for calls {some}, which write in its _scopes: they wait for it"
         remedy = "list the places that it needs, or take the reference out that closes the cycle"
-        yield _finding(layout, "ACT408", call, why, remedy, *place_in(call.raw, "_scopes"))
+        yield on_call(layout, "ACT408", call, why, remedy, *place_in(call.raw, "_scopes"))
 
 
 def _idle_properties(layout: Layout) -> Iterator[Finding]:
@@ -135,12 +130,12 @@ def _idle_properties(layout: Layout) -> Iterator[Finding]:
     for call in layout.calls:
         if call.output is None and call.raw.get("_outputMethod") is not None:
             why = "has an _outputMethod and no _outputPath: its result goes nowhere"
-            yield _finding(layout, "ACT404", call, why, "add an _outputPath", "_outputMethod")
+            yield on_call(layout, "ACT404", call, why, "add an _outputPath", "_outputMethod")
         if call.raw.get("_output") is not None and call.runner.executor is not Executor.LATENT:
             is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in layout.signatures
             if is_certain or call.properties.get("_activity"):
                 why = f"has an _output, and {call.runner.executor} {call.runner.name!r} gives the result"
-                yield _finding(layout, "ACT404", call, why, "leave _output out", "_output")
+                yield on_call(layout, "ACT404", call, why, "leave _output out", "_output")
 
 
 def _missing_paths(layout: Layout) -> Iterator[Finding]:
@@ -149,7 +144,7 @@ def _missing_paths(layout: Layout) -> Iterator[Finding]:
     for call in layout.calls:
         if call.output is None and (limit := limiting.get(call.tool)):
             why = f"has no _outputPath, and its tool says what it may be ({limit}): its result goes nowhere"
-            yield _finding(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
+            yield on_call(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
 
 
 def _limits_path(tool: Tool) -> str | None:

@@ -12,14 +12,14 @@ from typing import Final
 
 from protocol.calls.call import META_PROPERTIES, Call, place_in
 from protocol.graph.readers import Readers
-from protocol.language.errors import pointer, shortened
+from protocol.language.errors import segments, shortened
 from protocol.language.messages import DATA_TYPES
 from protocol.language.paths import MISSING, strings
 from protocol.language.references import DAGGER, Reference, expression_in, is_expression
 from protocol.language.spelling import Patience
 from protocol.submission.layout import Layout
 
-from .finding import Finding
+from .finding import Finding, on_call
 from .known_places import KnownPlaces
 
 _META: Final = (*META_PROPERTIES, "_gather", "_reasoningForCall")
@@ -110,13 +110,17 @@ class _Texts:
             meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if key.startswith("_") else None)
             if meant is not None and self._is_misspelt(call, key, meant):
                 remedy = f"write {meant}" if meant not in call.raw else f"leave it out: {meant} is there"
-                yield self._finding("ACT303", call, f"has the property {key!r}, which means nothing", remedy, key)
+                yield on_call(
+                    self.layout, "ACT303", call, f"has the property {key!r}, which means nothing", remedy, key
+                )
             elif key.startswith("_") and squeezed in _WORDS:
-                yield self._finding(
-                    "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
+                yield on_call(
+                    self.layout, "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
                 )
             elif not key.startswith("_") and (near := self._parameter_near(call, key)) is not None:
-                yield self._finding("ACT310", call, f"has {key!r}, which its tool does not name", f"write {near}", key)
+                yield on_call(
+                    self.layout, "ACT310", call, f"has {key!r}, which its tool does not name", f"write {near}", key
+                )
 
     def _is_misspelt(self, call: Call, key: str, meant: str) -> bool:
         """Whether a property is no parameter of its own: its tool lists others, or its name is unmistakable."""
@@ -139,7 +143,7 @@ class _Texts:
             whole = self._whole(call, text[:_LONGEST])
             if whole is not None:
                 code, why, remedy = whole
-                yield self._finding(code, call, f"has the text {shortened(text)!r}, {why}", remedy, *at)
+                yield on_call(self.layout, code, call, f"has the text {shortened(text)!r}, {why}", remedy, *at)
             else:
                 yield from self._embedded(call, text[:_LONGEST], at, "ACT305")
 
@@ -173,7 +177,7 @@ class _Texts:
             meant = self.places.meant(name) if "." in name else None
             if meant is not None and not self._is_shown(call, meant):
                 why = f"has {match[0]!r} inside a text, where nothing is read"
-                yield self._finding(code, call, why, f"make {meant} a parameter of its own", *at)
+                yield on_call(self.layout, code, call, why, f"make {meant} a parameter of its own", *at)
                 return
 
     def result(self, call: Call) -> Iterator[Finding]:
@@ -182,7 +186,7 @@ class _Texts:
             read = expression_in(text)
             if read is not None and all(map(self.places.has, read.references)):
                 why = f"has the reference {shortened(text)} in its _output, which is data and never read"
-                yield self._finding("ACT306", call, why, "leave _output out and make it a parameter", *at)
+                yield on_call(self.layout, "ACT306", call, why, "leave _output out and make it a parameter", *at)
             elif read is None:
                 yield from self._embedded(call, text[:_LONGEST], at, "ACT306")
 
@@ -197,7 +201,7 @@ class _Texts:
             place = meant.references[0] if meant is not None else None
             if place is not None and not part.startswith(DAGGER) and self._is_meant(call, written, place):
                 why = f"writes to {written}: a path without † lies inside state"
-                yield self._finding("ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
+                yield on_call(self.layout, "ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
 
     def _is_meant(self, call: Call, written: Reference, place: Reference) -> bool:
         """Whether a path was meant to begin with a kind: it is read there, or the state has nothing of that name."""
@@ -221,21 +225,11 @@ class _Texts:
                     is_kind = near is not None and near.path == (place.kind, *place.path)
                     why = f"reads {place}, which the context does not hold and no call writes"
                     remedy = f"write {near}" if near is not None else "leave the alternative out"
-                    yield Finding(
-                        "ACT308" if is_kind else "ACT309",
-                        f"call {call.index} ({call.tool}) {why}",
-                        (call.index,),
-                        pointer(*self.layout.submission.place(call.index)) + at,
-                        remedy,
-                    )
+                    yield on_call(self.layout, "ACT308" if is_kind else "ACT309", call, why, remedy, *segments(at))
 
     def _is_shown(self, call: Call, place: Reference) -> bool:
         """Whether the call's scopes give it the value."""
         return any(scope.overlaps(place) for scope in call.scopes)
-
-    def _finding(self, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
-        where = pointer(*self.layout.submission.place(call.index), *at)
-        return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)
 
 
 def _is_path(text: str, name: str) -> bool:
