@@ -8,7 +8,7 @@ much of it as the first two admit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import nsmallest
+from itertools import chain, islice
 from typing import Any, Final
 
 from protocol.calls.call import Call
@@ -26,11 +26,14 @@ from protocol.submission.layout import Layout
 from .algebra import Algebra
 from .sample_values import PLACEHOLDER, sample
 
-_MOST_READERS: Final = 32
-"""Of the readers of a result so many are asked what they take."""
+_MOST_READS: Final = 64
+"""Of the parameters that read a result so many are asked what they take."""
 _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
 """What has to be at a place for a method to add to it."""
 
+Key = tuple[str, ...]
+_Read = tuple[Call, Reference, Path]
+"""A call, what it reads, and as which parameter, or as none."""
 Needs = dict[Path, list[Any]]
 """Place inside a result -> the schemas of what is read there; None where it only has to be there."""
 
@@ -42,7 +45,7 @@ class DemandedShapes:
         self._layout = layout
         self._algebra = Algebra()
         self._bases = _bases(layout)
-        self._first: dict[frozenset[int], list[int]] = {}
+        self._reads = _reads_of(layout)
 
     def value(self, call: Call, chosen: tuple[Reference, ...], here: Fold, declared: Any) -> Any:
         """A result for a call that writes it to one of its alternatives; `declared` is the tool's `_output`, if any."""
@@ -115,22 +118,35 @@ class DemandedShapes:
 
     def _read(self, call: Call, target: Reference) -> Iterator[tuple[Reference, Any]]:
         """The places that overlap a target and are read by others, and what the readers' tools take there."""
-        readers = frozenset(self._layout.readers.get(call.index, ()))
-        if readers not in self._first:
-            self._first[readers] = nsmallest(_MOST_READERS, readers)
-        for reader in map(self._layout.calls.__getitem__, self._first[readers]):
-            tool = self._layout.tools.get(reader.tool)
-            for at, expression in reader.reads:
-                path = tuple(int(key) if key.isdecimal() else key for key in segments(at))
-                for place in filter(target.overlaps, expression.references):
-                    yield place, excerpt_at(path, tool.compiled) if tool is not None else None
-            for place in filter(target.overlaps, reader.slices):
-                yield place, None
+        readers = self._layout.readers.get(call.index, frozenset())
+        key = target.key
+        above = (self._reads.get((key[:length], True), ()) for length in range(1, len(key)))
+        for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), _MOST_READS):
+            if reader.index in readers:
+                tool = self._layout.tools.get(reader.tool) if path else None
+                yield place, excerpt_at(path, tool.compiled) if tool is not None else None
 
 
-def _bases(layout: Layout) -> dict[tuple[str, ...], dict[Path, str]]:
+def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
+    """What is read exactly at a place, and what is read at or below it."""
+    found: dict[tuple[Key, bool], list[_Read]] = {}
+    for call in layout.calls:
+        reads = {(place, _segments(at)): None for at, each in call.reads for place in each.references}
+        for place, path in chain(reads, ((scope, ()) for scope in call.slices)):
+            found.setdefault((place.key, True), []).append((call, place, path))
+            for length in range(1, len(place.key) + 1):
+                found.setdefault((place.key[:length], False), []).append((call, place, path))
+    return found
+
+
+def _segments(at: str) -> Path:
+    """The path that a JSON pointer leads along."""
+    return tuple(int(key) if key.isdecimal() else key for key in segments(at))
+
+
+def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:
     """Place -> where at and below it others add to what is there, and the type that has to be there."""
-    found: dict[tuple[str, ...], dict[Path, str]] = {}
+    found: dict[Key, dict[Path, str]] = {}
     for call in layout.calls:
         for place in call.written:
             for length in range(len(place.key)):

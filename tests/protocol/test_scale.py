@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from protocol import Plan, Rejected, check_submission
+from protocol.analysis.demanded_shapes import DemandedShapes
 from protocol.analysis.simulation import simulate
 from protocol.engine.execution import Execution, Outcome, Start, Status, Success
 from protocol.state.fold import Fold
@@ -317,7 +318,10 @@ def readers_of_the_whole(number: int) -> dict[str, Any]:
 def test_what_readers_of_the_whole_need_of_each_piece_is_found_in_steps_in_proportion_to_the_pieces() -> None:
     def asking(number: int) -> Callable[[], object]:
         plan = check_submission(readers_of_the_whole(number))
-        return lambda: simulate(plan)
+        fold, writers = plan.context.fold(), plan.calls[: number // 2]
+        return lambda: [
+            shapes.value(call, call.written, fold, None) for shapes in [DemandedShapes(plan)] for call in writers
+        ]
 
     assert steps(asking(400)) < 5 * steps(asking(100))
 
