@@ -74,7 +74,8 @@ class DemandedShapes:
             wishes = (self._example([*wished, *also], PLACEHOLDER) for wished in (demanded, demanded[:1], ()))
             wanted = (_put(copied(value), path, example) for example in wishes)
             value = next(filter(admits, wanted), value)
-        if not admits(value) and admits(other := _numbered(value, call.index)):
+        is_of_a_set = in_list and any(self._is_set(call, target, here) for target in chosen)
+        if (is_of_a_set or not admits(value)) and admits(other := _numbered(value, call.index)):
             value = other
         return [value] if wraps else value
 
@@ -100,6 +101,11 @@ class DemandedShapes:
         if call.runner.executor is not Executor.DELEGATE or not isinstance(definition, Mapping):
             return None
         return definition.get("schema") or None
+
+    def _is_set(self, call: Call, target: Reference, here: Fold) -> bool:
+        """Whether no two elements of a list may be alike, for its kind or for who reads it."""
+        said = [_said(target, target.path, here), *(part for at, part in self._read(call, target) if at == target)]
+        return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in said)
 
     def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
         """What is read of a result, or of an element that it adds to a list, and what others write into it."""
