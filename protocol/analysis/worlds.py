@@ -178,7 +178,9 @@ class Worlds:
                 ran = self.all
                 for expression in call.expressions if not call.is_thought else ():
                     for place in expression.references:
-                        if self._view.holds(node, place):
+                        if call.gather or self._view.holds(
+                            node, place
+                        ):  # what it gathers is not looked at (SPEC R10.4)
                             self._there[node, place] = self.all
                             continue
                         there = failed if place.kind == FAILURES else 0

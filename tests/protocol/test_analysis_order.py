@@ -338,3 +338,9 @@ def test_what_never_comes_together_is_said_of_the_first_call_that_needs_it(
 )
 def test_a_result_that_is_only_read_behind_what_is_always_there_is_told(calls: Calls, expected: Any) -> None:
     assert said(*calls, context=[{"type": "input", "name": "x"}]) == expected
+
+
+def test_what_a_call_gathers_may_be_there() -> None:
+    context = [{"type": "state", "_instance": name, "n": 1} for name in "①②"]
+    calls = [call(to="†state.x", v="†state.n", _instance=name) for name in "①②"]
+    assert said(*calls, call(to="†state.all", v="†state.x", _gather=True), call(v="†state.all"), context=context) == []
