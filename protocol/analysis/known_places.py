@@ -35,6 +35,7 @@ class KnownPlaces:
         self._most = most_instances
         self._patience = Patience(likeness=_LIKENESS)
         self._known: dict[Reference, bool] = {}
+        self._nearest: dict[Reference, Reference | None] = {}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -95,6 +96,11 @@ class KnownPlaces:
 
     def nearest(self, place: Reference) -> Reference | None:
         """The known place that another one, which nothing brings, was probably meant to be."""
+        if place not in self._nearest:
+            self._nearest[place] = self._near(place)
+        return self._nearest[place]
+
+    def _near(self, place: Reference) -> Reference | None:
         if place.kind not in self.kinds and self.has(inside := Reference("state", (place.kind, *place.path))):
             return inside
         kind = place.kind if place.kind in self.kinds else self._patience.nearest(place.kind, sorted(self.kinds))
