@@ -93,7 +93,7 @@ def ends_in(worlds: Worlds, view: View, world: int) -> dict[int, int | None]:
     return ends
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(plans(), st.integers(0), st.integers(0, 2**32))
 def test_a_run_with_the_choices_of_a_world_is_as_that_world_says(plan: Plan, number: int, seed: int) -> None:
     for view in views_of(plan):
@@ -122,7 +122,7 @@ def any_run(plan: Plan, random: Random) -> list[int]:
     return run.written
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(plans(most=5), st.integers(0, 2**32))
 def test_calls_said_to_race_end_in_either_order_and_others_that_write_one_place_in_one(plan: Plan, seed: int) -> None:
     random = Random(seed)
