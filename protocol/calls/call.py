@@ -12,13 +12,22 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
-from protocol.language.paths import MISSING, copied, strings, type_name
-from protocol.language.references import Expression, Reference, is_expression, parse, parse_output_path, unescape
+from protocol.language.paths import MISSING, strings, type_name
+from protocol.language.references import (
+    DAGGER,
+    Expression,
+    Reference,
+    is_expression,
+    parse,
+    parse_output_path,
+    unescape,
+)
 from protocol.state.operations import Method
 from protocol.state.scopes import read_scope
 
 from .tools import ALIASES, Executor, Runner
 
+_METHODS: Final = tuple(Method)
 META_PROPERTIES: Final = (
     "_tool",
     "_outputPath",
@@ -87,10 +96,15 @@ class Call:
         """An explicit call without an output path: sent, and never waited for (SPEC R5.1)."""
         return self.runner.executor is not Executor.LATENT and self.output is None
 
-    @property
-    def parameters(self) -> dict[str, Any]:
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
         """The parameters, unresolved."""
         return {key: value for key, value in self.raw.items() if not key.startswith("_")}
+
+    @cached_property
+    def meta_properties(self) -> Mapping[str, Any]:
+        """All else, with what the tool's schema pins filled in."""
+        return {key: value for key, value in self.properties.items() if key.startswith("_")}
 
     @cached_property
     def slices(self) -> tuple[Reference, ...]:
@@ -169,7 +183,7 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
             parse_output_path(path)
         except ExpressionError as error:
             yield unparsed(error, *at, "_outputPath")
-    if properties.get("_outputMethod", Method.SET) not in list(Method):
+    if properties.get("_outputMethod", Method.SET) not in _METHODS:
         yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
     scopes = properties.get("_scopes", [])
     if not isinstance(scopes, list):
@@ -275,14 +289,15 @@ def evaluated(value: Any, fold: Reads) -> Any:
 
     Raises `Unresolved` or `Conflict`.
     """
-    match value:
-        case str():
-            return fold.read(parse(value)) if is_expression(value) else unescape(value)
-        case dict():
-            return {key: evaluated(item, fold) for key, item in value.items()}
-        case list():
-            return [evaluated(item, fold) for item in value]
-    return copied(value)
+    if isinstance(value, str):
+        if not value.startswith(DAGGER):
+            return value
+        return fold.read(parse(value)) if is_expression(value) else unescape(value)
+    if isinstance(value, dict):
+        return {key: evaluated(item, fold) for key, item in value.items()}
+    if isinstance(value, list):
+        return [evaluated(item, fold) for item in value]
+    return value
 
 
 def standing_in(value: Any) -> Any:

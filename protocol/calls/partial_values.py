@@ -27,7 +27,7 @@ def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> l
     problems: list[Problem] = []
     for keys, value in _pieces(operation, root):
         named = _named(schema, path, keys)
-        found = schema.problems_at((*path, *keys), value, *path, *named, is_secret=True, known=tuple(map(str, path)))
+        found = schema.problems_at((*path, *keys), value, *path, *named, is_secret=True, known=path)
         problems += found if len(named) == len(keys) else (Problem(p.pointer, f"below it, {p.message}") for p in found)
     return problems
 

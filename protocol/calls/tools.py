@@ -33,6 +33,8 @@ PLAIN: Final = "x-plain"
 """Keyword of `_output`: it comes from a return annotation and speaks of plain values only (SPEC R4.6). These are what
 the activity returns `always`, or `sometimes`, where it may as well choose a path with an `Output` or a `Message`.
 """
+_CHEAP: Final = 100
+"""Schemas that look at each part of a call no more often than this cost less than reading it does."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
@@ -178,8 +180,12 @@ class Tool:
         return _under_newer_names(problems) if problems else []
 
     def work(self, properties: Mapping[str, Any]) -> int:
-        """The units of work that it can take to hold a call against the schema, and to list what is wrong with it."""
-        return self.compiled.work.listing(properties)
+        """The units of work that it can take to hold a call against the schema, and to list what is wrong with it.
+
+        None where that is no more than it takes to read the call.
+        """
+        work = self.compiled.work
+        return work.listing(properties) if work.applications > _CHEAP else 0
 
     @cached_property
     def _named_scopes(self) -> NamedScopes:

@@ -339,8 +339,7 @@ class Execution:
             return self._failed(call, Failure("Conflict", str(conflict)), date)
         tool = self._tools.get(call.tool)
         if tool is not None and call.reads:
-            meta = {key: value for key, value in call.properties.items() if key.startswith("_")}
-            problems = tool.problems({**meta, **parameters}, is_secret=True)
+            problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True)
             if problems:
                 return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:

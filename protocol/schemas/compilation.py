@@ -77,7 +77,7 @@ class CompiledSchema:
         *at: str | int,
         lenient: bool = False,
         is_secret: bool = False,
-        known: Collection[str] = (),
+        known: Collection[object] = (),
     ) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
 
@@ -89,7 +89,7 @@ class CompiledSchema:
         return self._whole.problems(value, *at, is_secret=is_secret, known=known)
 
     def problems_at(
-        self, path: Path, value: Any, *at: str | int, is_secret: bool = False, known: Collection[str] = ()
+        self, path: Path, value: Any, *at: str | int, is_secret: bool = False, known: Collection[object] = ()
     ) -> list[Problem]:
         """What the parts of the schema that speak of a path say against a value standing there."""
         said = self._said_at(path)

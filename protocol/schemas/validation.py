@@ -88,7 +88,7 @@ class Checker:
         return []
 
     def problems(
-        self, value: Any, *at: str | int, is_secret: bool = False, known: Collection[str] = ()
+        self, value: Any, *at: str | int, is_secret: bool = False, known: Collection[object] = ()
     ) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
 

@@ -51,7 +51,7 @@ def worded(error: ValidationError) -> str:
     return message
 
 
-def redacted(error: ValidationError, *at: str | int, known: Collection[str] = ()) -> Problem:
+def redacted(error: ValidationError, *at: str | int, known: Collection[object] = ()) -> Problem:
     """An error that a masked validator found in a value standing at a place; names that are `known` may be told.
 
     The pointer goes as far as what it leads through is known.
@@ -63,7 +63,7 @@ def redacted(error: ValidationError, *at: str | int, known: Collection[str] = ()
     return Problem(pointer(*at, *told), shortened(below + _said(error, known)))
 
 
-def _said(error: ValidationError, known: Collection[str]) -> str:
+def _said(error: ValidationError, known: Collection[object]) -> str:
     match error.kind:
         case ValidationErrorKind.AdditionalProperties(names) | ValidationErrorKind.UnevaluatedProperties(names):
             if not set(names) <= set(known):

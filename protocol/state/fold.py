@@ -51,7 +51,7 @@ class Fold:
         """Take in one operation."""
         name = operation.place.kind
         if name not in self._kinds:
-            self._kinds[name] = Kind(partial(self._below, name))
+            self._kinds[name] = Kind(partial(self._below, name) if self._base is not None else None)
         self._kinds[name].operations.append(operation)
 
     def value(self, reference: Reference) -> Any:
@@ -82,7 +82,10 @@ class Fold:
         A place in conflict is there: it is an error (SPEC R3.4), and no reason to take the next alternative.
         """
         for group in expression.alternatives:
-            if all(map(self.exists, group)):
+            if len(group) == 1:
+                if (value := self.value(group[0])) is not MISSING:
+                    return copied(value)
+            elif all(map(self.exists, group)):
                 return copied([self.value(reference) for reference in group][-1])
         raise Unresolved(f"{expression} is not there")
 

@@ -32,9 +32,10 @@ _MOST_COPIED: Final = 32
 class Kind:
     """The value of one kind: its operations on top of those of the kind `below` gives, if any."""
 
-    def __init__(self, below: Callable[[], Kind | None]) -> None:
+    def __init__(self, below: Callable[[], Kind | None] | None) -> None:
         self.operations: list[Operation] = []
-        self._below = below
+        self._is_lowest = below is None
+        self._below = below or _nothing
         self._below_version = 0
         self._own_places = _Places()
         self._noted = 0
@@ -56,8 +57,10 @@ class Kind:
 
     def root(self) -> Any:
         """The whole value, without regard to conflicts."""
-        self._refresh()
-        self._join_texts()
+        if not self._is_lowest or self._applied < len(self.operations):  # else there is no news
+            self._refresh()
+        if self._texts:
+            self._join_texts()
         return self._root
 
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -198,6 +201,10 @@ class Kind:
             self._owned.clear()
         self._owned[id(container)] = container
         return container
+
+
+def _nothing() -> None:
+    """What lies below a global kind."""
 
 
 class _Places:
