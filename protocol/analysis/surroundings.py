@@ -57,7 +57,12 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 if near is not None:
                     why += ": the context does not hold it and no call writes it"
                     yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
-            elif call.instance is None and not layout.submission.is_template and (name := places.holder(scope)):
+            elif (
+                call.instance is None
+                and not call.gather
+                and not layout.submission.is_template
+                and (name := places.holder(scope))
+            ):
                 why = f"{why}: it has no _instance, and only instances such as {name!r} hold it"
                 yield on_call(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
 

@@ -88,6 +88,8 @@ class _Reads:
         """One finding for each pair of tools and parameter that do not fit."""
         for flow, lanes in flows(self._layout, self._flow):
             for call in flow.lane.calls:
+                if call.gather:
+                    continue  # it reads objects of instances, or plain values (SPEC R10.4)
                 seen = len(self._groups)
                 for at, expression in call.reads if not call.is_thought else ():
                     self._look(flow, lanes, call, at, expression)

@@ -127,6 +127,13 @@ def test_what_an_input_promises_is_held_against_its_reader() -> None:
         assert [finding.code for finding in plan.findings if finding.code.startswith("ACT2")] == codes
 
 
+def test_what_a_gather_call_reads_is_not_judged_by_what_one_instance_writes() -> None:
+    context = [{"type": "input", "_instance": name, "n": 1} for name in ("①", "②")]
+    tools = {"make": giving(INTEGER), "sum": taking({"type": "object"})}
+    plan = [call("make", to="†state.x"), call("sum", value="†state.x", to="†data.sum", _gather=True, _scopes=["state"])]
+    assert check_submission(plan_submission(*plan, context=context, tools=tools)).findings == ()
+
+
 def test_what_a_misfit_says_is_so_when_it_runs() -> None:
     tools = {"give": giving(INTEGER), "echo": taking(STRING)}
     calls = call(to="†data.x", value=1), call("echo", value="†data.x", to="†data.y")
