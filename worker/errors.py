@@ -57,7 +57,7 @@ class InfrastructureError(WorkerError):
 
 
 class MalformedMessage(WorkerError):
-    """The argument of a task that nobody of ours has sent: nothing is done about it."""
+    """The argument of a task that no process of ours has sent: nothing is done about it."""
 
 
 class CallFailed(WorkerError):

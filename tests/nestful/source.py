@@ -1,4 +1,4 @@
-"""The NESTFUL files as they were written: flows of calls and the tools they name, nothing translated yet.
+"""The NESTFUL files as they were written: flows of calls and the tools they name, nothing redis_errors yet.
 
 Two pairs of files share one namespace of instances and of tools. A tool may be listed several times as long
 as every listing says the same; two different tools of one name are a `Collision`, never a silent choice.

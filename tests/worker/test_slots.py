@@ -35,9 +35,9 @@ class House:
     def release(self, *calls: CallId, limits: dict[str, int] = LIMITS) -> Slotted:
         return self._do(lambda slots: slots.release([(call, limits) for call in calls]))
 
-    def mend(self) -> None:
+    def reconcile(self) -> None:
         with connect(self.settings) as redis:
-            SlotKeeper(redis, prefix=self.prefix).mend()
+            SlotKeeper(redis, prefix=self.prefix).reconcile()
 
     def keys(self, run: str) -> Keys:
         return Keys(self.prefix, run)
@@ -152,10 +152,10 @@ def test_the_slot_of_a_call_that_has_ended_is_handed_on(house: House, entry: str
     house.acquire(call(0), call(1), call(2))
     house.enter(call(0), entry)
     house.enter(call(1), "running:1:somebody")
-    house.mend()
+    house.reconcile()
     assert house.published("r") == ["i2"], "its lane is to be published"
     house.enter(call(2), "sent:1:somebody")
-    house.mend()
+    house.reconcile()
     assert house.release(call(1)).handed == ()
 
 
@@ -164,7 +164,7 @@ def test_slots_are_handed_on_until_one_has_a_use_for_them(house: House) -> None:
     house.acquire(*(call(number) for number in range(9)))
     for number in range(8):
         house.enter(call(number), "skipped")
-    house.mend()
+    house.reconcile()
     assert "i8" in house.published("r")
     assert house.redis.zcard(f"{house.prefix}:{{slots}}:holders:activity:a") == 1
 
@@ -177,7 +177,7 @@ def test_a_run_that_is_over_neither_holds_nor_waits(house: House, status: str | 
     house.acquire(*(call(number) for number in range(4)))
     house.enter(call(0), "running:1:somebody")
     house.acquire(call(0, "other"))
-    house.mend()
+    house.reconcile()
     assert house.published("other") == ["i0"]
     assert house.release(call(0, "other")).handed == ()
     assert house.names() == set()
@@ -188,7 +188,7 @@ def test_lanes_of_a_paused_run_wait_for_their_run_and_not_for_a_slot(house: Hous
     house.acquire(*(call(number) for number in range(5)))
     for number in range(2):
         house.enter(call(number), "running:1:somebody")
-    house.mend()
+    house.reconcile()
     assert house.redis.lrange(house.keys("r").backlog, 0, -1) == ["i2", "i3", "i4"]
     assert house.release(call(0), call(1)).handed == ()
 
@@ -201,10 +201,10 @@ def test_a_call_that_was_given_a_slot_and_does_not_begin_has_its_lane_published(
     house.acquire(call(0))
     if entry is not None:
         house.enter(call(0), entry)
-    house.mend()
+    house.reconcile()
     assert house.published("r") == [], "not before its time"
     house.grow_old()
-    house.mend()
+    house.reconcile()
     assert house.published("r") == ["i0"]
     assert house.acquire(call(0)).granted == (True,)
 
@@ -215,6 +215,6 @@ def test_a_call_at_work_keeps_its_slot_however_long_it_takes(house: House) -> No
     house.enter(call(0), "running:1:somebody")
     house.enter(call(1), "sent:1:somebody")
     house.grow_old()
-    house.mend()
+    house.reconcile()
     assert house.published("r") == []
     assert house.acquire(call(2)).granted == (False,)

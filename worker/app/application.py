@@ -19,7 +19,7 @@ from .tasks import register_tasks
 
 def make_application(settings: Settings, registry: Registry) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
-    configured_model(settings)  # a model that cannot be had is told when the worker starts, not in every task
+    configured_model(settings)  # a model that cannot be had is reported when the worker starts, not in every task
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER

@@ -1,6 +1,6 @@
 """The Celery tasks: what each queue's workers do with a message. Each takes one argument, msgpack bytes.
 
-A message that is none of ours is refused with one line in the worker's log; nobody hears of what is in it.
+A message that is none of ours is refused with one line in the worker's log, which shows nothing of what is in it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
 
     @task(EXECUTE_BACKGROUND, unpack_activity_call, is_dropped_again=True, ignore_result=True)
     def execute_background(runtime: Runtime, message: ActivityCall) -> None:
-        """Run one fire-and-forget call; nothing is stored, nobody waits."""
+        """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
         _try(runtime, message, runtime.remote.activity)
 
 

@@ -21,7 +21,7 @@ from worker.registry.activities import Registry
 from worker.registry.activities import registry as default_registry
 from worker.registry.loading import load_activities
 from worker.registry.request_definitions import KnownDelegates
-from worker.storage.connections import connect, translated
+from worker.storage.connections import connect, redis_errors
 from worker.storage.dead_letters import DeadLetters
 
 from .runs import Run
@@ -89,7 +89,7 @@ class Client:
     def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
         plan = self._supported(self.check(value, allow=allow))
-        with translated(self.settings):
+        with redis_errors(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:

@@ -15,7 +15,7 @@ from redis import Redis
 from broker_config import Settings
 from worker.errors import BeingAmended, RunNotFound, RunOver
 from worker.messaging.messages import lane_task
-from worker.storage.connections import translated
+from worker.storage.connections import redis_errors
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys
 from worker.storage.leases import PUBLISHED_SECONDS
@@ -64,7 +64,7 @@ class Control:
         before, now, lanes = self._steer(wanted)
         if before is None:
             raise RunNotFound(self._run)
-        with translated(self._settings):
+        with redis_errors(self._settings):
             self._due.note(self._run)
         if now == "paused" and wanted == "running":
             raise BeingAmended(
@@ -77,7 +77,7 @@ class Control:
     def _steer(self, wanted: str) -> tuple[str | None, str | None, list[str]]:
         """The script: the status before and after, and lanes."""
         keys = self._keys
-        with translated(self._settings):
+        with redis_errors(self._settings):
             before, now, lanes = self._script(
                 keys=[keys.state, keys.events, keys.published, keys.backlog, keys.parked],
                 args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window],

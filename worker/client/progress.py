@@ -14,7 +14,7 @@ from redis import Redis
 
 from broker_config import Settings
 from worker.errors import RunNotFound
-from worker.storage.connections import translated
+from worker.storage.connections import redis_errors
 from worker.storage.keys import ENDED, Keys
 
 _AT_ONCE: Final = 500
@@ -49,7 +49,7 @@ class Progress:
 
     def newest(self) -> Event:
         """The last event; there is one from the submission on."""
-        with translated(self._settings):
+        with redis_errors(self._settings):
             found: Any = self._redis.xrevrange(self._keys.events, count=1)
         if not found:
             raise RunNotFound(self._run)
@@ -92,7 +92,7 @@ class Progress:
             if left <= 0:
                 raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
             block = min(block, left)
-        with translated(self._settings):
+        with redis_errors(self._settings):
             found: Any = self._redis.xread({self._keys.events: seen}, block=block, count=_AT_ONCE)
         if not found:
             return []

@@ -17,7 +17,7 @@ from protocol.analysis.provenance import Explanation, Logged, explain
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, RunNotFound, RunOver
 from worker.messaging.attempts import lane_token
-from worker.storage.connections import translated
+from worker.storage.connections import redis_errors
 from worker.storage.definition import unpack_definition
 from worker.storage.keys import Keys
 from worker.storage.lane import id_key
@@ -96,7 +96,7 @@ class Run:
         """
         from .fork import Forker
 
-        with translated(self._settings):
+        with redis_errors(self._settings):
             run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
         fork = Run(run, self._redis, self._settings, self._publisher, self._check)
         if not paused:
@@ -114,7 +114,7 @@ class Run:
         from .amendment import Amender
 
         value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
-        with translated(self._settings):
+        with redis_errors(self._settings):
             Amender(self.id, self._redis, self._settings, self._check).amend(value, resume=self.resume)
 
     @property
@@ -142,7 +142,7 @@ class Run:
         what was under way at a past moment is not in the log, and counts as waiting.
         """
         keys = self._keys
-        with translated(self._settings):
+        with redis_errors(self._settings):
             with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hget(keys.state, "status")
                 pipeline.get(keys.definition)
@@ -164,7 +164,7 @@ class Run:
         reference = read_scope(path)
         self._state()
         self._hold(instance)
-        with translated(self._settings):
+        with redis_errors(self._settings):
             logged = [
                 Logged(entry.id, entry.message, entry.call)
                 for lane in dict.fromkeys((None, instance))
@@ -198,7 +198,7 @@ class Run:
     def _messages(self, instance: str | None) -> list[LogEntry]:
         """The messages that are there now."""
         lanes = [None, *self._instances()] if instance is None else [instance]
-        with translated(self._settings):
+        with redis_errors(self._settings):
             entries = [
                 LogEntry(entry.id, history.instance, entry.message)
                 for history in self._histories(lanes)
@@ -210,7 +210,7 @@ class Run:
     def _messages_of(self, event: Event, seen: tuple[int, int]) -> Iterator[LogEntry]:
         """The messages of one commit: the last of them has the event's id."""
         stream = self._keys.journal(lane_token(event.instance))
-        with translated(self._settings):
+        with redis_errors(self._settings):
             found: Any = self._redis.xrevrange(stream, max=event.id, count=event.messages)
         for id_, fields in reversed(found):
             entry = read_entry(id_, fields)
@@ -218,14 +218,14 @@ class Run:
                 yield LogEntry(entry.id, event.instance, entry.message)
 
     def _state(self) -> dict[str, str]:
-        with translated(self._settings):
+        with redis_errors(self._settings):
             state: Any = self._redis.hgetall(self._keys.state)
         if not state:
             raise RunNotFound(self.id)
         return {key.decode(): value.decode() for key, value in state.items()}
 
     def _instances(self) -> list[str]:
-        with translated(self._settings):
+        with redis_errors(self._settings):
             instances: Any = self._redis.lrange(self._keys.instances, 0, -1)
         return [instance.decode() for instance in instances]
 

@@ -24,7 +24,7 @@ from worker.messaging.attempts import Attempt, Result, Retry, enter
 from worker.registry.activities import Policy, first_fault
 
 from .threads import Threads
-from .values import travelling
+from .values import to_json_value
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ async def invoke(
     enter(attempt, name)
     try:
         value = await _called(function, is_async, policy.timeout_seconds, threads)
-        return Success(travelling(value, limits))
+        return Success(to_json_value(value, limits))
     except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
         if _is_cancelled():
             raise
@@ -60,7 +60,7 @@ async def invoke(
             attempt.id.idempotency_key,
             failures,
             policy.retries + 1,
-            exc_info=None if found else error,  # the traceback stays here; readers are told the failure
+            exc_info=None if found else error,  # the traceback stays here; readers get the failure
         )
         if failures > policy.retries or not _may_retry(error):
             return failure

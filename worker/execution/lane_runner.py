@@ -1,12 +1,12 @@
-"""One driver's time with one lane: ask the core what is ready, claim it, carry it out, commit, ask again.
+"""A lane runner: ask the core what is ready, claim it, carry it out, commit, ask again.
 
 Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
 round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
 
-A call whose attempt failed rests until it is due again. That stands in its ledger and holds nobody up: a driver stays
+A call whose attempt failed rests until it is due again. That stands in its ledger and holds nothing up: a runner stays
 for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
 
-A driver may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
+A runner may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
 what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
 with something left to do is never without one.
 """
@@ -25,7 +25,7 @@ from protocol.language.errors import Conflict
 from worker.messaging.attempts import Attempt, CallId, Result, Retry
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.storage.lane import LaneView, RunGone
-from worker.storage.leases import driver_lease
+from worker.storage.leases import runner_lease
 from worker.storage.log import Advance, Claim, Rest
 
 from .admission import Admission
@@ -41,7 +41,7 @@ _MOST: Final = 500
 
 
 class LaneRunner:
-    """One driver's time with one lane."""
+    """One process's time with one lane."""
 
     def __init__(self, services: Services, lane: LaneView) -> None:
         self._services = services
@@ -49,7 +49,7 @@ class LaneRunner:
         """The lane as the log has it, plus outcomes about to be committed."""
         self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
         self._owner = secrets.token_hex(6)
-        self._mark = driver_lease(lane.instance, self._owner)
+        self._mark = runner_lease(lane.instance, self._owner)
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run)
         self._mailbox = Mailbox()
@@ -59,14 +59,14 @@ class LaneRunner:
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._takes_up = True
         self._run_status = "running"
-        """As the last commit told it, or somebody who says that there is something new."""
+        """As the last commit reported it, or a task that says that there is something new."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in the result of a remote call. The receipt: whether it is in the log, or the runner failed before."""
         return self._mailbox.deliver(delivery)
 
     def look_again(self) -> None:
-        """Somebody says that there is something new in the lane."""
+        """A task says that there is something new in the lane."""
         self._mailbox.look_again()
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ class LaneRunner:
         return [task for task, is_ours in zip(tasks, advance.accepted, strict=True) if task is not None and is_ours]
 
     def _reconsider(self, starts: Sequence[Start], advance: Advance) -> None:
-        """Decide anew about calls claimed with values that are not in the log: it has somebody else's."""
+        """Decide anew about calls claimed with values that are not in the log: it has another's."""
         for start, attempt in zip(starts, advance.attempts, strict=True):
             if attempt:
                 self._execution.record(start.call.index, Status.WAITING)
@@ -260,11 +260,11 @@ class LaneRunner:
         for index in news.due:
             self._execution.record(index, Status.WAITING)
         if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in news.deliveries):
-            await self._reload()  # begun by another driver, after outcomes that are to be judged by and not known here
+            await self._reload()  # begun by another runner, after outcomes that are to be judged by and not known here
         self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
 
     async def _stays(self) -> bool:
-        """Take back the driver's lease and the task's mark before leaving; news in the lane are a reason to stay."""
+        """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""
         if not (self._is_marked or self._takes_up):
             return False
         await self._advance(leaves=True)
@@ -316,7 +316,7 @@ class LaneRunner:
         return advance
 
     def _outcome(self, index: int, result: Success | Failure) -> Outcome:
-        """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the driver's."""
+        """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the runner's."""
         try:
             return self._execution.finish(index, result, _now())
         except Exception as error:
@@ -335,7 +335,7 @@ class LaneRunner:
         return True
 
     async def _reload(self) -> None:
-        """Somebody else wrote to the lane: read it anew, so that everything is applied in the log's order."""
+        """Another process wrote to the lane: read it anew, so that everything is applied in the log's order."""
         view = self._lane.run
         view.feed(await self._services.log.read(view.run, None, after=view.seen))
         self._lane = await LaneView.open(self._services.log, view, self._lane.instance)

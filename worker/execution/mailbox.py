@@ -21,7 +21,7 @@ class News:
     """What has come."""
 
     is_told: bool
-    """Whether somebody says that there is something new in the lane."""
+    """Whether a task says that there is something new in the lane."""
     due: tuple[int, ...]
     """Calls that have rested."""
     deliveries: tuple[Delivery, ...]
@@ -53,11 +53,11 @@ class Mailbox:
         await self._arrival.wait()
 
     def ring(self) -> None:
-        """Whoever waits shall look up, though nothing has come."""
+        """Wake the waiter without a message."""
         self._arrival.set()
 
     def look_again(self) -> None:
-        """Somebody says that there is something new in the lane."""
+        """A task says that there is something new in the lane."""
         self._is_told = True
         self.ring()
 

@@ -19,7 +19,7 @@ Ended = tuple[Any, BaseException | None]
 
 
 class Threads:
-    """Runs functions beside one event loop, at most so many whose end somebody waits for."""
+    """Runs functions beside one event loop, at most so many whose end is waited for."""
 
     def __init__(self, most: int) -> None:
         self._most = most

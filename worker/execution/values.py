@@ -14,16 +14,16 @@ from worker.messaging.packing import pack
 _PLAIN: Final = (str, int, float, bool, type(None))
 
 
-def travelling(value: Any, limits: Limits) -> Any:
+def to_json_value(value: Any, limits: Limits) -> Any:
     """The value as JSON values: models, dataclasses, dates, tuples and sets become what pydantic makes of them.
 
     An `Output` or a `Message` stays one. Raises `CallFailed` where that cannot be: not serialisable, too deep, too
     large, a number that msgpack cannot hold.
     """
     if isinstance(value, Output):
-        return Output(value.path, travelling(value.value, limits))
+        return Output(value.path, to_json_value(value.value, limits))
     if isinstance(value, Message):
-        content = travelling(value.content, limits)
+        content = to_json_value(value.content, limits)
         if not isinstance(content, dict):
             raise CallFailed("the result is a Message that is no object", retry=False)
         return Message(content)

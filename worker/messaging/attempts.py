@@ -61,7 +61,7 @@ class Attempt:
     failures: int = 0
     """How many of those before failed; the others were lost with their workers."""
     is_repeated: bool = False
-    """Whether one before was lost: who carries out a repeated one tells so before he begins."""
+    """Whether one before was lost: a repeated one is reported before it begins."""
 
     @property
     def losses(self) -> int:

@@ -1,4 +1,4 @@
-"""The broker's failures: told as errors of ours, and outlasted where nothing may get lost."""
+"""The broker's failures: reported as errors of ours, and outlasted where nothing may get lost."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def broker_failures(what: str) -> Iterator[None]:
         raise InfrastructureError(f"{what}: {error}") from error
 
 
-def patiently(act: Callable[[], None]) -> None:
+def retry_while_unavailable(act: Callable[[], None]) -> None:
     """Do something again while the broker is away or full, for some minutes. Raises `InfrastructureError`."""
     retry_over_time(act, InfrastructureError, max_retries=_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5)

@@ -20,7 +20,7 @@ _ENVELOPE_BYTES: Final = 1024 * 1024
 """What Celery may add to a message of ours."""
 
 
-class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
+class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer, which outlives whatever lies in its queues."""
 
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
@@ -48,7 +48,7 @@ class WaryConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self._refuse(message, "it is no task")
 
     def on_unknown_task(self, body: Any, message: Any, exc: Exception) -> None:
-        """Called by Celery for a task that nobody has registered."""
+        """Called by Celery for a task that is not registered."""
         self._refuse(message, f"there is no task {message.headers['task']!r:.200} here: see ACTS_ACTIVITIES")
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
@@ -69,7 +69,7 @@ def outlive_channel(message: Any) -> None:
     """Let an answer to a message whose channel is dead be an error of the connection, which Celery logs and outlives.
 
     A channel that could not be closed, the server being away or full, has no connection any more, and kombu's raises
-    AttributeError for that; the worker would end. Nobody can be answered: the broker delivers the message again.
+    AttributeError for that; the worker would end. There is no way to answer: the broker delivers the message again.
     """
     message.ack_log_error = _forgiving(message.ack_log_error)
     message.reject_log_error = _forgiving(message.reject_log_error)
@@ -97,5 +97,5 @@ def _objection(message: Any, most_bytes: int) -> str | None:
 _NAMED: Final = ("task", "id")
 """The headers by which every task is known."""
 
-CONSUMER: Final = f"{__name__}:{WaryConsumer.__name__}"
+CONSUMER: Final = f"{__name__}:{ValidatingConsumer.__name__}"
 """Where Celery finds it."""

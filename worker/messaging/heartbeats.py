@@ -20,7 +20,7 @@ from broker_config import Settings, reports_queue
 from worker.errors import InfrastructureError, MalformedMessage
 
 from .attempts import Attempt, Result
-from .broker import broker_failures, patiently
+from .broker import broker_failures, retry_while_unavailable
 from .limits import limits_of
 from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
 from .outages import Outage
@@ -121,16 +121,16 @@ class Reporter:
         self._interval_seconds = interval_seconds
         self._pulse = pulse
         self._at_work: set[Sign] = set()
-        self._told: set[Sign] = set()
+        self._reported: set[Sign] = set()
         self._ended: list[Sign] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def at_work(self, attempt: Attempt) -> Iterator[None]:
-        """While the block lasts, somebody here is at work on it; then its result has been sent.
+        """While the block lasts, it is at work here; then its result has been sent.
 
-        A repeated attempt is told of before it begins: a call that kills its worker at once would otherwise never be
+        A repeated attempt is reported before it begins: a call that kills its worker at once would otherwise never be
         seen to begin, and be sent again for ever. Raises `InfrastructureError`.
         """
         sign = sign_of(attempt)
@@ -139,7 +139,7 @@ class Reporter:
         with self._lock:
             self._at_work.add(sign)
             if attempt.is_repeated:
-                self._told.add(sign)
+                self._reported.add(sign)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._report_forever, name="acts-reports", daemon=True)
                 self._thread.start()
@@ -157,7 +157,7 @@ class Reporter:
 
         Raises `InfrastructureError`.
         """
-        patiently(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
+        retry_while_unavailable(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
 
     def report(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
@@ -168,17 +168,17 @@ class Reporter:
                 blocking = sign_of(blocked.attempt) if blocked.attempt is not None else None
                 begun = tuple(sign for sign in begun if sign == blocking)
             ended, self._ended = self._ended, []
-            self._told.update(begun)
+            self._reported.update(begun)
         if begun or ended:
             self._reports.send(Report(begun, tuple(ended)))
 
     def _leave(self, sign: Sign) -> bool:
-        """Nobody here is at work on it any more; says whether it had been told of."""
+        """It is not at work here any more; says whether it had been reported."""
         with self._lock:
             self._at_work.discard(sign)
-            was_told = sign in self._told
-            self._told.discard(sign)
-        return was_told
+            was_reported = sign in self._reported
+            self._reported.discard(sign)
+        return was_reported
 
     def _report_forever(self) -> None:
         clock = threading.Event()

@@ -97,7 +97,7 @@ class Closing(NamedTuple):
 class Report:
     """What one process says of its remote calls.
 
-    `begun` are those at work, `ended` those told of before whose results are sent, `closed` the fire-and-forget calls.
+    `begun` are those at work, `ended` those reported before whose results are sent, `closed` the fire-and-forget calls.
     """
 
     begun: tuple[Sign, ...] = ()
@@ -240,7 +240,7 @@ _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
 
 
 def _read(shape: TypeAdapter[T], data: object, most_bytes: int) -> T:
-    """What the bytes hold, if it has that shape. What they hold instead is not told: it may be anybody's data."""
+    """What the bytes hold, if it has that shape. What they hold instead is not shown: it may be data."""
     if not isinstance(data, bytes):
         raise MalformedMessage("its argument is not bytes")
     if len(data) > most_bytes + _ENVELOPE_BYTES:

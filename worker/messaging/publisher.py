@@ -9,7 +9,7 @@ from typing import Final
 from celery import Celery
 from kombu.exceptions import ChannelError
 
-from .broker import broker_failures, patiently
+from .broker import broker_failures, retry_while_unavailable
 from .cancellation import COMMAND
 from .messages import TaskMessage
 
@@ -23,9 +23,9 @@ class Publisher:
         self._app = app
 
     def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
-        """Publish all of them; `published` is told how many after each batch. Raises `InfrastructureError`.
+        """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`.
 
-        A batch that fails has been published or not, nobody knows: publishing again does no harm, since whoever takes
+        Whether a batch that fails has been published is not known: publishing again does no harm, since whoever takes
         up a task looks into the ledger first.
         """
         with broker_failures("the broker does not take tasks"):
@@ -35,7 +35,7 @@ class Publisher:
                     published(len(batch))
 
     def waiting(self, queue: str) -> int:
-        """How many tasks lie in a queue that nobody has taken up yet. Raises `InfrastructureError`."""
+        """How many tasks lie in a queue. Raises `InfrastructureError`."""
         with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
             try:
                 return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
@@ -44,7 +44,7 @@ class Publisher:
 
     def tell_cancelled(self, run: str) -> None:
         """Tell every worker that a run was cancelled. Raises `InfrastructureError`."""
-        with broker_failures("the run is over, but workers could not be told to stop"):
+        with broker_failures("the run is over, but workers could not be asked to stop"):
             self._app.control.broadcast(COMMAND, arguments={"run": run})
 
     def deliver(self, task: TaskMessage) -> None:
@@ -52,7 +52,7 @@ class Publisher:
 
         Raises `InfrastructureError`.
         """
-        patiently(lambda: self.publish((task,)))
+        retry_while_unavailable(lambda: self.publish((task,)))
 
     def _publish(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):

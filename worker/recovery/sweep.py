@@ -111,7 +111,7 @@ class Sweeper:
         self._drain_heartbeats()
         if self._is_suspended(since_ms):
             return
-        for run in self._slots.mend():
+        for run in self._slots.reconcile():
             self._due.note(run)
         idle = {queue: True for queue in self._queues if self._publisher.waiting(queue) == 0}
         while taken := self._due.take(_RUNS_AT_ONCE):

@@ -2,7 +2,7 @@
 
 It is read off the validator that every call of the function goes through. What code has a hand in before - a validator
 that runs first, a model that is read under several names - is described as anything, unless that code says what it
-takes: nobody else can tell.
+takes: nothing else can say so.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
 
 
 @contextmanager
-def translated(settings: Settings) -> Iterator[None]:
+def redis_errors(settings: Settings) -> Iterator[None]:
     """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
     try:
         yield

@@ -20,7 +20,7 @@ from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage, pack_task, unpack_task
 from worker.messaging.packing import pack, unpack
 
-from .connections import translated
+from .connections import redis_errors
 from .keys import Keys, active_runs
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class DeadLetters:
 
     def list(self) -> Sequence[DeadLetter]:
         """All of them, the oldest first."""
-        with translated(self._settings):
+        with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
         return [
             letter for start in range(0, len(ids), _AT_ONCE) for letter in self._read(ids[start : start + _AT_ONCE])
@@ -88,7 +88,7 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many there are."""
-        with translated(self._settings):
+        with redis_errors(self._settings):
             found: Any = self._redis.zcard(self._times)
         return int(found)
 
@@ -106,7 +106,7 @@ class DeadLetters:
         """
         for letter in [self.get(id_) for id_ in ids]:
             keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
-            with translated(self._settings):
+            with redis_errors(self._settings):
                 with self._redis.pipeline(transaction=True) as pipeline:
                     pipeline.hset(keys.outbox, call.member, f"retry:0:0:{letter.task.queue}")
                     pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
@@ -120,7 +120,7 @@ class DeadLetters:
         """Forget calls for ever. Raises `LetterNotFound`."""
         names = [letter.id for letter in (self.get(id_) for id_ in ids)]
         if names:
-            with translated(self._settings), self._redis.pipeline(transaction=True) as pipeline:
+            with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
                 pipeline.zrem(self._times, *names)
                 pipeline.execute()
@@ -141,7 +141,7 @@ class DeadLetters:
             logger.warning("%d dead letters were dropped to make room (ACTS_LIMIT_DEAD_LETTERS)", excess)
 
     def _read(self, ids: Sequence[bytes]) -> Sequence[DeadLetter]:
-        with translated(self._settings):
+        with redis_errors(self._settings):
             found: Any = self._redis.hmget(self._letters, ids)
         return [_unpack(packed) for packed in found if packed is not None]
 

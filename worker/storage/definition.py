@@ -36,7 +36,7 @@ class LaneRecord:
     version: int | None = None
     """Which of the definition's templates are the lane's, besides its own calls."""
     begun: frozenset[int] = frozenset()
-    """Calls that were at work when the lane was amended: they wait for nobody."""
+    """Calls that were at work when the lane was amended: they wait for no other call."""
     amendment: str | None = None
     """Which amendment it was."""
 

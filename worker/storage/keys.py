@@ -47,7 +47,7 @@ class Keys:
 
     @property
     def leases(self) -> str:
-        """Sorted set: what somebody is at work on, by the time at which he counts as dead (see `log`)."""
+        """Sorted set: what is at work, by the time at which it counts as lost (see advance.lua)."""
         return self._key("leases")
 
     @property

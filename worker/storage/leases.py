@@ -31,7 +31,7 @@ _NOTICE_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-def driver_lease(instance: str | None, owner: str) -> str:
+def runner_lease(instance: str | None, owner: str) -> str:
     """The lease of a driver (see advance.lua)."""
     return f"{lane_token(instance)}\x1f@{owner}"
 
@@ -39,7 +39,7 @@ def driver_lease(instance: str | None, owner: str) -> str:
 class Leases:
     """What is at work in this process; renewed three times in a lease's length, as long as it is held.
 
-    Going round, it also looks whether the runs were cancelled, and tells `on_cancelled`.
+    Going round, it also looks whether the runs were cancelled, and calls `on_cancelled`.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Leases:
         threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
 
     def hold(self, run: str, lease: str) -> None:
-        """Somebody is at work on this from now on; the first renewal comes after a third of the lease."""
+        """This is at work from now on; the first renewal comes after a third of the lease."""
         with self._lock:
             self._held[run].add(lease)
 
     def drop(self, run: str, leases: Iterable[str]) -> None:
-        """Nobody here is at work on these any more."""
+        """These are not at work here any more."""
         with self._lock:
             self._held[run].difference_update(leases)
             if not self._held[run]:

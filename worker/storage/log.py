@@ -76,7 +76,7 @@ class Advance:
     """Whether the caller had seen everything in the journal before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where somebody else is at work or it is not due."""
+    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
     failures: tuple[int, ...] = ()
     """For each claim how many attempts before failed."""
     repeated: tuple[bool, ...] = ()
@@ -103,7 +103,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
 
 
 def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
-    """The calls of a ledger that somebody is at work on, here or elsewhere."""
+    """The calls of a ledger that are at work, here or elsewhere."""
     return frozenset(int(call) for call, status in ledger.items() if status.startswith((b"running:", b"sent:")))
 
 

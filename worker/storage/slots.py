@@ -2,7 +2,7 @@
 
 A drive acquires a slot before it claims a call and gives it back when the outcome is in the log. A call that gets none
 waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. What a worker that
-died has left is put right by `mend`, which the sweep calls.
+died has left is put right by `reconcile`, which the sweep calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Slotted:
 
     granted: tuple[bool, ...]
     handed: tuple[CallId, ...]
-    """Calls that had waited and hold a slot now: somebody has to publish their lanes."""
+    """Calls that had waited and hold a slot now: their lanes are to be published."""
 
 
 class Slots:
@@ -73,18 +73,18 @@ class SlotKeeper:
         self._key = _key(prefix)
         self._script = redis.register_script(read_script("slots"))
 
-    def mend(self) -> set[str]:
+    def reconcile(self) -> set[str]:
         """Take slots from calls that have ended, and see to it that those handed over are taken.
 
         A lane to be published is marked as a lost one; the sweep publishes it, when it looks at the runs that are
         returned. One command where nothing is limited.
         """
         marked: set[str] = set()
-        while self._mend_once(marked):
+        while self._reconcile_once(marked):
             pass
         return marked
 
-    def _mend_once(self, marked: set[str]) -> bool:
+    def _reconcile_once(self, marked: set[str]) -> bool:
         """One round; says whether slots were handed on, maybe to calls that have ended too."""
         found: Any = self._redis.hkeys(self._key)
         names = [name.decode() for name in found]
@@ -124,7 +124,7 @@ class SlotKeeper:
     def _judge(
         self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
     ) -> tuple[list[Pair], list[CallId]]:
-        """The slots that nobody works in or will, and calls that were given one long ago and have not begun."""
+        """Slots in which no call is at work or will be, and calls that were given one long ago and have not begun."""
         calls = list(dict.fromkeys(call for _, call in holders))
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.time()

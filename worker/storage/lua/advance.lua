@@ -7,7 +7,7 @@
 --      2 journal   stream  of the lane
 --      3 ledger    hash    of the lane: call -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
 --      4 global    stream  the global lane's journal (equal to 2 in the global lane)
---      5 leases    zset    what somebody is at work on -> the time in ms at which he counts as dead:
+--      5 leases    zset    what is at work -> the time in ms at which it counts as lost:
 --                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver; a call that waits for its next attempt
 --                          is there with the time at which it is due
 --      6 events    stream
@@ -16,10 +16,10 @@
 --                          one at 0 is not in the queue: its lane was left since the run is paused
 --      9 backlog   list    lanes whose turn to be published has not come yet
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
--- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (who drives; what
---        he has claimed already he gets again: a script whose answer was lost is sent twice), published_ms (how long a
---        published task may lie before it counts as lost), silent_ms (how long the driver may be silent before he counts
---        as dead), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
+-- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (the runner; what
+--        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
+--        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
+--        as lost), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
 --        arrived), takes_up (the mark of the lane's published task as it was before the ledger was read: one that was set
 --        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
 --        long as global calls have not ended),
@@ -36,7 +36,7 @@
 -- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
 -- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
 -- "/<queue>" where its message lies in a queue or was taken from there.
---      running   somebody is at work on it
+--      running   it is at work
 --      sent      its message, or that of its result, is on the way (see sweep.lua); an execution that is lost before it
 --                was seen to begin does not count as one
 --      retry     failed, to be tried again when due: the holder is that time, in ms

@@ -10,7 +10,7 @@
 --
 --      sent      its task lies in the queue, or was taken
 --      taken     its queue was seen empty since: whoever took it has as long as a published task to be heard of
---      running   its worker has told of it
+--      running   its worker has reported it
 --      retry     failed, to be tried again when due
 
 local outbox, tasks, due = unpack(KEYS)

@@ -1,4 +1,4 @@
--- Change the status of a run on somebody's order: pause it, resume it, cancel it (SPEC R11.1). Costs the same at any size.
+-- Change the status of a run on order: pause it, resume it, cancel it (SPEC R11.1). Costs the same at any size.
 --
 -- KEYS 1 state (hash)    2 events (stream)    3 published (zset)    4 backlog (list)    5 parked (zset); see advance.lua
 -- ARGV 1 the status wanted: paused, running, cancelled
@@ -6,7 +6,7 @@
 --      4 the window (see window.lua)
 -- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change:
 --          it is over, or it is to be resumed and is being amended.
---          `lanes` are to be published; those of a resumed run that nobody has published since, so ask until none come.
+--          `lanes` are to be published; those of a resumed run that were not published since, so ask until none come.
 
 local state, events, published, backlog, parked = unpack(KEYS)
 local wanted = ARGV[1]
