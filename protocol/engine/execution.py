@@ -287,12 +287,14 @@ class Execution:
             return Outcome(call.index, Status.LATENT)
         if call.gather:
             return self._decide_gathering(call, date, here)
-        verdicts = {expression: self._verdict(call, expression) for expression in call.expressions}
-        missing = next((verdict for verdict in verdicts.values() if isinstance(verdict, str)), None)
-        if missing is not None:
-            return Outcome(call.index, Status.SKIPPED, reason=missing)
-        self._ready[call.index] = {expression for expression, verdict in verdicts.items() if verdict}
-        if not all(verdicts.values()) or not self._readiness.are_scopes_settled(call.index):
+        ready = self._ready[call.index] = set()
+        for expression in call.expressions:
+            found = self._verdict(call, expression)
+            if isinstance(found, str):
+                return Outcome(call.index, Status.SKIPPED, reason=found)
+            if found:
+                ready.add(expression)
+        if len(ready) < len(call.expressions) or not self._readiness.are_scopes_settled(call.index):
             return None
         return self._start(call, date, here)
 

@@ -16,7 +16,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from protocol.language.errors import Problem, pointer
 from protocol.language.references import Expression, Path
 
-from .validation import Checker, told_of
+from .validation import Checker, as_problems
 from .work import EXCEEDED, MOST_WORK
 
 Said = tuple[Checker, ...] | Problem
@@ -56,7 +56,7 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
         certain = [error for error in checker.errors(taken) if _is_certain(error, value, said_at)]
     except ValueError:
         return checker.problems(taken, *at)
-    return told_of(certain, *at)
+    return as_problems(certain, *at)
 
 
 def holds_expression(value: Any) -> bool:

@@ -107,7 +107,7 @@ class Checker:
             return [Problem(pointer(*at), "the value does not fit the schema")]
         if is_secret:
             return sorted({redacted(error, *at, known=known) for error in errors})
-        return told_of(errors, *at)
+        return as_problems(errors, *at)
 
     def _made(self, mask: str | None = None) -> Draft202012Validator:
         try:
@@ -125,7 +125,7 @@ class Checker:
             raise SchemaError(str(error)) from None
 
 
-def told_of(errors: list[ValidationError], *at: str | int) -> list[Problem]:
+def as_problems(errors: list[ValidationError], *at: str | int) -> list[Problem]:
     """The errors in a value standing at a place, in a fixed order."""
     return sorted({Problem(pointer(*at, *error.instance_path), shortened(worded(error))) for error in errors})
 

@@ -56,7 +56,7 @@ class Fold:
 
     def value(self, reference: Reference) -> Any:
         """The folded value, or `MISSING`. To be read, not changed. Raises `Conflict` (SPEC R3.4)."""
-        kind = self._kind(reference.kind)
+        kind = self._kinds.get(reference.kind) or self._kind(reference.kind)
         return kind.value(reference) if kind is not None else MISSING
 
     def root(self, kind: str) -> Any:
