@@ -17,6 +17,7 @@ __all__ = [
     "EXECUTE_BACKGROUND",
     "EXECUTE_DELEGATE",
     "EXECUTE_INSTANCE",
+    "PROBE",
     "queue",
     "queue_names",
     "queues",
@@ -26,6 +27,9 @@ __all__ = [
 
 EXECUTE_INSTANCE = "acts.execute_instance"
 """Runs the calls of one instance that are ready."""
+
+PROBE = "acts.probe"
+"""Proves, when it is taken from the queue of the instances, that what was published before it was taken too."""
 
 DELIVER = "acts.deliver"
 """Brings the result of a call that ran elsewhere back to its instance."""
@@ -69,6 +73,7 @@ def routes(settings: Settings) -> dict[str, dict[str, str]]:
     """Return Celery's `task_routes`. `EXECUTE_ACTIVITY` has none: its queue is the activity's."""
     return {
         EXECUTE_INSTANCE: {"queue": settings.queue_instances},
+        PROBE: {"queue": settings.queue_instances},
         DELIVER: {"queue": settings.queue_instances},
         EXECUTE_DELEGATE: {"queue": settings.queue_delegates},
         EXECUTE_BACKGROUND: {"queue": settings.queue_background},

@@ -26,7 +26,7 @@ from worker.messaging.messages import Delivery
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
 from worker.registry.activities import registry
-from worker.storage.keys import Keys, due_runs
+from worker.storage.keys import Keys, due_runs, recovery
 from worker.storage.leases import Leases
 
 from .backend import DEADLINE_SECONDS, settings_for
@@ -227,7 +227,18 @@ def test_what_an_interrupted_step_left_out_of_the_index_is_found(process: Proces
         process.redis.zadd(Keys("acts", run.id).published, {"": 0})
     for _ in range(20):
         sweeper.sweep()
-    assert process.queued("instances") == 100
+    assert process.queued("instances") == 100 + 1, "and a probe"
+
+
+def test_a_probe_that_no_sweep_has_sent_proves_nothing(process: Process) -> None:
+    def taken(published_ms: int) -> Any:
+        process.run(lambda scheduler: scheduler.note_probe(published_ms))
+        return process.redis.hget(recovery("acts"), "taken")
+
+    assert taken(1) is None
+    process.redis.hset(recovery("acts"), "probed", 1_000)
+    assert taken(1_001) is None
+    assert taken(1_000) == b"1000"
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ from worker.messaging.messages import Report, Sign, TaskMessage
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
 from worker.storage.connections import connect
-from worker.storage.keys import Keys, active_runs
+from worker.storage.keys import Keys, active_runs, recovery
 from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
@@ -324,3 +324,19 @@ def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, ca
     assert judged.entry() == "lost:1:0:"
     said = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
     assert len(said) == 3
+
+
+def test_a_lost_lane_is_found_though_its_queue_never_runs_empty(judged: Judged) -> None:
+    judged.begin(1)
+    judged.fill(RESULTS)
+    judged.redis.zadd(judged.keys.published, {"": judged.redis.time()[0] * 1000 - 1})
+    judged.sweeper.sweep()
+    assert judged.published == 2, "a probe lies behind what may be the lane's task"
+    judged.sweeper.sweep()
+    assert judged.published == 2, "one probe at a time"
+    judged.redis.lpop(RESULTS)  # the one behind the other
+    judged.redis.hset(recovery(judged.prefix), "taken", judged.redis.hget(recovery(judged.prefix), "probed"))
+    judged.redis.zadd(active_runs(judged.prefix), {RUN: 1})
+    judged.sweeper.sweep()
+    assert judged.published == 3, "the lane's task, and another probe"
+    judged.redis.delete(RESULTS)

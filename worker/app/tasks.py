@@ -18,6 +18,7 @@ from broker_config import (
     EXECUTE_BACKGROUND,
     EXECUTE_DELEGATE,
     EXECUTE_INSTANCE,
+    PROBE,
 )
 from protocol import Limits
 from protocol.engine.execution import Failure
@@ -32,6 +33,7 @@ from worker.messaging.messages import (
     unpack_delegate_call,
     unpack_delivery,
     unpack_lane_id,
+    unpack_probe,
 )
 
 from .runtime import Runtime, Runtimes
@@ -85,6 +87,11 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
         """Run the calls of one lane that are ready."""
         runtime.run(runtime.scheduler.drive(*lane))
+
+    @task(PROBE, unpack_probe, ignore_result=True)
+    def probe(runtime: Runtime, published_ms: int) -> None:
+        """Note that what was published to the queue of the instances before that time was taken."""
+        runtime.run(runtime.scheduler.note_probe(published_ms))
 
     @task(DELIVER, unpack_delivery)
     def deliver(runtime: Runtime, delivery: Delivery) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgpack
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from broker_config import DELIVER, EXECUTE_INSTANCE
+from broker_config import DELIVER, EXECUTE_INSTANCE, PROBE
 from protocol import Limits, Message, Output
 from protocol.engine.execution import Failure, Success
 from protocol.language.errors import pointer
@@ -224,6 +224,16 @@ def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
     return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}")
 
 
+def probe_task(published_ms: int, queue: str) -> TaskMessage:
+    """The task that proves, when it is taken, that everything published before that time was taken too."""
+    return TaskMessage(PROBE, queue, pack(published_ms), "-", is_forgotten=True)
+
+
+def unpack_probe(data: object, limits: Limits) -> int:
+    """When a probe was published, in milliseconds. Raises `MalformedMessage`."""
+    return _read(_PROBE, data, limits.message_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class _PackedDelivery:
     """A delivery as it travels."""
@@ -236,6 +246,7 @@ _ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
 _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
+_PROBE: Final = TypeAdapter(Annotated[int, Field(ge=0, lt=2**53)])
 _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
 
 

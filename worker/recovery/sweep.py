@@ -28,13 +28,13 @@ from redis.exceptions import LockError, RedisError, ResponseError
 from broker_config import Settings, queue_names
 from worker.errors import InfrastructureError
 from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Closing, Report, lane_task
+from worker.messaging.messages import Closing, Report, lane_task, probe_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
-from worker.storage.keys import ENDED, Keys, active_runs, due_runs
+from worker.storage.keys import ENDED, Keys, active_runs, due_runs, recovery
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.retention import delete_run, expire_run
 from worker.storage.scripts import pack_request, read_script
@@ -50,6 +50,8 @@ _AT_ONCE: Final = 500
 _RUNS_AT_ONCE: Final = 100
 _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
+_PROBE_LOST_MS: Final = 10_000
+"""After so long another probe is sent."""
 _BROKEN_SECONDS: Final = 60.0
 """How long a run whose keys are broken is left alone."""
 
@@ -80,6 +82,8 @@ class Sweeper:
             thread_local=False,
         )
         self._due = DueRuns(redis, settings.key_prefix)
+        self._taken_ms = 0
+        """Before then everything published to the queue of the instances was taken from there."""
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._broken: set[str] = set()
@@ -114,6 +118,7 @@ class Sweeper:
         for run in self._slots.reconcile():
             self._due.note(run)
         idle = {queue: True for queue in self._queues if self._publisher.waiting(queue) == 0}
+        self._taken_ms = self._probe(is_idle=self._settings.queue_instances in idle)
         while taken := self._due.take(_RUNS_AT_ONCE):
             listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
             runs = {
@@ -132,6 +137,23 @@ class Sweeper:
         if due:
             self._redis.zadd(due_runs(self._settings.key_prefix), due, lt=True)
 
+    def _probe(self, *, is_idle: bool) -> int:
+        """Send a probe through the queue of the instances where tasks lie in it.
+
+        Returns the time before which everything published there was taken, in milliseconds.
+        """
+        name = recovery(self._settings.key_prefix)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            pipeline.hmget(name, "probed", "taken")
+            (seconds, microseconds), found = pipeline.execute()
+        now = seconds * 1000 + microseconds // 1000
+        probed, taken = (int(value or 0) for value in found)
+        if not is_idle and (taken >= probed or now - probed > _PROBE_LOST_MS):
+            self._redis.hset(name, "probed", now)
+            self._publisher.publish([probe_task(now, self._settings.queue_instances)])
+        return taken
+
     def _keep_turn(self, intervals: float = 1.0) -> None:
         """Keep the others from sweeping; where the lock has run out meanwhile, two sweep at a time and do no harm."""
         try:
@@ -144,7 +166,7 @@ class Sweeper:
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
         arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000), since_ms]
-        return bool(self._contact(keys=[f"{settings.key_prefix}:recovery"], args=arguments))
+        return bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
 
     def _run(self) -> None:
         outage = Outage(logger, "the sweep")
@@ -241,6 +263,7 @@ class Sweeper:
             "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
             "instances": self._settings.queue_instances,
             "idle": idle,
+            "taken_ms": self._taken_ms,
             "ledgers": keys.ledger(""),
             "window": self._settings.publish_window,
             "format": FORMAT,

@@ -100,3 +100,12 @@ def active_runs(prefix: str) -> str:
 def due_runs(prefix: str) -> str:
     """Sorted set: the runs that have something due, by the time of the soonest (see `due`)."""
     return f"{prefix}:due"
+
+
+def recovery(prefix: str) -> str:
+    """Hash: the state of recovery, the same for all sweeps.
+
+    `heard` when one last reached both servers, `until` when recovery pauses (see contact.lua), `probed` when the last
+    probe was sent to the queue of the instances, `taken` the time of the last one that was taken from there.
+    """
+    return f"{prefix}:recovery"

@@ -6,6 +6,7 @@
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
 --        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
+--        taken_ms (what was published to the queue of the instances before then was taken from there: a probe came out),
 --        soon_ms (the time until the next sweep), window (see window.lua), format (of the runs that this version writes
 --        down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
@@ -25,7 +26,7 @@ local due = now + request.published_ms
 local lanes, lost = {}, 0
 local forgotten = redis.call('ZCARD', KEYS[6])
 
--- Note when to look again: when the soonest of what these hold is due, though not before the next sweep.
+-- Note when to look again: when the soonest of what these hold is due, and not twice in one sweep.
 local function look_again(...)
     local soonest
     for _, key in ipairs({ ... }) do
@@ -36,7 +37,7 @@ local function look_again(...)
         redis.call('HDEL', state, 'look')
         return '0'
     end
-    local at = string.format('%.0f', math.max(soonest, now + request.soon_ms))
+    local at = string.format('%.0f', math.max(soonest, now + request.soon_ms / 2))
     if status then
         redis.call('HSET', state, 'look', at)
     end
@@ -89,17 +90,19 @@ local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES'
 for _, member in ipairs(silent) do
     judge(member, string.match(member, '^(.*)\31([^\31]*)$'))
 end
+local waiting = 0
 for i = 1, #unbegun, 2 do
-    if unbegun[i + 1] == '0' then
+    local mark = tonumber(unbegun[i + 1])
+    if mark == 0 then
         publish(unbegun[i])
-    elseif are_results_taken then
+    elseif are_results_taken or mark - request.published_ms < request.taken_ms then
         lost = lost + 1
         publish(unbegun[i])
     else
-        redis.call('ZADD', published, due, unbegun[i])
+        waiting = waiting + 1 -- it may lie in the queue still; those behind it are newer
     end
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
-local is_all = #silent < request.most and #unbegun < 2 * request.most
+local is_all = #silent < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
 return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, look_again(leases, published, KEYS[6]) }
