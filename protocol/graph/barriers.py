@@ -27,7 +27,7 @@ class Barriers:
     def __init__(self, writers: Writers, count: int = 0) -> None:
         self.made: dict[int, Nodes] = {}
         """Barrier -> the calls and barriers that have to end before it."""
-        self.behind_first: list[int] = []
+        self.behind_first: dict[int, None] = {}
         """Those behind the first calls of a line, which are waited for whatever the context holds."""
         self._writers = writers
         self._before = count
@@ -57,12 +57,13 @@ class Barriers:
         """A barrier behind the first calls of a line is built on the one before it."""
         line, _, end = part
         if part in self._known:
+            self.behind_first[self._known[part]] = None  # it may have been made for a reader listed before all of them
             return self._known[part]
         covered, before = self._longest.get(line, (0, 0))
         new = line.calls[covered:end]
         barrier = self._add(part, (before, *new) if before else tuple(new))
         self._longest[line] = (end, barrier)
-        self.behind_first.append(barrier)
+        self.behind_first[barrier] = None
         return barrier
 
     def _add(self, part: _Part, before: Nodes) -> int:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from protocol import Plan
+from protocol import Plan, check_submission
 from protocol.graph.graph import SPELLED_OUT
 
 from .building import (
@@ -253,3 +253,11 @@ def test_r6_3_what_only_other_instances_can_bring_is_rejected_naming_the_instanc
 
 def test_r6_3_a_narrow_scope_need_not_exist() -> None:
     assert statuses(run(call("see", to="†data.seen", _scopes=["†state.nowhere"]))) == ["done"]
+
+
+def test_r6_1_writers_between_two_readers_are_waited_for_by_the_second_alone_where_the_value_is_there() -> None:
+    writers = [call(to="†state.n", _outputMethod="push", value=number) for number in range(12)]
+    calls = [call(value="†state.n"), *writers, call(value="†state.n", to="†state.all")]
+    plan = check_submission(submission(*calls, context=[{"type": "state", "n": []}]))
+    assert plan.lanes[None].graph.before(0) == ()
+    assert plan.lanes[None].graph.before(13) == tuple(range(1, 13))
