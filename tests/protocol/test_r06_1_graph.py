@@ -19,6 +19,7 @@ from .building import (
     problems_of,
     run,
     statuses,
+    submission,
 )
 from .driver import Driver
 
