@@ -75,11 +75,11 @@ def test_a_result_that_is_never_admitted_is_never_written(
 ) -> None:
     properties, value, output = writing
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    declared = {"type": "state", "schema": {"properties": {"l": schema}, **definitions}}
-    context = [{**declared, "data": {} if held is None else {"l": held}}]
+    whole: dict[str, Any] = {"properties": {"l": schema}, **definitions}
+    context = [{"type": "state", "schema": whole, "data": {} if held is None else {"l": held}}]
     plan = checked(call("w", **properties), tools={"w": {"_output": output}}, context=context)
     told = [finding for finding in plan.findings if finding.code in ("ACT203", "ACT206")]
     if told and "||" not in properties["_outputPath"]:
         result = run_plan(plan, functions={"w": carried_out(value)})
         left = result.data[None].get("state")
-        assert statuses(result) == ["failed"] or compiled(declared["schema"]).problems(left), told
+        assert statuses(result) == ["failed"] or compiled(whole).problems(left), told
