@@ -169,7 +169,10 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
         return [] if schema else [False]
     key = str(segment)
     named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
-    named += [below for pattern, below in schema.get("patternProperties", {}).items() if matches(pattern, key)]
+    for pattern, below in schema.get("patternProperties", {}).items():
+        is_match = matches(pattern, key)
+        if is_match is not False:  # of a name on which a pattern is given up it is unknown what is said
+            named.append(below if is_match else False)
     if named:
         return named
     prefix = schema.get("prefixItems", [])

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from jsonschema_rs import Draft202012Validator, FancyRegexOptions
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
 from .dialect import pieces, translated
 
 MOST_STEPS_BACK: Final = 100_000
-"""A match that goes back more often is given up, and counts as none; that takes some milliseconds."""
+"""A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
 OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=70 * 1024 * 1024)
 """How every pattern is compiled. One that needs more memory is none."""
 _MOST: Final = 10**9
@@ -60,13 +60,18 @@ def cost_of(pattern: str) -> PatternCost:
 
 
 @lru_cache(maxsize=256)
-def matches(pattern: str, text: str) -> bool:
-    """Whether a pattern occurs in a text. One that is none occurs nowhere."""
+def matches(pattern: str, text: str) -> bool | None:
+    """Whether a pattern occurs in a text; None where it goes back too often to say. One that is none occurs nowhere."""
     validator = _validator(pattern)
+    if validator is None:
+        return False
     try:
-        return validator is not None and validator.is_valid(text)
+        validator.validate(text)
+    except ValidationError as error:
+        return False if isinstance(error.kind, ValidationErrorKind.Pattern) else None
     except UnicodeEncodeError:  # a lone surrogate: no pattern speaks of those
         return False
+    return True
 
 
 @lru_cache(maxsize=64)

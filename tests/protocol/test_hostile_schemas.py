@@ -12,6 +12,7 @@ import pytest
 
 from protocol import Rejected, check_submission
 from protocol.analysis.sample_values import sample
+from protocol.language.errors import Problem
 from protocol.language.limits import Limits
 from protocol.language.paths import nest
 from protocol.schemas import compiled, schema_problem
@@ -176,8 +177,51 @@ def test_a_pattern_that_goes_back_too_often_in_a_text_is_given_up() -> None:
     assert [str(problem) for problem in compiled({"pattern": pattern}).problems(text)] == [
         "/: the pattern goes back too often in the text"
     ]
-    assert not matches(pattern, text)
-    assert matches(pattern, "aa")
+    assert matches(pattern, text) is None
+    assert matches(pattern, "aa") is True
+
+
+GIVEN_UP: dict[str, Any] = {"pattern": r"(a|aa)+(?=$)b"}
+LONG = "a" * 60 + "b"
+"""A text for which it takes too long to say that the pattern does not occur in it."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"not": GIVEN_UP}, LONG),
+        ({"not": {"not": GIVEN_UP}}, LONG),
+        ({"not": {"$ref": "#/$defs/given-up"}}, LONG),
+        ({"not": {"anyOf": [GIVEN_UP, {"type": "integer"}]}}, LONG),
+        ({"not": {"properties": {"a": GIVEN_UP}, "required": ["a"]}}, {"a": LONG}),
+        ({"not": {"contains": GIVEN_UP}}, [LONG]),
+        ({"not": {"propertyNames": GIVEN_UP}}, {LONG: 1}),
+        ({"not": {"patternProperties": {GIVEN_UP["pattern"]: False}}}, {LONG: 1}),
+        ({"if": GIVEN_UP, "then": False}, LONG),
+        ({"oneOf": [GIVEN_UP, True]}, LONG),
+        ({"contains": GIVEN_UP, "minContains": 0, "maxContains": 0}, [LONG]),
+        ({"propertyNames": {"not": GIVEN_UP}}, {LONG: 1}),
+        ({"patternProperties": {GIVEN_UP["pattern"]: {"type": "string"}}}, {LONG: 1}),
+        ({"dependentSchemas": {"a": {"not": {"properties": {"a": GIVEN_UP}}}}}, {"a": LONG}),
+    ],
+)
+def test_a_pattern_that_is_given_up_admits_nothing_wherever_it_stands(schema: dict[str, Any], value: Any) -> None:
+    ready = compiled({**schema, "$defs": {"given-up": GIVEN_UP}})
+    assert ready.problems(value) != []
+    assert ready.problems(value, is_secret=True) != []
+    assert ready.problems(value, lenient=True) != []
+
+
+def test_what_another_alternative_admits_needs_no_pattern_that_is_given_up() -> None:
+    assert compiled({"anyOf": [GIVEN_UP, {"type": "string"}]}).problems(LONG) == []
+
+
+@pytest.mark.parametrize("closing", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
+def test_nothing_is_written_under_a_name_on_which_a_pattern_is_given_up(closing: dict[str, Any]) -> None:
+    kind = compiled({"patternProperties": {GIVEN_UP["pattern"]: {"type": "string"}}, **closing})
+    assert kind.problems_at((LONG,), 1, "at") == [Problem("/at", "the schema admits nothing here")]
+    assert kind.problems_at((LONG, "below"), 1, "at") != []
+    assert kind.problems_at(("a",), 1, "at") == []
 
 
 @pytest.mark.parametrize(
