@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from protocol import Plan, check_submission
+from protocol import Plan, Reference, check_submission
 from protocol.graph.graph import SPELLED_OUT
+from protocol.graph.readers import Readers
 
 from .building import (
     FUNCTIONS,
@@ -262,3 +263,10 @@ def test_r6_1_writers_between_two_readers_are_waited_for_by_the_second_alone_whe
     plan = check_submission(submission(*calls, context=[{"type": "state", "n": []}]))
     assert plan.lanes[None].graph.before(0) == ()
     assert plan.lanes[None].graph.before(13) == tuple(range(1, 13))
+
+
+def test_r6_1_who_writes_a_whole_kind_has_readers_of_any_part_of_it() -> None:
+    readers = Readers(checked(call(to="†state"), call(value="†state.a.b"), call(value="†state")).calls)
+    assert set(readers.at(Reference("state", ()))) == {1, 2}
+    assert set(readers.at(Reference("state", ("a",)))) == {1, 2}
+    assert set(readers.at(Reference("state", ("b",)))) == {2}
