@@ -33,6 +33,9 @@ from .views import MOST_NAMES, Views
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
 
+_OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
+"""Slips in the name of a property: an error at the call itself is often about one."""
+
 
 def explained(rejected: Rejected) -> Iterator[Problem]:
     """The problems of a rejection, the first of them with hints."""
@@ -61,11 +64,11 @@ class _Hints:
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
 
     def _slip_at(self, problem: Problem) -> Finding | None:
-        """What is misspelt at the place of a problem: a text, or a property that its tool does not admit."""
+        """What is misspelt at the place of a problem, or in the name of a property there."""
         if problem.pointer in self._slips:
             return self._slips[problem.pointer]
-        properties = (at for at in self._slips if at.rpartition("/")[0] == problem.pointer)
-        return next((self._slips[at] for at in properties if f"{segments(at)[-1]!r}" in problem.message), None)
+        properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
+        return next((slip for slip in properties if slip.code in _OF_PROPERTIES), None)
 
     def _of_unresolvable(self, cause: Unresolvable, layout: Layout) -> str:
         assert self._views is not None
