@@ -73,8 +73,9 @@ class _Order:
     def _unreachable(self) -> Iterator[Finding]:
         never = {missing.call for missing in self._view.lanes[0].unsatisfiable}
         position = self._view.position
+        own = (self._view.calls[index] for index in self._view.own)
         idle = {
-            index for index in self._view.own if not self._worlds.ran[index] and self._view.calls[index].expressions
+            call.index for call in own if call.expressions and not call.is_thought and not self._worlds.ran[call.index]
         }
         for index in sorted(idle - never, key=position.__getitem__)[:_MOST_PROVED]:
             graph = self._view.graph_of[index]

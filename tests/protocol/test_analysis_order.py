@@ -344,3 +344,12 @@ def test_what_a_call_gathers_may_be_there() -> None:
     context = [{"type": "state", "_instance": name, "n": 1} for name in "①②"]
     calls = [call(to="†state.x", v="†state.n", _instance=name) for name in "①②"]
     assert said(*calls, call(to="†state.all", v="†state.x", _gather=True), call(v="†state.all"), context=context) == []
+
+
+def test_a_passing_thought_reads_nothing_and_is_not_said_to_be_unreachable() -> None:
+    thought = {"_tool": "think", "about": "†state.b"}
+    plan = check_submission(
+        {"tools": {"think": {}, "u": {}}, "solution": {"calls": [thought, {"_tool": "u", "_outputPath": "†state.b"}]}},
+        activities={"u": {}},
+    )
+    assert plan.findings == ()
