@@ -43,6 +43,10 @@ META_PROPERTIES: Final = (
 """The properties of a call that mean something to the backend."""
 
 
+Read = tuple[str, Expression]
+"""Where in a call (JSON pointer) an expression stands."""
+
+
 class Reads(Protocol):
     """What expressions are read from: a fold, or those of all instances."""
 
@@ -59,7 +63,7 @@ class Call:
     properties: Mapping[str, Any]
     """Parameters and meta-properties, with what the tool's schema pins filled in (SPEC R4.1)."""
     runner: Runner
-    reads: tuple[tuple[str, Expression], ...]
+    reads: tuple[Read, ...]
     """Where in the call (JSON pointer) each expression stands."""
     scopes: tuple[Reference, ...]
     output: Expression | None
@@ -114,7 +118,7 @@ class Call:
     @cached_property
     def expressions(self) -> tuple[Expression, ...]:
         """What the parameters read, each once."""
-        return tuple(dict.fromkeys(expression for _, expression in self.reads))
+        return tuple(dict.fromkeys([expression for _, expression in self.reads])) if self.reads else ()
 
     def readers_of(self, place: Reference) -> tuple[Expression, ...]:
         """The expressions in which a place stands."""
@@ -153,53 +157,68 @@ def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
     return []
 
 
-def expression_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """The strings inside the parameters that start with `†` and do not parse (SPEC R2.2)."""
-    for place, text in _expressions(raw):
-        try:
-            parse(text)
-        except ExpressionError as error:
-            yield unparsed(error, *at, *place)
+def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read, ...], list[Problem]]:
+    """What the parameters read, and the strings inside them that start with `†` and do not parse (SPEC R2.2)."""
+    reads: list[Read] = []
+    problems: list[Problem] = []
+    for key, value in raw.items():
+        if key.startswith("_") or not isinstance(value, (str, dict, list)):
+            continue
+        for place, text in strings(value, (key,)):
+            if is_expression(text):
+                try:
+                    reads.append((pointer(*place), parse(text)))
+                except ExpressionError as error:
+                    problems.append(unparsed(error, *at, *place))
+    return tuple(reads), problems
 
 
 def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """What is wrong with the meta-properties of a completed call (SPEC R2.5, R3.2, R8.1)."""
-    for name in ("_instance", "_delegate", "_activity", "_outputPath"):
-        if not isinstance(properties.get(name, ""), str):
-            yield Problem(pointer(*at, name), "must be a string")
-    if not isinstance(properties.get("_gather", False), bool):
-        yield Problem(pointer(*at, "_gather"), f"must be true or false ({_found(properties['_gather'])})")
-    elif properties.get("_gather") and "_instance" in properties:
-        yield Problem(pointer(*at, "_gather"), "excludes _instance: a gather call reads in every instance")
-    if properties.get("_instance") == "":
-        yield Problem(pointer(*at, "_instance"), "is empty: name an instance of the context, or leave _instance out")
-    path = properties.get("_outputPath")
-    if isinstance(path, str) and not path.strip():
-        yield Problem(
-            pointer(*at, "_outputPath"), "is empty: name a place such as †state.result, or leave _outputPath out"
-        )
-    elif isinstance(path, str):
-        try:
-            parse_output_path(path)
-        except ExpressionError as error:
-            yield unparsed(error, *at, "_outputPath")
-    if properties.get("_outputMethod", Method.SET) not in _METHODS:
-        yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
-    scopes = properties.get("_scopes", [])
-    if not isinstance(scopes, list):
-        yield Problem(pointer(*at, "_scopes"), "must be a list of kinds or references")
+    for key, value in properties.items():
+        if not key.startswith("_"):
+            continue
+        match key:
+            case "_instance" | "_delegate" | "_activity" | "_outputPath" if not isinstance(value, str):
+                yield Problem(pointer(*at, key), "must be a string")
+            case "_outputPath":
+                yield from _output_path_problems(value, *at, key)
+            case "_instance" if not value:
+                yield Problem(pointer(*at, key), "is empty: name an instance of the context, or leave _instance out")
+            case "_gather" if not isinstance(value, bool):
+                yield Problem(pointer(*at, key), f"must be true or false ({_found(value)})")
+            case "_gather" if value and "_instance" in properties:
+                yield Problem(pointer(*at, key), "excludes _instance: a gather call reads in every instance")
+            case "_outputMethod" if value not in _METHODS:
+                yield Problem(pointer(*at, key), f"must be one of {', '.join(Method)}")
+            case "_scopes" if not isinstance(value, list):
+                yield Problem(pointer(*at, key), "must be a list of kinds or references")
+            case "_scopes":
+                yield from _scope_problems(value, *at, key)
+
+
+def _output_path_problems(path: str, *at: str | int) -> Iterator[Problem]:
+    if not path.strip():
+        yield Problem(pointer(*at), "is empty: name a place such as †state.result, or leave _outputPath out")
         return
+    try:
+        parse_output_path(path)
+    except ExpressionError as error:
+        yield unparsed(error, *at)
+
+
+def _scope_problems(scopes: list[Any], *at: str | int) -> Iterator[Problem]:
     for index, scope in enumerate(scopes):
         if not isinstance(scope, str) or not scope:
             yield Problem(
-                pointer(*at, "_scopes", index),
+                pointer(*at, index),
                 f'must be a kind such as "state" or a reference such as "†state.user" ({_found(scope)})',
             )
             continue
         try:
             read_scope(scope)
         except ExpressionError as error:
-            yield unparsed(error, *at, "_scopes", index)
+            yield unparsed(error, *at, index)
 
 
 def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,6 +226,8 @@ def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str,
 
     A meta-property of null counts as left out.
     """
+    if None not in raw.values() and ALIASES.keys().isdisjoint(raw):
+        return {**constants, **raw}
     properties = {
         key: value
         for key, value in raw.items()
@@ -229,15 +250,23 @@ def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def alias_problems(raw: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """A property that is written under both of its names must have one value (SPEC R8.1)."""
     for alias, name in ALIASES.items():
+        if alias not in raw:
+            continue
         both = raw.get(alias), raw.get(name)
         if None not in both and both[0] != both[1]:
             yield Problem(pointer(*at, alias), f"says something else than {name}, whose older name it is: leave it out")
 
 
-def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], runner: Runner) -> Call:
+def make_call(
+    index: int,
+    raw: Mapping[str, Any],
+    constants: Mapping[str, Any],
+    runner: Runner,
+    reads: tuple[Read, ...] | None = None,
+) -> Call:
     """The call, from properties without `shape_problems` and `meta_problems`.
 
-    An expression that does not parse is no read.
+    An expression that does not parse is no read. `reads` spares looking for them where they are known.
     """
     properties = completed(raw, constants)
     path = properties.get("_outputPath")
@@ -246,8 +275,8 @@ def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], 
         raw=raw,
         properties=properties,
         runner=runner,
-        reads=tuple(_reads(raw)),
-        scopes=tuple(map(read_scope, properties.get("_scopes", ()))),
+        reads=read_expressions(raw)[0] if reads is None else reads,
+        scopes=tuple(map(read_scope, properties["_scopes"])) if "_scopes" in properties else (),
         output=parse_output_path(path) if path is not None else None,
         method=Method(properties.get("_outputMethod", Method.SET)),
         instance=properties.get("_instance"),
@@ -256,7 +285,8 @@ def make_call(index: int, raw: Mapping[str, Any], constants: Mapping[str, Any], 
 
 def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
     """What a call's text reads: its parameters' expressions, and the scopes narrower than a kind (SPEC R8.3a)."""
-    yield from (expression for _, expression in _reads(raw))
+    reads, _ = read_expressions(raw)
+    yield from (expression for _, expression in reads)
     for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
         if scope.path:
             yield Expression(((scope,),))
@@ -265,23 +295,6 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
 def _found(value: Any) -> str:
     """What stands where a text should."""
     return f"found: {type_name(value) if value != '' else 'an empty text'}"
-
-
-def _expressions(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every string in a call's parameters that is an expression, with its place."""
-    for key, value in raw.items():
-        if not key.startswith("_"):
-            for place, text in strings(value, (key,)):
-                if is_expression(text):
-                    yield place, text
-
-
-def _reads(raw: Mapping[str, Any]) -> Iterator[tuple[str, Expression]]:
-    for place, text in _expressions(raw):
-        try:
-            yield pointer(*place), parse(text)
-        except ExpressionError:
-            continue
 
 
 def evaluated(value: Any, fold: Reads) -> Any:

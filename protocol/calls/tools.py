@@ -159,11 +159,13 @@ class Tool:
         """
         problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         given = properties.get("_scopes", MISSING)
+        if given is MISSING:
+            return problems_of(properties)
         likely = self._named_scopes.nearest(given)
         if likely != given and not problems_of({**properties, "_scopes": likely}):
             return []
         problems = problems_of(properties)
-        if problems and given is not MISSING:
+        if problems:
             for wider in self._named_scopes.wider(given):
                 others = problems_of({**properties, "_scopes": wider})
                 if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
@@ -174,7 +176,7 @@ class Tool:
         self, properties: Mapping[str, Any], *, lenient: bool, strict_meta: bool, is_secret: bool
     ) -> list[Problem]:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
-        call = {**properties, **older}
+        call = {**properties, **older} if older else properties
         schema = call_schema(self.compiled, call, self._meta_mentioned if strict_meta else None)
         problems = schema.problems(call, lenient=lenient, is_secret=is_secret, known=call)
         return _under_newer_names(problems) if problems else []

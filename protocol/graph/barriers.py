@@ -73,8 +73,8 @@ class Barriers:
 
 
 def _nodes(parts: Iterable[_Part], barrier: Callable[[_Part], int]) -> Nodes:
-    nodes: set[int] = set()
+    nodes: list[int] = []
     for line, start, end in parts:
         if end > start:
-            nodes.update(line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),))
-    return tuple(sorted(nodes))
+            nodes += line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),)
+    return tuple(sorted(set(nodes)) if len(nodes) > 1 else nodes)

@@ -13,7 +13,7 @@ _Places = Callable[[Call], Iterable[Reference]]
 
 def parameter_places(call: Call) -> tuple[Reference, ...]:
     """What the parameters of a call read, each place once. A passing thought waits for nothing (SPEC R5.2)."""
-    if call.is_thought:
+    if not call.reads or call.is_thought:
         return ()
     return tuple(dict.fromkeys(place for _, expression in call.reads for place in expression.references))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -29,13 +30,13 @@ class Writers:
 
     def __init__(self, calls: Iterable[Call], shared: Writers | None = None) -> None:
         self._shared = shared
-        self._at: dict[tuple[str, ...], Line] = {}
-        self._at_or_below: dict[tuple[str, ...], Line] = {}
+        self._at: dict[tuple[str, ...], Line] = defaultdict(Line)
+        self._at_or_below: dict[tuple[str, ...], Line] = defaultdict(Line)
         for call in sorted(calls, key=lambda call: call.index):
             for place in {reference.key for reference in call.output.references} if call.output else ():
-                self._at.setdefault(place, Line()).add(call.index)
+                self._at[place].add(call.index)
                 for length in range(1, len(place) + 1):
-                    self._at_or_below.setdefault(place[:length], Line()).add(call.index)
+                    self._at_or_below[place[:length]].add(call.index)
 
     def lines(self, place: Reference) -> Iterator[Line]:
         """The calls that write at or below a place, then those that write above it (SPEC R6.1)."""

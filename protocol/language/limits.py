@@ -69,10 +69,10 @@ def size_of(value: Any) -> int:
 
 def _scalar_problem(value: Any) -> str | None:
     match value:
-        case None | bool():
-            return None
         case str():
             return None if _is_unicode(value) else "is not valid Unicode (a lone surrogate)"
+        case None:
+            return None
         case int():
             return None if value in _INTEGERS else "is beyond 64 bits: write it as a string"
         case float():

@@ -35,6 +35,8 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _BRACKETED = re.compile(rf"\[({_INDEX.pattern})\]")
 _BARE = re.compile(r"[^\s.\[\]|&†]+")
 _WHITESPACE = re.compile(r"\s*")
+_KIND = re.compile(r"[^\W\d_][\w-]*")
+_SEGMENTS = re.compile(rf"(?:\.{_BARE.pattern})*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -70,7 +72,9 @@ class Expression:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "references", tuple(chain.from_iterable(self.alternatives)))
+        groups = self.alternatives
+        references = groups[0] if len(groups) == 1 else tuple(chain.from_iterable(groups))
+        object.__setattr__(self, "references", references)
         object.__setattr__(self, "_hash", hash(self.alternatives))
 
     def __hash__(self) -> int:
@@ -110,6 +114,8 @@ def expression_in(text: str) -> Expression | None:
 @lru_cache(maxsize=16_384)
 def parse_output_path(text: str) -> Expression:
     """Parse what a call writes: the same grammar, where a path without `†` is inside `state` (SPEC R2.5)."""
+    if text.startswith(DAGGER) and "|" not in text and "&" not in text:
+        return parse(text)  # one reference: most places that are written are read as well
     return _Parser(text, bare_paths=True).expression()
 
 
@@ -158,21 +164,18 @@ class _Parser:
 
     def kind(self) -> str:
         """kind = letter *( letter / digit / "_" / "-" )"""
-        start = self.position
-        while self.position < len(self.text) and self._in_kind(start):
-            self.position += 1
-        if self.position == start:
+        match = _KIND.match(self.text, self.position)
+        if match is None or not match[0][0].isalpha():
             self.fail("a kind such as state or input, starting with a letter")
-        return self.text[start : self.position]
-
-    def _in_kind(self, start: int) -> bool:
-        character = self.text[self.position]
-        if self.position == start:
-            return character.isalpha()
-        return character.isalnum() or character in "_-"
+        self.position = match.end()
+        return match[0]
 
     def segments(self) -> Iterator[str | int]:
         """*( "." segment / "[" quoted "]" )"""
+        match = _SEGMENTS.match(self.text, self.position)  # bare ones, which most are, all at once
+        assert match is not None
+        self.position = match.end()
+        yield from map(_segment, match[0].split(".")[1:])
         while self.position < len(self.text):
             if self.text[self.position] == ".":
                 self.position += 1
@@ -188,7 +191,7 @@ class _Parser:
         if match is None:
             self.fail('a segment (a key with dots or spaces is written ["like this"])')
         self.position = match.end()
-        return int(match[0]) if _INDEX.fullmatch(match[0]) else match[0]
+        return _segment(match[0])
 
     def quoted(self) -> str:
         """ "[" quoted "]", where quoted is a JSON string"""
@@ -212,6 +215,8 @@ class _Parser:
 
     def take(self, operator: str) -> bool:
         """Step over the operator if it stands here; the white space around it is free (SPEC R2.1)."""
+        if self.position == len(self.text):
+            return False
         self.skip_whitespace()
         if not self.text.startswith(operator, self.position):
             return False
@@ -225,6 +230,10 @@ class _Parser:
 
     def fail(self, expected: str) -> Never:
         raise ExpressionError(self.text, self.position, expected)
+
+
+def _segment(bare: str) -> str | int:
+    return int(bare) if _INDEX.fullmatch(bare) else bare
 
 
 def _print_segment(segment: str | int) -> str:

@@ -5,7 +5,7 @@ All structural errors are found at once. Each check is a function of its own tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypedDict
@@ -14,10 +14,10 @@ from protocol.calls.call import (
     Call,
     alias_problems,
     completed,
-    expression_problems,
     make_call,
     meta_problems,
     place_in,
+    read_expressions,
     shape_problems,
 )
 from protocol.calls.delegates import input_misfit
@@ -181,6 +181,9 @@ class _Reader:
     work_left: int
     """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
 
+    _by_tool: dict[str, tuple[Runner, Sequence[Problem]]] = field(default_factory=dict)
+    """Who runs the calls of a tool that choose no code of their own."""
+
     @cached_property
     def _instances(self) -> frozenset[str]:
         return frozenset(self.instances)
@@ -190,28 +193,39 @@ class _Reader:
         shapeless = shape_problems(raw, *at)
         if not isinstance(raw, dict):
             return None, shapeless
-        elsewhere = [*shapeless, *expression_problems(raw, *at), *alias_problems(raw, *at)]
+        reads, unparsed = read_expressions(raw, *at)
+        elsewhere = [*shapeless, *unparsed, *alias_problems(raw, *at)]
         name = "" if shapeless else raw["_tool"]
         tool = self.toolbox.tool(name) if not shapeless else None
         constants = tool.constants if tool is not None else {}
         properties = completed(raw, constants)
         problems = list(meta_problems(properties))
         unusable = _told(problems)
-        runner, not_run = self._runner(name, tool, properties) if not shapeless else (_stand_in(name), [])
+        runner, not_run = self._runner(name, tool, properties) if not shapeless else (_stand_in(name), ())
         usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
-        call = make_call(index, usable, _without(constants, unusable), runner)
+        call = make_call(index, usable, _without(constants, unusable), runner, reads)
         problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
         if not shapeless:
             problems += self.toolbox.refusals(name, runner)
-            held = {**properties, **call.standing_in()}
+            held = {**properties, **call.standing_in()} if unusable else call.standing_in()
             problems += self._schema_problems(tool, runner, held, _told(problems))
         if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
 
-    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, list[Problem]]:
+    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, Sequence[Problem]]:
         """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problem."""
         delegate, activity = properties.get("_delegate"), properties.get("_activity")
+        if delegate is None and activity is None:
+            if name not in self._by_tool:
+                self._by_tool[name] = self._chosen(name, tool, properties, delegate, activity)
+            return self._by_tool[name]
+        return self._chosen(name, tool, properties, delegate, activity)
+
+    def _chosen(
+        self, name: str, tool: Tool | None, properties: Mapping[str, Any], delegate: Any, activity: Any
+    ) -> tuple[Runner, Sequence[Problem]]:
+        """The same, looked up."""
         if tool is None and (not delegate or delegate == ANONYMOUS):
             cause = UnknownName(name, self.toolbox.names)
             return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}", cause)]
@@ -264,14 +278,18 @@ def _stand_in(name: str) -> Runner:
     return Runner(Executor.ACTIVITY, name)
 
 
-def _told(problems: Iterable[Problem]) -> frozenset[str]:
+def _told(problems: Collection[Problem]) -> frozenset[str]:
     """The meta-properties that problems of a completed call speak of."""
+    if not problems:
+        return frozenset()
     keys = (segments(problem.pointer)[0] for problem in problems if problem.pointer)
     return frozenset(key for key in keys if key.startswith("_"))
 
 
-def _without(properties: Mapping[str, Any], unusable: Container[str]) -> dict[str, Any]:
+def _without(properties: Mapping[str, Any], unusable: Collection[str]) -> dict[str, Any]:
     """The properties but these, whichever of their names they are written under."""
+    if not unusable:
+        return dict(properties)
     return {key: value for key, value in properties.items() if ALIASES.get(key, key) not in unusable}
 
 
