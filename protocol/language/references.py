@@ -52,6 +52,9 @@ class Reference:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (self.kind, *map(str, self.path)))
 
+    def __hash__(self) -> int:
+        return hash(self.key)  # what compares equal has the same key
+
     def __str__(self) -> str:
         return DAGGER + self.kind + "".join(_print_segment(segment) for segment in self.path)
 
