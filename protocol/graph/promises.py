@@ -13,6 +13,7 @@ from typing import Any, Final
 from protocol.language.messages import Message, is_promise
 from protocol.language.paths import MISSING, lookup
 from protocol.language.references import Path, Reference
+from protocol.schemas import joined
 from protocol.state.fold import Fold
 
 KIND: Final = "input"
@@ -78,7 +79,7 @@ class Promises:
 
 def _schemas_at(root: Any, path: Path) -> list[Any]:
     """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
-    found = list(_parts(root, root))
+    found = _parts(root, root)
     for segment in path:
         found = [part for schema in found for below in _below(schema, segment) for part in _parts(below, root)]
     return found
@@ -96,31 +97,10 @@ def _below(schema: Any, segment: str | int) -> Iterator[Any]:
             yield schema["items"]
 
 
-def _parts(schema: Any, root: Any) -> Iterator[Any]:
+def _parts(schema: Any, root: Any) -> list[Any]:
     """A schema, and what it refers to or combines."""
-    stack, seen = [schema], set[int]()
-    while stack:
-        part = stack.pop()
-        if part is True:
-            part = {}
-        if not isinstance(part, dict) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part
-        for key in ("allOf", "anyOf", "oneOf"):
-            stack.extend(reversed(part.get(key) or ()))
-        if isinstance(part.get("$ref"), str):
-            stack.append(_referred(root, part["$ref"]))
-
-
-def _referred(root: Any, reference: str) -> Any:
-    """What a reference inside the schema leads to."""
-    if not reference.startswith("#"):
-        return None
-    for segment in reference[1:].split("/")[1:]:
-        key = segment.replace("~1", "/").replace("~0", "~")
-        root = root.get(key) if isinstance(root, dict) else None
-    return root
+    parts = joined((schema,), root, "allOf", "anyOf", "oneOf")
+    return [{} if part is True else part for part in parts if part is not False]
 
 
 def _named(schema: Any, root: Any) -> Iterator[str]:
@@ -131,14 +111,8 @@ def _named(schema: Any, root: Any) -> Iterator[str]:
 
 def _required(schema: Any, root: Any, path: Path, within: frozenset[int] = frozenset()) -> Iterator[Path]:
     """The paths of required properties; of those in alternatives none is required."""
-    parts, stack = list[Any](), [schema]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict) and id(part) not in within:
-            within |= {id(part)}
-            parts.append(part)
-            stack.extend(part.get("allOf") or ())
-            stack.append(_referred(root, part["$ref"]) if isinstance(part.get("$ref"), str) else None)
+    parts = [part for part in joined((schema,), root) if isinstance(part, dict) and id(part) not in within]
+    within |= set(map(id, parts))
     for part in parts:
         properties = part.get("properties") or {}
         for name in part.get("required") or ():

@@ -86,16 +86,12 @@ class _Writing:
             match keyword:
                 case "$ref" | "$dynamicRef":
                     made[keyword] = self._moved(value, asks=asks)
-                case "allOf" | "anyOf":
-                    made[keyword] = [self.anew(below, asks=asks) for below in value]
                 case "oneOf" if self._is_awaited and not asks:
                     besides.append({"anyOf": [{"oneOf": [self.anew(b, asks=a) for b in value]} for a in (False, True)]})
-                case "oneOf":
+                case "allOf" | "anyOf" | "oneOf":
                     made[keyword] = [self.anew(below, asks=asks) for below in value]
-                case "not" | "if":
-                    made[keyword] = self.anew(value, asks=True)
-                case "then" | "else":
-                    made[keyword] = self.anew(value, asks=asks)
+                case "not" | "if" | "then" | "else":
+                    made[keyword] = self.anew(value, asks=asks or keyword in ("not", "if"))
                 case "dependentSchemas":
                     made[keyword] = {name: self.anew(below, asks=asks) for name, below in value.items()}
                 case "required":

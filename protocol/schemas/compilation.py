@@ -19,7 +19,7 @@ from protocol.language.references import Path
 
 from .addresses import settled
 from .dialect import translated
-from .leniency import lenient_problems
+from .leniency import Said, lenient_problems
 from .parts import NAMED, REFERENCES, VALUES, Schema, admits_type, found, joined, parts_at, reachable, referred
 from .validation import ADDRESS, Checker, Document, SchemaError
 from .wording import worded
@@ -32,8 +32,6 @@ _MOST_SEEN: Final = 1_024
 _SEEN: Final[dict[int, tuple[Any, CompiledSchema]]] = {}
 """Compiled schemas by the identity of what they were made of, which is held so that it stays one."""
 _OWN_SCHEMAS: Final = "https://json-schema.org/draft/2020-12/"
-Said = tuple[Checker, ...] | Problem
-"""What speaks of a place; or why nothing can stand there."""
 
 
 class CompiledSchema:

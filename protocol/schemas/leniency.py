@@ -16,6 +16,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from protocol.language.errors import Problem, pointer
 from protocol.language.references import Expression, Path
 
+from .parts import LISTED, NAMED
 from .validation import Checker, as_problems
 from .work import EXCEEDED, MOST_WORK
 
@@ -32,10 +33,6 @@ _OF_ITSELF: Final = tuple(
 )
 """Kinds of errors that hinge on nothing inside of an object or a list but names and their number."""
 _LEFT_OVER: Final = (["unevaluatedItems"], ["unevaluatedProperties"])
-_WITH_NAME: Final = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "allOf", "anyOf", "oneOf", "prefixItems"}
-)
-"""Keywords that a name or an index follows on the way to a schema."""
 _INSIDE: Final = frozenset(
     {"properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -120,7 +117,7 @@ def _is_reached(error: ValidationError, value: Any) -> bool:
     for keyword in path:
         if keyword in ("then", "else") and holds_expression(_at(value, error.instance_path[:depth])):
             return False
-        if keyword in _WITH_NAME:
+        if keyword in NAMED or keyword in LISTED:  # a name or an index follows
             next(path, None)
         depth += keyword in _INSIDE
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -23,6 +23,8 @@ SINGLE: Final = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 """Keywords that hold one schema."""
+IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""Keywords that apply what they hold to the same value."""
 VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
@@ -40,14 +42,45 @@ def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Sch
     return parts
 
 
-def joined(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
-    """Schemas of one place, with those that they join there by `allOf` and by `$ref` into the same document."""
-    return _reached(schemas, root, _joining)
+def joined(schemas: Iterable[Any], root: Schema, *keywords: str) -> tuple[Schema, ...]:
+    """Schemas of one place, with those that they join there by `$ref` into the same document and by keywords.
+
+    Each stands there once. Without keywords that is `allOf`, which applies to every value.
+    """
+    reached: list[Schema] = []
+    stack, seen = [*schemas][::-1], set[int]()
+    while stack:
+        part = stack.pop()
+        if id(part) in seen or not isinstance(part, (dict, bool)):
+            continue
+        seen.add(id(part))
+        reached.append(part)
+        if isinstance(part, dict):
+            stack += [*in_place(part, root, *(keywords or ("allOf",)))][::-1]
+    return tuple(reached)
 
 
 def applied(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
     """The same, with all others that they may apply there, depending on the value."""
-    return _reached(schemas, root, _applying)
+    return joined(schemas, root, *IN_PLACE)
+
+
+def in_place(part: dict[str, Any], root: Any, *keywords: str) -> Iterator[Any]:
+    """The schemas that a part applies to the same value, by these keywords or by `$ref` into the same document."""
+    yield from (below for _, below in held(part, keywords))
+    yield from (target for reference in REFERENCES if (target := referred(part.get(reference), root)) is not None)
+
+
+def held(part: dict[str, Any], keywords: Iterable[str] | None = None) -> Iterator[tuple[Path, Any]]:
+    """The schemas that a part holds by its keywords or by some of them, each with the way from the part to it."""
+    for key in part if keywords is None else filter(part.__contains__, keywords):
+        below = part[key]
+        if key in NAMED and isinstance(below, dict):
+            yield from (((key, name), item) for name, item in below.items())
+        elif key in LISTED and isinstance(below, list):
+            yield from (((key, index), item) for index, item in enumerate(below))
+        elif key in SINGLE:
+            yield (key,), below
 
 
 def objects(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -82,15 +115,10 @@ def reachable(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             continue
         seen.add(id(part))
         yield place, part
-        for key, below in part.items():
-            if key in NAMED and isinstance(below, dict):
-                stack.extend(((*place, key, name), item) for name, item in below.items())
-            elif key in LISTED and isinstance(below, list):
-                stack.extend(((*place, key, index), item) for index, item in enumerate(below))
-            elif key in SINGLE:
-                stack.append(((*place, key), below))
-            elif key in REFERENCES and (target := referred(below, document)) is not None:
-                stack.append((segments(unquote(below)), target))
+        stack.extend(((*place, *way), below) for way, below in held(part))
+        for reference in filter(None, map(part.get, REFERENCES)):
+            if (target := referred(reference, document)) is not None:
+                stack.append((segments(unquote(reference)), target))
 
 
 def admits_type(schema: Schema, *types: str) -> bool:
@@ -122,35 +150,6 @@ def found(path: Path, root: Any) -> Any:
         else:
             return None
     return root
-
-
-def _reached(
-    schemas: Iterable[Any], root: Schema, following: Callable[[dict[str, Any]], Iterator[Any]]
-) -> tuple[Schema, ...]:
-    """Schemas, those that follow from them and those that they refer to, each once."""
-    reached: list[Schema] = []
-    stack, seen = list(schemas), set[int]()
-    while stack:
-        part = stack.pop()
-        if id(part) in seen or not isinstance(part, (dict, bool)):
-            continue
-        seen.add(id(part))
-        reached.append(part)
-        if isinstance(part, dict):
-            stack.extend(following(part))
-            stack.extend(referred(part.get(keyword), root) for keyword in REFERENCES)
-    return tuple(reached)
-
-
-def _joining(part: dict[str, Any]) -> Iterator[Any]:
-    yield from both if isinstance(both := part.get("allOf"), list) else ()
-
-
-def _applying(part: dict[str, Any]) -> Iterator[Any]:
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        yield from some if isinstance(some := part.get(keyword), list) else ()
-    yield from (part.get(keyword) for keyword in ("not", "if", "then", "else"))
-    yield from depending.values() if isinstance(depending := part.get("dependentSchemas"), dict) else ()
 
 
 def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> list[Schema]:

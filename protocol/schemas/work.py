@@ -7,13 +7,14 @@ keyword's look at one value, about ten nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from protocol.language.limits import Limits
 
-from .parts import REFERENCES, reachable, referred
+from .parts import IN_PLACE, held, in_place, reachable
 from .patterns import MOST_STEPS_BACK, cost_of
 
 MOST_WORK: Final = Limits().schema_work
@@ -29,8 +30,8 @@ _WIDEST: Final = 5_000
 _CHARACTERS: Final = 5
 _MOST: Final = 10**12
 _LEVELS: Final = 64
-
-_BELOW: Final = ("items", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains")
+_NAMING: Final = ("properties", "prefixItems")
+"""Keywords of which at most one schema applies to a part of a value."""
 
 
 class Unbounded(Exception):
@@ -69,10 +70,7 @@ def reading(schema: Any) -> int:
     for part in _values(schema):
         units += 100
         if isinstance(part, dict):
-            patterns = part.get("patternProperties")
-            for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
-                if isinstance(pattern, str):
-                    units += 10 * cost_of(pattern).states
+            units += sum(10 * cost_of(pattern).states for pattern in _patterns(part))
     return units
 
 
@@ -133,69 +131,33 @@ def _values(value: Any) -> Iterator[Any]:
 
 def _inner_first(root: dict[str, Any]) -> list[dict[str, Any]]:
     """Every schema that can be applied, behind those that it applies to the same value."""
-    ordered: list[dict[str, Any]] = []
-    begun: dict[int, bool] = {}
-    for _, first in reachable(root):
-        stack: list[tuple[dict[str, Any], Iterator[dict[str, Any]]]] = []
-        if id(first) not in begun:
-            begun[id(first)] = False
-            stack.append((first, iter(_in_place(first, root))))
-        while stack:
-            part, left = stack[-1]
-            below = next(left, None)
-            if below is None:
-                begun[id(part)] = True
-                ordered.append(part)
-                stack.pop()
-            elif not begun.get(id(below), True):
-                raise Unbounded("the schema refers to itself without end", below)
-            elif id(below) not in begun:
-                begun[id(below)] = False
-                stack.append((below, iter(_in_place(below, root))))
-    return ordered
+    parts = {id(part): part for _, part in reachable(root)}
+    try:
+        order = TopologicalSorter({at: map(id, _in_place(part, root)) for at, part in parts.items()}).static_order()
+        return [parts[at] for at in order]
+    except CycleError as error:
+        raise Unbounded("the schema refers to itself without end", parts[error.args[1][0]]) from None
 
 
-def _in_place(part: Mapping[str, Any], root: Any) -> list[dict[str, Any]]:
+def _in_place(part: dict[str, Any], root: Any) -> list[dict[str, Any]]:
     """The schemas that one applies to the same value."""
-    found: list[Any] = [referred(part.get(keyword), root) for keyword in REFERENCES]
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        found += many if isinstance(many := part.get(keyword), list) else ()
-    found += (part.get(keyword) for keyword in ("not", "if", "then", "else"))
-    found += depending.values() if isinstance(depending := part.get("dependentSchemas"), dict) else ()
-    return [below for below in found if isinstance(below, dict)]
+    return [below for below in in_place(part, root, *IN_PLACE) if isinstance(below, dict)]
 
 
-def _inside(part: Mapping[str, Any], position: Mapping[int, int]) -> tuple[list[int], list[int]]:
+def _inside(part: dict[str, Any], position: Mapping[int, int]) -> tuple[list[int], list[int]]:
     """The schemas of what is in a value: those of which a part gets one, and those that it may get as well."""
-    named: list[Any] = [*_mapping(part.get("properties")).values(), *_list(part.get("prefixItems"))]
-    others: list[Any] = [*_mapping(part.get("patternProperties")).values(), *(part.get(key) for key in _BELOW)]
-    return _positions(named, position), _positions([*others, part.get("propertyNames")], position)
-
-
-def _positions(parts: Iterable[Any], position: Mapping[int, int]) -> list[int]:
-    return [position[id(part)] for part in parts if isinstance(part, dict)]
+    inside = [(way[0], position[id(below)]) for way, below in held(part) if isinstance(below, dict)]
+    named = [number for keyword, number in inside if keyword in _NAMING]
+    return named, [number for keyword, number in inside if keyword not in (*_NAMING, *IN_PLACE, "$defs")]
 
 
 def _own(part: Mapping[str, Any]) -> int:
     """What a schema's own keywords look at."""
-    lists = (
-        part.get("required"),
-        part.get("enum"),
-        part.get("const"),
-        *_mapping(part.get("dependentRequired")).values(),
-    )
+    lists = [part.get("required"), part.get("enum"), part.get("const"), part.get("dependentRequired")]
     return len(part) + sum(sum(1 for _ in _values(one)) for one in lists if isinstance(one, (list, dict)))
 
 
 def _patterns(part: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(part.get("pattern"), str):
-        yield part["pattern"]
-    yield from _mapping(part.get("patternProperties"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    named = part.get("patternProperties")
+    patterns = (part.get("pattern"), *(named if isinstance(named, dict) else ()))
+    return (pattern for pattern in patterns if isinstance(pattern, str))
