@@ -8,12 +8,13 @@ about what holds one, and no `if` that holds one decided on it. The rest is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from jsonschema_rs import ValidationError, ValidationErrorKind
 
 from protocol.language.errors import Problem, pointer
+from protocol.language.paths import lookup, parts_of
 from protocol.language.references import Expression, Path
 
 from .parts import LISTED, NAMED
@@ -58,11 +59,7 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
 
 def holds_expression(value: Any) -> bool:
     """Whether an expression stands somewhere in a value."""
-    if isinstance(value, dict):
-        return any(map(holds_expression, value.values()))
-    if isinstance(value, list):
-        return any(map(holds_expression, value))
-    return isinstance(value, Expression)
+    return any(isinstance(part, Expression) for part in parts_of(value))
 
 
 def _taken(value: Any, place: Path, fitting: Callable[[Path], Any]) -> Any:
@@ -88,7 +85,7 @@ def _fitting(said: Said) -> Any:
 def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:
     """Whether an error stands whatever the expressions in a value are."""
     place = tuple(error.instance_path)
-    about = _at(value, place)
+    about = lookup(value, place)
     if not _is_reached(error, value):
         return False
     match error.kind:
@@ -115,15 +112,9 @@ def _is_reached(error: ValidationError, value: Any) -> bool:
     """Whether the schema that an error is of is applied whatever the expressions are."""
     path, depth = iter(error.evaluation_path), 0
     for keyword in path:
-        if keyword in ("then", "else") and holds_expression(_at(value, error.instance_path[:depth])):
+        if keyword in ("then", "else") and holds_expression(lookup(value, tuple(error.instance_path[:depth]))):
             return False
         if keyword in NAMED or keyword in LISTED:  # a name or an index follows
             next(path, None)
         depth += keyword in _INSIDE
     return True
-
-
-def _at(value: Any, path: Iterable[str | int]) -> Any:
-    for key in path:
-        value = value[key]
-    return value

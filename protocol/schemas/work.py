@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from protocol.language.limits import Limits
+from protocol.language.paths import parts_of
 
 from .parts import IN_PLACE, held, in_place, reachable
 from .patterns import MOST_STEPS_BACK, cost_of
@@ -53,7 +54,7 @@ class Work:
 
     def listing(self, value: Any) -> int:
         """The units that it can take to list what is wrong with a value."""
-        return max(self.of(value), _UNITS_PER_ERROR * self.applications * sum(1 for _ in _values(value)))
+        return max(self.of(value), _UNITS_PER_ERROR * self.applications * sum(1 for _ in parts_of(value)))
 
     def of(self, value: Any) -> int:
         """The units that it can take to apply the schema to a value; none where that is too little to count."""
@@ -67,7 +68,7 @@ class Work:
 def reading(schema: Any) -> int:
     """The units that it takes to read a schema: its size, and its patterns' written out."""
     units = 0
-    for part in _values(schema):
+    for part in parts_of(schema):
         units += 100
         if isinstance(part, dict):
             units += sum(10 * cost_of(pattern).states for pattern in _patterns(part))
@@ -111,22 +112,13 @@ def work_of(root: Any, entry: Any) -> Work:
 def _size(value: Any) -> tuple[int, int, int]:
     """The parts of a value, its characters, and the units that going back in each of its texts may take."""
     parts = characters = attempts = 0
-    for part in _values(value):
+    for part in parts_of(value):
         parts += 1
         for text in part if isinstance(part, dict) else (part,):
             if isinstance(text, str):
                 characters += len(text)
                 attempts += 2 * min(2 ** min(len(text), 20), MOST_STEPS_BACK)
     return parts, characters, attempts
-
-
-def _values(value: Any) -> Iterator[Any]:
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        yield part
-        if isinstance(part, (dict, list)):
-            stack.extend(part.values() if isinstance(part, dict) else part)
 
 
 def _inner_first(root: dict[str, Any]) -> list[dict[str, Any]]:
@@ -154,7 +146,7 @@ def _inside(part: dict[str, Any], position: Mapping[int, int]) -> tuple[list[int
 def _own(part: Mapping[str, Any]) -> int:
     """What a schema's own keywords look at."""
     lists = [part.get("required"), part.get("enum"), part.get("const"), part.get("dependentRequired")]
-    return len(part) + sum(sum(1 for _ in _values(one)) for one in lists if isinstance(one, (list, dict)))
+    return len(part) + sum(sum(1 for _ in parts_of(one)) for one in lists if isinstance(one, (list, dict)))
 
 
 def _patterns(part: Mapping[str, Any]) -> Iterator[str]:
