@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.call import Call
 from protocol.language.references import Path, Reference
 from protocol.language.spelling import Patience
 from protocol.schemas import Schema
@@ -40,7 +38,7 @@ class Fields:
         self._flow = flow
         self._patience = Patience(likeness=0.6)
 
-    def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
+    def fault(self, place: Reference, source: Source) -> Fault | None:
         """Why a source never has anything at a place, or hardly means to."""
         values, above = source.promised, len(place.path) - len(source.inside)
         if source.writer is None or source.promised == EVERYTHING:
@@ -60,7 +58,7 @@ class Fields:
                 if "object" not in types:
                     what = f"{Reference(place.kind, place.path[:depth])} is {told(values)} and has no parts"
                     return Fault("ACT205", what, f"read {Reference(place.kind, place.path[:depth])}")
-                if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
+                if str(segment) not in names and (is_empty(below) or self._nearest(str(segment), names)):
                     return self._unknown(place, depth, names)
             values = below
         return None
@@ -97,26 +95,6 @@ class Fields:
         return Fault(
             "ACT204", why, f"write {Reference(place.kind, (*place.path[:depth], near, *place.path[depth + 1 :]))}"
         )
-
-    def _is_slip(self, reader: Call, place: Reference, depth: int, names: list[str]) -> bool:
-        """Whether a field that an open object does not list is probably none of it: its name is nearly one that is
-        listed, or whatever else is read there is listed.
-        """
-        if self._nearest(str(place.path[depth]), names) is not None:
-            return True
-        read = self._read.get((reader.instance, Reference(place.kind, place.path[:depth]).key), {})
-        return all(name in names for name in read if name != str(place.path[depth]))
-
-    @cached_property
-    def _read(self) -> dict[tuple[str | None, tuple[str, ...]], dict[str, None]]:
-        """The keys that calls read below each place, in each instance."""
-        found: dict[tuple[str | None, tuple[str, ...]], dict[str, None]] = {}
-        for call in self._layout.calls:
-            for expression in call.expressions:
-                for place in expression.references:
-                    for depth in range(1, len(place.key)):
-                        found.setdefault((call.instance, place.key[:depth]), {})[place.key[depth]] = None
-        return found
 
     def _listed(self, source: Source, path: Path) -> list[str]:
         """The fields that a promise lists at a path; none where others have a name by a pattern."""

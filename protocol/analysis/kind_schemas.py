@@ -13,12 +13,13 @@ from protocol.graph.lanes import Lane
 from protocol.language.errors import pointer
 from protocol.language.messages import is_written, read_data
 from protocol.language.paths import MISSING
-from protocol.language.references import Reference
-from protocol.schemas import Schema
+from protocol.language.references import Path, Reference
+from protocol.schemas import CompiledSchema, Schema, compiled
+from protocol.schemas.excerpts import excerpt
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, Algebra, Values, is_empty, told, types_of
+from .algebra import NOTHING, Algebra, Values, is_empty, told, types_of
 from .finding import Finding, on_call
 from .known_places import KnownPlaces
 from .type_flow import FAILURES, TypeFlow
@@ -28,8 +29,13 @@ _TAKEN: Final[dict[Method, Schema]] = {
     Method.CONCAT: {"type": ["array", "string"]},
 }
 """The results that a method takes; the others take any (SPEC R3.2)."""
-
-
+_GROWN: Final[dict[Method, set[str]]] = {
+    Method.ASSIGN: {"object"},
+    Method.MERGE: {"object"},
+    Method.CONCAT: {"array", "string"},
+}
+"""What a method adds to rather than replaces: of that only the type counts."""
+_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 _NOT_WRITTEN: Final = ("input", FAILURES)
 """An input comes from outside, also later (SPEC R6.3)."""
 
@@ -64,8 +70,7 @@ class _Kinds:
     layout: Layout
     algebra: Algebra
     flow: TypeFlow
-    grown: dict[int, Values] = field(default_factory=dict)
-    admitted: dict[tuple[Method, Values, Values], bool] = field(default_factory=dict)
+    admitted: dict[tuple[CompiledSchema, Path], Values] = field(default_factory=dict)
 
     def refused(self, lane: Lane, call: Call) -> Iterator[Finding]:
         """The finding on a call whose result can be written nowhere."""
@@ -78,58 +83,43 @@ class _Kinds:
             why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
             yield on_call(self.layout, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
             return
-        reasons = [self._reason(lane, call, group, given) for group in call.output.alternatives]
+        reasons = [self._reason(lane, call.method, group, given) for group in call.output.alternatives]
         if reasons and all(reasons):
-            yield on_call(
-                self.layout, "ACT203", call, str(reasons[0]), "change the path, or one of the two schemas", *at
-            )
+            remedy = "change the path, or one of the two schemas"
+            yield on_call(self.layout, "ACT203", call, str(reasons[0]), remedy, *at)
 
-    def _reason(self, lane: Lane, call: Call, group: tuple[Reference, ...], given: Values) -> str | None:
+    def _reason(self, lane: Lane, method: Method, group: tuple[Reference, ...], given: Values) -> str | None:
         """Why an alternative is never written, where one of its places does not admit the result."""
         for place in group:
             schema = self.layout.context.fold(lane.instance).schema(place.kind)
-            if schema is MISSING or place.kind == FAILURES:
+            if schema is MISSING or place.kind == FAILURES or not place.path:
                 continue
-            wanted = self.algebra.along(self._growing(schema) if not place.path else self._of(schema), place.path)
-            if not self._admits(call.method, wanted, given):
+            if not self._admits(compiled(schema), place.path, method, given):
+                wanted = self._at(compiled(schema), place.path)
                 admitted = "admits nothing there" if is_empty(wanted) else f"admits {told(wanted)}"
                 return f"writes {told(given)} to {place}, and the schema of {place.kind} {admitted}"
         return None
 
-    def _of(self, schema: Schema) -> Values:
-        return self.algebra.described_by(schema)
+    def _admits(self, schema: CompiledSchema, path: Path, method: Method, given: Values) -> bool:
+        """Whether a write may be admitted, by what speaks of its place and of nothing above (SPEC R4.6)."""
+        types = types_of(given)
+        grown = {"array"} if method is Method.PUSH else types & _GROWN.get(method, set())
+        if not types or any(schema.admits(path, type_) for type_ in grown):
+            is_listed = method is Method.PUSH and not any(
+                isinstance(p, dict) and "prefixItems" in p for p in schema.parts(path)
+            )
+            return not is_listed or self.algebra.fit(given, self._at(schema, (*path, 0)))
+        is_other = not grown or (method is Method.MERGE and bool(types - grown))
+        return is_other and self.algebra.fit(given, self._at(schema, path))
 
-    def _growing(self, schema: Schema) -> Values:
-        """A kind as a whole, of which more may come: nothing is missing yet."""
-        key = id(schema)
-        if key not in self.grown:
-            if isinstance(schema, dict):
-                schema = {**schema, "required": []}
-            self.grown[key] = self.algebra.made_of(schema)
-        return self.grown[key]
-
-    def _admits(self, method: Method, wanted: Values, given: Values) -> bool:
-        """Whether what a method makes of a result may be what is admitted."""
-        if wanted == EVERYTHING or is_empty(given):
-            return True
-        if is_empty(wanted) or method is Method.SET:
-            return self.algebra.fit(given, wanted)
-        if (method, wanted, given) not in self.admitted:
-            left = self.algebra.made_of(_left_by(method, given))
-            self.admitted[method, wanted, given] = self.algebra.fit(left, wanted)
-        return self.admitted[method, wanted, given]
-
-
-def _left_by(method: Method, given: Values) -> Schema:
-    """What a method leaves of a result, whatever was there before."""
-    if method is Method.PUSH:
-        element = given.schema.to_json_schema()
-        is_simple = isinstance(element, dict) and "$defs" not in element
-        return {"type": "array", **({"contains": element} if is_simple else {})}
-    types = types_of(given)
-    if method is Method.CONCAT:
-        return {"type": sorted(types & {"array", "string"}) or ["array", "string"]}
-    return {"type": "object"} if method is Method.ASSIGN else {"type": sorted(types)}
+    def _at(self, schema: CompiledSchema, path: Path) -> Values:
+        """What may be written at a path."""
+        key = schema, path
+        if key not in self.admitted:
+            is_closed = not any(schema.admits(path, type_) for type_ in _TYPES)
+            parts = {"allOf": schema.parts_at(path)}
+            self.admitted[key] = NOTHING if is_closed else self.algebra.made_of(excerpt(parts, schema.document))
+        return self.admitted[key]
 
 
 def _required(layout: Layout) -> Iterator[Finding]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from protocol.graph.promises import Promise, Promises
+from protocol.graph.promises import KIND, Promises
 from protocol.graph.writers import Writers
 from protocol.language.errors import Conflict
 from protocol.language.messages import DATA_TYPES, kind_of
@@ -65,11 +65,7 @@ class KnownPlaces:
 
     def is_held(self, place: Reference) -> bool:
         """Whether the context holds a value at a place, or promises one, for some reader."""
-        return any(fold.exists(place) for _, fold in self._folds) or any(each.names(place) for each in self._promises)
-
-    @cached_property
-    def _promises(self) -> Sequence[Promise]:
-        return Promises(self._layout.submission.context).all
+        return any(fold.exists(place) for _, fold in self._folds) or is_promised(self._layout, place)
 
     def is_written(self, place: Reference) -> bool:
         """Whether a call writes at a place, above it or below it."""
@@ -133,6 +129,15 @@ class KnownPlaces:
                 for depth in range(1, len(place.key)):
                     found.setdefault(place.key[:depth], {})[place.key[depth]] = None
         return found
+
+
+def is_promised(layout: Layout, place: Reference) -> bool:
+    """Whether an input may come with a value at a place: its schema names the place, or one above (SPEC R6.3)."""
+    above = [
+        Reference(place.kind, place.path[:length]) for length in range(min(1, len(place.path)), len(place.path) + 1)
+    ]
+    promises = Promises(layout.submission.context).all if place.kind == KIND else ()
+    return any(promise.names(each) for promise in promises for each in above)
 
 
 def _path_in(text: str) -> Path | None:

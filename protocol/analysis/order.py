@@ -12,13 +12,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from protocol.graph.readers import Reads, places_read_first, places_seen
-from protocol.language.paths import strings
-from protocol.language.references import Reference, expression_in
+from protocol.graph.readers import places_read_first
 from protocol.submission.layout import Layout
 
 from .algebra import Algebra
 from .finding import Finding
+from .known_places import is_promised
 from .lane_views import View, views_of
 from .order_races import Races
 from .order_switches import refusals_of
@@ -63,12 +62,8 @@ class _Order:
     def findings(self) -> Iterator[Finding]:
         """What is found, calls that never run first."""
         yield from self._unreachable()
-        if self._worlds.is_exhaustive and not self._view.is_template and self._view.lanes[0].instance is None:
-            yield from self._unread()
         if not any(call.gather for call in self._view.calls.values()):  # which waits for calls that are not in view
             yield from Races(self._view, self._worlds, self._layout).findings()
-
-    # Calls that never run
 
     def _unreachable(self) -> Iterator[Finding]:
         never = {missing.call for missing in self._view.lanes[0].unsatisfiable}
@@ -95,43 +90,14 @@ class _Order:
         view, alone = self._view, self._view.behind(index)
         for reader, call in alone.calls.items():
             for place in chain.from_iterable(each.references for each in call.expressions):
-                if not view.holds(reader, place) and (place.kind == FAILURES or view.strays(reader, place)):
+                is_open = place.kind == FAILURES or view.strays(reader, place) or is_promised(self._layout, place)
+                if is_open and not view.holds(reader, place):
                     return False
         if self._worlds.is_exhaustive:
             return True
         refusals = [tuple(dict.fromkeys(way & alone.calls.keys() for way in ways)) for ways in self._refusals]
         worlds = Worlds(alone, choices_of(alone, refusals, is_exact=self._is_exact))
         return worlds.is_exhaustive and not worlds.ran[index]
-
-    # Results that are never read
-
-    def _unread(self) -> Iterator[Finding]:
-        view, idle = self._view, dict[tuple[int, Reference], Reference]()
-        for index, call in view.calls.items():
-            for expression in call.expressions if not call.is_thought and not view.graphs[-1].promises else ():
-                if self._worlds.taken(index, expression)[0] == self._worlds.all:
-                    first = expression.alternatives[0]
-                    others = (place for group in expression.alternatives[1:] for place in group)
-                    idle.update(((index, place), first[0]) for place in others if place not in first)
-        if not idle:
-            return
-        output = (each for _, text in strings(self._layout.submission.output) if (each := expression_in(text)))
-        seen = [(call.index, place) for call in self._layout.calls for place in places_seen(call)]
-        seen += [(-1, place) for each in output for place in each.references]
-        used = Reads(place for index, place in seen if (index, place) not in idle)
-        for index, call in view.calls.items():
-            if not call.written or any(map(used.overlap, call.written)) or not self._worlds.ran[index]:
-                continue
-            for (reader, place), preferred in idle.items():
-                if reader != index and any(map(place.overlaps, call.written)):
-                    yield Finding(
-                        "ACT105",
-                        f"call {reader} never reads {place}, which call {index} writes and no other call reads: "
-                        f"{preferred} comes first and is always there",
-                        tuple(sorted((index, reader))),
-                        remedy=f"leave call {index} out, or put {place} first",
-                    )
-                    break
 
 
 def _where(instances: Sequence[str | None]) -> str:

@@ -65,51 +65,30 @@ def changes(effect: Effect, place: Reference, fold: Fold) -> bool:
     return effect.how is not How.JOIN and not _is_element(place, depth, fold)
 
 
-def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> list[Effect]:
+def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> Iterator[Effect]:
     """What a call does at each place that it may write."""
-    groups = call.output.alternatives if call.output is not None else ()
-    tool = tools.get(call.tool)
-    schema = tool.output_schema if tool is not None else None
-    return [
-        effect
-        for number, group in enumerate(groups)
-        for place in group
-        for effect in _effects(call, place, number, call.given, schema, fold)
-    ]
+    for number, group in enumerate(call.output.alternatives if call.output is not None else ()):
+        for place in group:
+            match call.method:
+                case Method.SET:
+                    yield Effect(place, How.SET, number, _text(call.given))
+                case Method.PUSH:
+                    yield Effect(place, How.ADD, number)
+                case Method.CONCAT:
+                    tool = tools.get(call.tool)
+                    yield Effect(place, _concatenated(call.given, tool and tool.output_schema, fold, place), number)
+                case Method.MERGE | Method.ASSIGN:
+                    yield from _joined(place, number, call.given, _DEPTH if call.method is Method.MERGE else 1)
 
 
-def _effects(call: Call, place: Reference, number: int, value: Any, schema: Any, fold: Fold) -> Iterator[Effect]:
-    match call.method:
-        case Method.SET:
-            yield Effect(place, How.SET, number, _text(value))
-        case Method.PUSH:
-            yield Effect(place, How.ADD, number)
-        case Method.CONCAT:
-            yield Effect(place, _concatenated(value, schema, fold, place), number)
-        case Method.MERGE | Method.ASSIGN:
-            is_deep = call.method is Method.MERGE
-            yield from _joined(place, number, value, schema, _DEPTH if is_deep else 1)
-
-
-def _joined(place: Reference, number: int, value: Any, schema: Any, depth: int) -> Iterator[Effect]:
+def _joined(place: Reference, number: int, value: Any, depth: int) -> Iterator[Effect]:
     """The keys that joining an object replaces, as far as they are known."""
-    if value is MISSING and isinstance(schema, Mapping) and "const" in schema:
-        value = schema["const"]
     if value is not MISSING and (not isinstance(value, dict) or not depth):
         yield Effect(place, How.SET, number, _text(value))
         return
     yield Effect(place, How.JOIN, number)
-    parts: Mapping[str, Any] = value if value is not MISSING else {}
-    for key, part in parts.items():
-        yield from _joined(_below(place, key), number, part, None, depth - 1)
-    if value is MISSING and isinstance(schema, Mapping):
-        properties = schema.get("properties", {})
-        for key in schema.get("required", ()) if isinstance(properties, Mapping) else ():
-            part = properties.get(key)
-            if depth == 1 or (isinstance(part, Mapping) and part.get("type", "object") not in ("object", ["object"])):
-                yield Effect(_below(place, key), How.SET, number)
-            elif isinstance(part, Mapping):
-                yield from _joined(_below(place, key), number, MISSING, part, depth - 1)
+    for key, part in value.items() if value is not MISSING else ():
+        yield from _joined(Reference(place.kind, (*place.path, key)), number, part, depth - 1)
 
 
 def _concatenated(value: Any, schema: Any, fold: Fold, place: Reference) -> How:
@@ -125,10 +104,6 @@ def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
     """Whether a path leads through an element that a list of the context has, wherever more are added to it."""
     held, index = lookup(fold.root(place.kind), place.path[:depth]), place.path[depth]
     return isinstance(held, list) and isinstance(index, int) and index < len(held)
-
-
-def _below(place: Reference, key: str) -> Reference:
-    return Reference(place.kind, (*place.path, key))
 
 
 def _text(value: Any) -> str | None:

@@ -61,7 +61,7 @@ class Races:
     def __init__(self, view: View, worlds: Worlds, layout: Layout) -> None:
         self._view = view
         self._worlds = worlds
-        self._effects = {index: effects_of(call, layout.tools, view.fold) for index, call in view.calls.items()}
+        self._effects = {index: list(effects_of(call, layout.tools, view.fold)) for index, call in view.calls.items()}
         self._read_by_own = Reads(place for call in view.lanes[0].calls for place in places_seen(call))
         self._known = self._known_results()
         self._needed = {

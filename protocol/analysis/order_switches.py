@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
-from protocol.language.errors import segments
 from protocol.language.references import Expression, Path, Reference
 
 from .algebra import EVERYTHING, Algebra, Values
 from .lane_views import View
+from .type_flow import path_of
 from .worlds import FAILURES
 
 _MOST_KINDS: Final = 32
@@ -51,7 +51,7 @@ def refusals_of(
         for at, expression in call.reads if not call.is_thought and call.tool in tools else ():
             if _is_settled(view, call, expression):
                 near = values.setdefault((id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]), {})
-                near.setdefault(_Kind(expression, call.tool, _path(call, at)), []).append(call.index)
+                near.setdefault(_Kind(expression, call.tool, path_of(call, at)), []).append(call.index)
     found, is_exact = [], True
     for kinds in values.values():
         taken = {kind: algebra.along(algebra.described_by(tools[kind.tool].document), kind.path) for kind in kinds}
@@ -73,16 +73,6 @@ def _is_settled(view: View, call: Call, expression: Expression) -> bool:
         if place.kind == FAILURES or not (are_earlier or are_later):
             return False
     return True
-
-
-def _path(call: Call, at: str) -> Path:
-    """The path of the parameter, or of the place in one, that a JSON pointer into a call leads to."""
-    value: Any = call.raw
-    path: Path = ()
-    for segment in segments(at):
-        key = int(segment) if isinstance(value, list) else segment
-        value, path = value[key], (*path, key)
-    return path
 
 
 def _are_apart(one: _Kind, other: _Kind, taken: Mapping[_Kind, Values], algebra: Algebra) -> bool:

@@ -7,26 +7,16 @@ from itertools import islice
 from typing import Any, Final
 
 from protocol.calls.call import Call, place_in
-from protocol.calls.tools import Executor, Tool
-from protocol.graph.graph import Graph
-from protocol.graph.readers import places_seen
-from protocol.graph.writers import Writers
-from protocol.language.errors import pointer
-from protocol.language.messages import DATA_TYPES, is_written, kind_of
-from protocol.language.references import Reference
-from protocol.schemas import joined
+from protocol.calls.tools import Executor
 from protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
 from .known_places import KnownPlaces
 from .type_flow import FAILURES
 
-_MOST_SCOPES: Final = 50
-"""So many wide scopes are looked at, each by a walk along all that its call waits for."""
 _MOST_NAMED: Final = 3
 _WHOLE_MESSAGES: Final = frozenset({"text", "system"})
 """Kinds of messages that are no data and may be scopes (SPEC R8.3)."""
-_DESCRIBING: Final = ("title", "description")
 _CALLS_INSIDE: Final = (("parameters",), ("input_schema",), ("inputSchema",), ("function", "parameters"))
 """Where other systems keep the schema of a tool's calls."""
 
@@ -35,12 +25,9 @@ def surrounding_findings(layout: Layout) -> Iterator[Finding]:
     """Everything that follows from what stands around the calls' parameters."""
     places = KnownPlaces(layout)
     yield from _empty_scopes(layout, places)
-    yield from _wide_scopes(layout)
     yield from _left_out(layout)
     yield from _idle_properties(layout)
-    yield from _missing_paths(layout)
     yield from _wrapped_tools(layout)
-    yield from _hidden_data(layout)
 
 
 def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
@@ -67,54 +54,9 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 yield on_call(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
 
 
-def _wide_scopes(layout: Layout) -> Iterator[Finding]:
-    """Whole kinds in scopes for which alone a call waits for others (SPEC R8.3a)."""
-    left = _MOST_SCOPES
-    for lane in {id(lane.calls): lane for lane in layout.lanes.values()}.values():
-        writers = Writers(lane.calls)
-        for call in lane.calls:
-            whole = [scope for scope in call.scopes if not scope.path and scope.kind not in _WHOLE_MESSAGES]
-            if not whole or call.is_thought or left <= 0:
-                continue
-            earlier = {
-                index for scope in whole for line in writers.lines(scope) for index in line.calls if index < call.index
-            }
-            left -= 1
-            delaying = sorted(earlier - _awaited(lane.graph, call, whole)) if earlier else []
-            if delaying:
-                some = ", ".join(map(str, delaying[:_MOST_NAMED])) + ", …" * (len(delaying) > _MOST_NAMED)
-                kinds = ", ".join(scope.kind for scope in whole)
-                place = next((str(own) for own in _call(layout, delaying[0]).written if own.kind in kinds), "")
-                why = f"has all of {kinds} in its _scopes and waits for calls {some} only because of that"
-                yield on_call(
-                    layout,
-                    "ACT403",
-                    call,
-                    why,
-                    f"list the places that it needs, such as {place}, to let it run at the same time",
-                    *place_in(call.raw, "_scopes"),
-                )
-
-
 def _call(layout: Layout, index: int) -> Call:
     """The call of an index."""
     return layout.calls[index - layout.submission.first]
-
-
-def _awaited(graph: Graph, call: Call, whole: list[Reference]) -> set[int]:
-    """The calls that a call waits for in any case, one through another."""
-    read = (*graph.waits.get(call.index, {}).values(), *_narrow(graph, call, whole))
-    stack, seen = [node for nodes in read for node in nodes], set[int]()
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(graph.directly_before(node))
-    return seen
-
-
-def _narrow(graph: Graph, call: Call, whole: list[Reference]) -> Iterator[tuple[int, ...]]:
-    return (nodes for place, nodes in graph.scopes.get(call.index, {}).items() if place not in whole)
 
 
 def _left_out(layout: Layout) -> Iterator[Finding]:
@@ -143,24 +85,6 @@ def _idle_properties(layout: Layout) -> Iterator[Finding]:
                 yield on_call(layout, "ACT404", call, why, "leave _output out", "_output")
 
 
-def _missing_paths(layout: Layout) -> Iterator[Finding]:
-    """Calls without an output path, of tools that say which it may be."""
-    limiting = {name: _limits_path(tool) for name, tool in layout.tools.items()}
-    for call in layout.calls:
-        if call.output is None and (limit := limiting.get(call.tool)):
-            why = f"has no _outputPath, and its tool says what it may be ({limit}): its result goes nowhere"
-            yield on_call(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
-
-
-def _limits_path(tool: Tool) -> str | None:
-    """The keyword by which a tool limits output paths."""
-    said = tool.document["properties"].get("_outputPath")
-    for part in joined((said,), tool.document) if said is not None else ():
-        if isinstance(part, dict):
-            return next((word for word in ("enum", "oneOf", "anyOf", "pattern") if word in part), None)
-    return None
-
-
 def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
     """Tools declared as in other systems, whose schema then means nothing (SPEC R4.1)."""
     for name in dict.fromkeys(call.tool for call in layout.calls):
@@ -175,23 +99,3 @@ def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
                 calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
                 why = f"the tool {name!r} keeps its schema under {where}, where it means nothing: any call fits"
                 yield Finding("ACT406", why, calls, None, f"put what is under {where} in place of the declaration")
-
-
-def _hidden_data(layout: Layout) -> Iterator[Finding]:
-    """Data under a name that is reserved in a flat message (SPEC R1.3)."""
-    read = {place.key[:2] for call in layout.calls for place in places_seen(call) if place.path}
-    for index, message in enumerate(layout.context.messages):
-        if message.get("type") not in DATA_TYPES or is_written(message):
-            continue
-        kind = kind_of(message)
-        if "data" in message or (kind in DATA_TYPES and kind in message):
-            continue
-        for key in _DESCRIBING:
-            if key in message and (not isinstance(message[key], str) or (kind, key) in read):
-                yield Finding(
-                    "ACT407",
-                    f"the message has {key!r} beside its data, where it describes the message and is not data",
-                    (),
-                    pointer("context", index, key),
-                    f'put the data under "data": {{"{key}": …}}',
-                )

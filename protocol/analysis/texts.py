@@ -75,8 +75,6 @@ def text_findings(layout: Layout) -> Iterator[Finding]:
         yield from texts.alternatives(call)
         if not call.is_thought and call.given is MISSING:  # else its parameters go to no code
             yield from texts.parameters(call)
-        elif call.given is not MISSING:
-            yield from texts.result(call)
 
 
 def slips_of(layout: Layout) -> Iterator[Finding]:
@@ -145,7 +143,7 @@ class _Texts:
                 code, why, remedy = whole
                 yield on_call(self.layout, code, call, f"has the text {shortened(text)!r}, {why}", remedy, *at)
             else:
-                yield from self._embedded(call, text[:_LONGEST], at, "ACT305")
+                yield from self._embedded(call, text[:_LONGEST], at)
 
     def _whole(self, call: Call, text: str) -> tuple[str, str, str] | None:
         """What is said of a text that is nothing but a place."""
@@ -168,7 +166,7 @@ class _Texts:
             return "ACT301", "which names a place and has no †: it stays a text", f"write {meant}"
         return None
 
-    def _embedded(self, call: Call, text: str, at: tuple[str | int, ...], code: str) -> Iterator[Finding]:
+    def _embedded(self, call: Call, text: str, at: tuple[str | int, ...]) -> Iterator[Finding]:
         """References inside a longer text, but for those whose place the call's scopes show."""
         if DAGGER not in text and "{" not in text:
             return
@@ -177,18 +175,8 @@ class _Texts:
             meant = self.places.meant(name) if "." in name else None
             if meant is not None and not self._is_shown(call, meant):
                 why = f"has {match[0]!r} inside a text, where nothing is read"
-                yield on_call(self.layout, code, call, why, f"make {meant} a parameter of its own", *at)
+                yield on_call(self.layout, "ACT305", call, why, f"make {meant} a parameter of its own", *at)
                 return
-
-    def result(self, call: Call) -> Iterator[Finding]:
-        """References in a result that a model wrote: it is data."""
-        for at, text in strings(call.given, ("_output",)):
-            read = expression_in(text)
-            if read is not None and all(map(self.places.has, read.references)):
-                why = f"has the reference {shortened(text)} in its _output, which is data and never read"
-                yield on_call(self.layout, "ACT306", call, why, "leave _output out and make it a parameter", *at)
-            elif read is None:
-                yield from self._embedded(call, text[:_LONGEST], at, "ACT306")
 
     def output_path(self, call: Call) -> Iterator[Finding]:
         """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""

@@ -15,7 +15,7 @@ from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
 from protocol.graph.promises import Promises
 from protocol.graph.writers import Writers
-from protocol.language.errors import Conflict
+from protocol.language.errors import Conflict, segments
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, Reference
 from protocol.schemas import Schema
@@ -144,6 +144,16 @@ class TypeFlow:
             case Method.ASSIGN if not rest:
                 return of(_OBJECT)
         return _loose(along(result, rest), of)
+
+
+def path_of(call: Call, at: str) -> Path:
+    """The place in a call that a JSON pointer leads to."""
+    value: Any = call.raw
+    path: Path = ()
+    for segment in segments(at):
+        key = int(segment) if isinstance(value, list) else segment
+        value, path = value[key], (*path, key)
+    return path
 
 
 def _loose(values: Values, of: Any) -> Values:

@@ -13,10 +13,10 @@ from typing import Any, Final
 from protocol.calls.call import Call
 from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
-from protocol.language.errors import pointer, segments
+from protocol.language.errors import pointer
 from protocol.language.messages import read_data
 from protocol.language.paths import MISSING, type_name
-from protocol.language.references import Expression, Path, Reference, is_expression, unescape
+from protocol.language.references import Expression, Path, Reference
 from protocol.submission.layout import Layout
 
 from .algebra import EVERYTHING, Algebra, Values, is_empty, told
@@ -24,10 +24,9 @@ from .fields import Fields
 from .finding import Finding
 from .kind_schemas import kind_findings
 from .signatures import convertible, signature_findings
-from .type_flow import LaneFlow, Source, TypeFlow, flows
+from .type_flow import LaneFlow, Source, TypeFlow, flows, path_of
 
 _MOST_NAMED: Final = 3
-_TELLING_APART: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "not", "dependentSchemas", "$ref"})
 
 
 def value_findings(layout: Layout) -> Iterator[Finding]:
@@ -90,11 +89,8 @@ class _Reads:
             for call in flow.lane.calls:
                 if call.gather:
                     continue  # it reads objects of instances, or plain values (SPEC R10.4)
-                seen = len(self._groups)
                 for at, expression in call.reads if not call.is_thought else ():
                     self._look(flow, lanes, call, at, expression)
-                if call.reads and seen == len(self._groups):
-                    self._judge_whole(flow, lanes[0], call)
         yield from (group.merged() for group in self._groups.values())
 
     def _look(self, flow: LaneFlow, lanes: Sequence[Lane], call: Call, at: str, expression: Expression) -> None:
@@ -111,7 +107,7 @@ class _Reads:
     def _judge(
         self, lane: Lane, call: Call, at: str, place: Reference, sources: Sequence[Source], wanted: list[_Demand]
     ) -> None:
-        faults = [self._fields.fault(call, place, source) for source in sources]
+        faults = [self._fields.fault(place, source) for source in sources]
         if faults and all(fault is not None for fault in faults):
             fault = faults[0]
             assert fault is not None
@@ -129,27 +125,6 @@ class _Reads:
                     why = f"the context holds a {type_name(given.value)} that does not fit: {takes}"
                 self._note(code, f"{_reads(call, place, at)}, where {why}", advice, lane, call, at, sources)
                 return
-
-    def _judge_whole(self, flow: LaneFlow, lane: Lane, call: Call) -> None:
-        """Hold a call as a whole against a tool whose schema tells calls apart: a literal may decide what else fits."""
-        tool = self._layout.tools.get(call.tool)
-        if tool is None or call.is_thought or not _TELLING_APART & tool.document.keys():
-            return
-        given: dict[str, Values] = {}
-        writers: list[Source] = []
-        for at, expression in call.reads:
-            sources = flow.sources(call, expression.references[0], self._layout.context.fold(lane.instance))
-            if len(expression.references) == 1 and len(sources) == 1 and sources[0].value is MISSING:
-                given[at] = sources[0].values
-                writers.append(sources[0])
-        meta = {
-            key: {"const": value} for key, value in call.properties.items() if key[:1] == "_" and tool.mentions(key)
-        }
-        whole = _schema_of(call.parameters, given, "", meta)
-        if given and not self._algebra.fit(self._algebra.made_of(whole), self._algebra.described_by(tool.document)):
-            promised = ", ".join(f"{at[1:]} ({told(values)})" for at, values in given.items())
-            why = f"call {call.index} ({call.tool}) never fits its tool, by what its writers promise of {promised}"
-            self._note("ACT201", why, "read other fields, or change the other parameters", lane, call, "", writers)
 
     def _note(
         self, code: str, why: str, remedy: str, lane: Lane, call: Call, at: str, sources: Sequence[Source]
@@ -170,7 +145,7 @@ class _Reads:
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
         """What is admitted where an expression stands: by the tool, the signature of its activity, its delegate."""
-        path = _path(call, at)
+        path = path_of(call, at)
         key = (call.tool, call.runner.name, path)
         if key not in self._demanded:
             made = ((each, self._algebra.along(each.values, path)) for each in self._whole(call))
@@ -190,31 +165,6 @@ class _Reads:
 
 def _reads(call: Call, place: Reference, at: str) -> str:
     return f"call {call.index} ({call.tool}) reads {place} at {at}"
-
-
-def _schema_of(value: Any, given: Mapping[str, Values], at: str, more: Mapping[str, Any] | None = None) -> Any:
-    """A call's parameters as a schema: literals are themselves, references what is given or anything."""
-    if isinstance(value, str) and is_expression(value):
-        schema = given[at].schema.to_json_schema() if at in given else True
-        return True if "'$ref'" in str(schema) else schema
-    if isinstance(value, dict):
-        parts = {key: _schema_of(part, given, at + pointer(key)) for key, part in value.items()} | {**(more or {})}
-        return {"type": "object", "properties": parts, "required": list(parts), "additionalProperties": False}
-    if isinstance(value, list):
-        items = [_schema_of(part, given, at + pointer(index)) for index, part in enumerate(value)]
-        exactly = {"minItems": len(items), "maxItems": len(items)}
-        return {"type": "array", **exactly, **({"prefixItems": items} if items else {})}
-    return {"const": unescape(value) if isinstance(value, str) else value}
-
-
-def _path(call: Call, at: str) -> Path:
-    """The place in a call that a JSON pointer leads to."""
-    value: Any = call.raw
-    path: Path = ()
-    for segment in segments(at):
-        key = int(segment) if isinstance(value, list) else segment
-        value, path = value[key], (*path, key)
-    return path
 
 
 def _input_of(definition: Any) -> dict[str, Any] | None:

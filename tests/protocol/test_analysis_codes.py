@@ -28,7 +28,6 @@ TAKES: dict[str, Any] = {
     "type": "object",
     "properties": {"text": {"type": "string"}, "userId": {}, "more": {}},
 }
-PINNED: dict[str, Any] = {"type": "object", "properties": {"_outputPath": {"enum": ["†state.a", "†state.b"]}}}
 STATE: dict[str, Any] = {"type": "state", "user": {"name": "Alex", "age": 36}}
 
 
@@ -74,20 +73,9 @@ def of_instance(**more: Any) -> Submission:
     return submission(call("see", "†data.seen", _scopes=["†state.order"], **more), context=context)
 
 
-def two_writers(scope: str) -> Submission:
-    """A call that needs one of two results."""
-    calls = call("get", "†state.a"), call("get", "†state.b"), call("see", "†data.c", a="†state.a", _scopes=[scope])
-    return submission(*calls)
-
-
 def circling(scope: str) -> Submission:
     """A call that sees what a call listed before it writes, which waits for it."""
     return submission(call("get", "†state.a", after="†data.b"), call("see", "†data.b", _scopes=[scope]))
-
-
-def flat(**message: Any) -> Submission:
-    """A message without `data`."""
-    return submission(call("take", "†data.y", text="†input.topic"), context=[{"type": "input", "topic": "x"} | message])
 
 
 def branching(**parameters: Any) -> Submission:
@@ -109,10 +97,6 @@ CASES: dict[str, tuple[Submission, Submission]] = {
         submission(call("get", "†state.a"), call("get", "†state.a", after="†state.a")),
     ),
     "ACT104": (held(READER, WRITER), held(WRITER, READER)),
-    "ACT105": (
-        held(call("get", "†data.y"), call("take", "†data.taken", value="†data.x || †data.y")),
-        held(call("get", "†data.y"), call("take", "†data.taken", value="†data.y || †data.x")),
-    ),
     "ACT201": (chain("†state.x.age"), chain("†state.x.name")),
     "ACT202": (user("†state.user.age"), user("†state.user.name")),
     "ACT203": (
@@ -134,10 +118,6 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT303": (user(_outputpath="†state.z"), user(_reasoningForCall="why not")),
     "ACT304": (user(_dependsOn=[0]), user(more=[0])),
     "ACT305": (user("Hello †state.user.name!"), user("Hello!")),
-    "ACT306": (
-        submission(call("think", "†state.t", _output="†state.user.name"), context=[STATE], tools={"think": {}}),
-        submission(call("think", "†state.t", _output="the name"), context=[STATE], tools={"think": {}}),
-    ),
     "ACT307": (
         submission(call("get", "state.x"), call("take", text="†state.state.y || †state.z"), call("get", "†state.z")),
         submission(call("get", "x"), call("take", text="†state.x")),
@@ -147,22 +127,16 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT310": (user(userld=1), user(userId=1)),
     "ACT401": (scoped("†state.usr"), scoped("†state.user")),
     "ACT402": (of_instance(), of_instance(_instance="①")),
-    "ACT403": (two_writers("state"), two_writers("†state.a")),
     "ACT404": (user() | submission(call("take", _outputMethod="push")), user(_outputMethod="push")),
-    "ACT405": (
-        submission(call("get"), tools={"get": PINNED}),
-        submission(call("get", "†state.a"), tools={"get": PINNED}),
-    ),
     "ACT406": (
         submission(call("get", "†state.a"), tools={"get": {"parameters": {"type": "object", "properties": {}}}}),
         submission(call("get", "†state.a"), tools={"get": {"type": "object", "properties": {"parameters": {}}}}),
     ),
     "ACT408": (circling("state"), circling("†state.b")),
-    "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
 }
 """Code to a submission that gives it, and one that does not."""
 SIGNATURE = {"properties": {"text": {}, "userId": {}}, "required": ["userId"], "additionalProperties": False}
-OPTIONS: dict[str, Any] = {"ACT306": {"activities": {}}, "ACT209": {"activities": {"take": SIGNATURE}}}
+OPTIONS: dict[str, Any] = {"ACT209": {"activities": {"take": SIGNATURE}}}
 """What else a check is given."""
 
 

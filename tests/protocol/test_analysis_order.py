@@ -13,7 +13,7 @@ from protocol.analysis.order import order_findings
 from .building import ANY, call, checked, plan_submission
 
 Calls = list[dict[str, Any]]
-RACE, TIMING, NEVER, UNREAD = "ACT103", "ACT104", "ACT101", "ACT105"
+RACE, TIMING, NEVER = "ACT103", "ACT104", "ACT101"
 BRANCHING = call(to="†data.good || †data.bad")
 GOOD, BAD = call(to="†data.r", value="†data.good"), call(to="†data.r", value="†data.bad")
 HELD = {"type": "data", "x": {"y": 1}, "l": [1, {}]}
@@ -109,13 +109,6 @@ def test_two_calls_that_go_together_or_are_in_order_do_not_race(one: Any, other:
 )
 def test_objects_that_are_joined_race_for_the_keys_that_both_replace(one: Any, other: Any, is_race: bool) -> None:
     assert said(*after([one, other]), activities={"give": {}}) == ([(RACE, (2, 3))] if is_race else [])
-
-
-def test_keys_that_a_tool_promises_count() -> None:
-    result = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
-    load = call("load", "†data.x", _outputMethod="merge")
-    (finding,) = found(load, load, tools={"load": {"properties": {"_output": result}}})
-    assert "calls 0 and 1 both write †data.x.id" in finding.message
 
 
 SWITCH: dict[str, Any] = {
@@ -281,7 +274,7 @@ def test_a_reader_in_order_with_the_writers_reads_one_thing(calls: Calls) -> Non
     assert said(*calls, context=[HELD, {"type": "data", "_instance": "①", "u": 1}]) == []
 
 
-# Calls that never run, and results that are never read
+# Calls that never run
 
 ROUTES: dict[str, Any] = {
     "route": {},
@@ -324,20 +317,6 @@ def test_what_never_comes_together_is_said_of_the_first_call_that_needs_it(
 ) -> None:
     never = said(*calls, tools=ROUTES, activities=dict.fromkeys(ROUTES, ANY), context=context)
     assert [each for each in never if each[0] == NEVER] == expected
-
-
-@pytest.mark.parametrize(
-    ("calls", "expected"),
-    [
-        ([call(to="†state.b"), call(value=["†input.name || †state.b.c"])], [(UNREAD, (0, 1))]),
-        ([call(to="†state.b"), call(value="†input.name || †state.b"), call(value="†state.b")], []),
-        ([call(to="†state.b"), call(value="†input.name || †state.b"), call(_scopes=["state"])], []),
-        ([call(to="†state.b"), call(value="†state.b || †input.name")], []),
-        ([call(to="†state.b"), call(value="†input.none || †state.b")], []),
-    ],
-)
-def test_a_result_that_is_only_read_behind_what_is_always_there_is_told(calls: Calls, expected: Any) -> None:
-    assert said(*calls, context=[{"type": "input", "name": "x"}]) == expected
 
 
 def test_what_a_call_gathers_may_be_there() -> None:

@@ -109,17 +109,6 @@ def test_a_result_written_by_a_model_is_held_against_the_schema() -> None:
     assert "promises 7, and take takes string" in found.message
 
 
-@pytest.mark.parametrize(("shape", "codes"), [("circle", []), ("label", ["ACT201"])])
-def test_a_literal_may_decide_what_else_of_a_call_fits(shape: str, codes: list[str]) -> None:
-    def variant(kind: str, of: Any) -> dict[str, Any]:
-        return {"properties": {"kind": {"const": kind}, "size": of}}
-
-    draw = {"type": "object", "oneOf": [variant("circle", {"type": "number"}), variant("label", STRING)]}
-    calls = call("make", to="†data.x"), call("draw", kind=shape, size="†data.x")
-    found = checked(*calls, tools={"make": giving(INTEGER), "draw": draw}).findings
-    assert [finding.code for finding in found] == codes
-
-
 def test_what_an_input_promises_is_held_against_its_reader() -> None:
     context = [{"type": "input", "schema": {"properties": {"n": INTEGER}}}]
     for wanted, codes in ((INTEGER, []), (STRING, ["ACT201"])):

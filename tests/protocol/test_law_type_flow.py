@@ -80,6 +80,4 @@ def test_a_result_that_is_never_admitted_is_never_written(
     plan = checked(call("w", **properties), tools={"w": {"_output": output}}, context=context)
     told = [finding for finding in plan.findings if finding.code in ("ACT203", "ACT206")]
     if told and "||" not in properties["_outputPath"]:
-        result = run_plan(plan, functions={"w": carried_out(value)})
-        left = result.data[None].get("state")
-        assert statuses(result) == ["failed"] or compiled(whole).problems(left), told
+        assert statuses(run_plan(plan, functions={"w": carried_out(value)})) == ["failed"], told
