@@ -8,9 +8,10 @@ common is only said where it is proved. What the library cannot decide, what it 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
+from math import prod
 from typing import Any, Final
 
 from jsonschema_rs import CanonicalSchema, canonicalize
@@ -19,12 +20,13 @@ from jsonschema_rs import canonical as c
 from protocol.language.errors import shortened
 from protocol.language.paths import MISSING
 from protocol.language.references import Path
-from protocol.schemas import Schema
+from protocol.schemas import Schema, referred
 
 _MOST_NODES: Final = 20_000
 """A larger schema counts as one that admits everything."""
 _MOST_CASES: Final = 4_096
 """So many pairs of alternatives are gone through for one intersection."""
+_MOST_LEVELS: Final = 200
 _PER_CASE: Final = 12
 _BUDGET: Final = 600_000
 """What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
@@ -36,6 +38,9 @@ _TYPES: Final = {
     c.ArrayView: "array",
     c.ObjectView: "object",
 }
+_CONSTANTS: Final = {
+    type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +111,9 @@ class Algebra:
         """What may stand at a path of these values."""
         return reduce(self.at, path, values)
 
-    def of_keys(self, parts: Mapping[str, Values], *, is_whole: bool = True) -> Values:
-        """The objects that have these parts, and, unless they are whole, maybe others."""
-        schemas = {key: part.schema.to_json_schema() for key, part in parts.items()}
-        more = {"additionalProperties": False} if is_whole else {}
-        return self.made_of({"type": "object", "properties": schemas, "required": list(schemas), **more})
+    def around(self, values: Values, key: str) -> Values:
+        """The objects that have one of these values at a key."""
+        return self.made_of({"type": "object", "properties": {key: values.schema.to_json_schema()}, "required": [key]})
 
     def _may_fit(self, given: Values, wanted: Values) -> bool:
         if EVERYTHING in (given, wanted):
@@ -157,7 +160,7 @@ def _types(schema: CanonicalSchema, depth: int) -> frozenset[str]:
         case c.TypedGroupView():
             return frozenset({view.type_name})
         case c.ConstView() | c.EnumView():
-            return frozenset(map(_type, _constants(view)))
+            return frozenset(_CONSTANTS.get(type(value), "number") for value in _constants(view))
         case c.AnyOfView() | c.OneOfView():
             return frozenset().union(*(_types(branch, depth + 1) for branch in view.branches))
         case c.ReferenceView() if depth < _DEEPEST and (target := schema.definition(view.uri)) is not None:
@@ -184,13 +187,11 @@ def _at(schema: CanonicalSchema, segment: str | int, depth: int) -> CanonicalSch
             found = [part for value in _constants(view) if (part := _part(value, segment)) is not MISSING]
             return canonicalize({"enum": found}) if found else NOTHING.schema
         case c.AnyOfView() | c.OneOfView():
-            return reduce(_union, (_at(branch, segment, depth + 1) for branch in view.branches), NOTHING.schema)
+            parts = (_at(branch, segment, depth + 1) for branch in view.branches)
+            return reduce(CanonicalSchema.union, parts, NOTHING.schema)
         case c.AllOfView():
-            return reduce(
-                CanonicalSchema.intersect,
-                (_at(branch, segment, depth + 1) for branch in view.branches),
-                EVERYTHING.schema,
-            )
+            parts = (_at(branch, segment, depth + 1) for branch in view.branches)
+            return reduce(CanonicalSchema.intersect, parts, EVERYTHING.schema)
         case c.ReferenceView():
             target = schema.definition(view.uri)
             return _at(target, segment, depth + 1) if target is not None else EVERYTHING.schema
@@ -221,15 +222,6 @@ def _property(view: c.ObjectView, key: str) -> CanonicalSchema:
     return view.additional_properties
 
 
-def _union(some: CanonicalSchema, others: CanonicalSchema) -> CanonicalSchema:
-    for one, other in ((some, others), (others, some)):
-        if one == NOTHING.schema:
-            return other
-        if one == EVERYTHING.schema:
-            return one
-    return some.union(others)
-
-
 def _lists(segment: str | int) -> tuple[str, ...]:
     return ("array",) if isinstance(segment, int) else ()
 
@@ -248,23 +240,6 @@ def _part(value: Any, segment: str | int) -> Any:
 
 def _constants(view: c.ConstView | c.EnumView) -> list[Any]:
     return [view.value] if isinstance(view, c.ConstView) else list(view.values)
-
-
-def _type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-    return "number"
 
 
 _SHOWN: Final = 4
@@ -313,66 +288,46 @@ def _tried(find: Any) -> Any:
 
 
 def _size(schema: Schema) -> tuple[int, int]:
-    """How many parts a schema has, and an upper bound of the alternatives that come of them."""
-    sizes = _Sizes(schema)
-    cases = sizes.cases(schema, 0)
-    return sizes.nodes, cases
+    """How many parts a schema has, and an upper bound of the alternatives that come of them.
 
+    Alternatives below a part are gone through anew for each of its own.
+    """
+    nodes, targets = 0, dict[str, int]()
 
-class _Sizes:
-    """Walks a schema as far as it has to be counted."""
-
-    def __init__(self, root: Schema) -> None:
-        self.nodes = 0
-        self._root = root
-        self._targets: dict[str, int] = {}
-
-    def cases(self, schema: Any, depth: int) -> int:
-        """An upper bound of the alternatives that a part comes down to; alternatives below it are gone through anew
-        for each of its own.
-        """
-        self.nodes += 1
-        if self.nodes > _MOST_NODES or depth > 200:
+    def cases(part: Any, depth: int) -> int:
+        nonlocal nodes
+        nodes += 1
+        if nodes > _MOST_NODES or depth > _MOST_LEVELS:
             return _MOST_CASES + 1
-        if isinstance(schema, list):
-            return max((self.cases(part, depth + 1) for part in schema), default=1)
-        if not isinstance(schema, dict):
-            return 1
+        if isinstance(part, list):
+            return max((cases(each, depth + 1) for each in part), default=1)
         found = most = 1
-        for keyword, part in schema.items():
-            if keyword in ("anyOf", "oneOf") and isinstance(part, list):
-                found *= max(1, sum(self.cases(branch, depth + 1) for branch in part))
-            elif keyword == "allOf" and isinstance(part, list):
-                for branch in part:
-                    found *= self.cases(branch, depth + 1)
-            elif keyword == "dependentSchemas" and isinstance(part, dict):
-                for branch in part.values():
-                    found *= 1 + self.cases(branch, depth + 1)
-            elif keyword in ("if", "then", "else", "not"):
-                found *= 1 + self.cases(part, depth + 1)
-            elif keyword == "$ref" and isinstance(part, str):
-                found *= self._target(part, depth)
-            elif keyword not in ("const", "enum", "default", "examples", "$defs", "definitions"):
-                most = max(most, self.cases(part, depth + 1))
-            elif keyword in ("const", "enum"):
-                self.nodes += _parts(part)
+        for keyword, below in part.items() if isinstance(part, dict) else ():
+            match keyword, below:
+                case (("anyOf" | "oneOf"), list()):
+                    found *= max(1, sum(cases(each, depth + 1) for each in below))
+                case "allOf", list():
+                    found *= prod(cases(each, depth + 1) for each in below)
+                case "dependentSchemas", dict():
+                    found *= prod(1 + cases(each, depth + 1) for each in below.values())
+                case (("if" | "then" | "else" | "not"), _):
+                    found *= 1 + cases(below, depth + 1)
+                case "$ref", str():
+                    if below not in targets:
+                        targets[below] = 1  # while it is walked: a cycle adds nothing
+                        targets[below] = cases(referred(below, schema), depth + 1)
+                    found *= targets[below]
+                case (("const" | "enum"), _):
+                    nodes += _parts(below)
+                case (("default" | "examples" | "$defs" | "definitions"), _):
+                    pass
+                case _:
+                    most = max(most, cases(below, depth + 1))
             found = min(found, _MOST_CASES + 1)
         return min(found * most, _MOST_CASES + 1)
 
-    def _target(self, uri: str, depth: int) -> int:
-        if uri not in self._targets:
-            self._targets[uri] = 1  # while it is walked: a cycle adds nothing
-            self._targets[uri] = self.cases(target(self._root, uri), depth + 1)
-        return self._targets[uri]
-
-
-def target(root: Any, uri: str) -> Any:
-    """The part of a document that a pointer such as `#/$defs/x` leads to, or None."""
-    part = root
-    for key in uri.removeprefix("#").split("/")[1:]:
-        key = key.replace("~1", "/").replace("~0", "~")
-        part = part.get(key) if isinstance(part, dict) else None
-    return part if uri.startswith("#") else None
+    number = cases(schema, 0)
+    return nodes, number
 
 
 def _parts(value: Any) -> int:

@@ -5,8 +5,8 @@ Each pass looks at the whole submission and gives its findings; none knows of an
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from protocol.submission.layout import Layout
@@ -57,14 +57,9 @@ _SEVERITIES: Final = ("warning", "info", "note")
 
 def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Of each code the first."""
-    findings = tuple(findings)
-    left = Counter(finding.code for finding in findings)
-    given: Counter[str] = Counter()
-    for finding in findings:
-        given[finding.code] += 1
-        left[finding.code] -= 1
-        if given[finding.code] <= MOST_OF_A_CODE:
-            yield finding
-        elif given[finding.code] == MOST_OF_A_CODE + 1:
-            more = f"{left[finding.code] + 1} more findings of this code are left out"
-            yield Finding(finding.code, more, remedy="correct those above and check again")
+    for code, alike in groupby(findings, key=lambda finding: finding.code):
+        found = tuple(alike)
+        yield from found[:MOST_OF_A_CODE]
+        if len(found) > MOST_OF_A_CODE:
+            more = f"{len(found) - MOST_OF_A_CODE} more findings of this code are left out"
+            yield Finding(code, more, remedy="correct those above and check again")

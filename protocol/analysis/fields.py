@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from protocol.language.references import Path, Reference
 from protocol.language.spelling import Patience
-from protocol.schemas import Schema
+from protocol.schemas.parts import applied
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, Algebra, is_empty, target, told, types_of
+from .algebra import EVERYTHING, Algebra, is_empty, told, types_of
 from .type_flow import Source, TypeFlow
 
 _MOST_NAMES: Final = 12
 _MOST_KNOWN: Final = 200
-_DEEPEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Fields:
             if is_empty(below) or (types == {"object"} and below == EVERYTHING and names):
                 depth = above + position
                 if isinstance(segment, int) and "array" not in types and str(segment) not in names:
-                    return self._of_object(place, depth, types, names, source)
+                    return self._of_object(place, depth, types)
                 if types == {"array"} and not isinstance(segment, int):
                     return self._of_list(place, depth)
                 if "object" not in types:
@@ -71,20 +70,13 @@ class Fields:
             f"write {inside} to read the first element",
         )
 
-    def _of_object(
-        self, place: Reference, depth: int, types: frozenset[str], names: list[str], source: Source
-    ) -> Fault:
+    def _of_object(self, place: Reference, depth: int, types: frozenset[str]) -> Fault:
         what = Reference(place.kind, place.path[:depth])
         without = Reference(place.kind, (*place.path[:depth], *place.path[depth + 1 :]))
         if types != {"object"}:
             why = f"{what} is {' or '.join(sorted(types))}, and {place.path[depth]} is an index"
             return Fault("ACT205", why, f"write {without}" if depth == len(place.path) - 1 else f"read {what}")
-        rest = (
-            source.inside[: depth - len(place.path)] + source.inside[len(source.inside) - len(place.path) + depth + 1 :]
-        )
-        is_there = self._algebra.along(source.promised, rest)
-        advice = f"write {without}" if not is_empty(is_there) else f"write {what} and one of {_some(names)}"
-        return Fault("ACT205", f"{what} is an object, and {place.path[depth]} is an index", advice)
+        return Fault("ACT205", f"{what} is an object, and {place.path[depth]} is an index", f"write {without}")
 
     def _unknown(self, place: Reference, depth: int, names: list[str]) -> Fault:
         what = Reference(place.kind, place.path[:depth])
@@ -100,10 +92,10 @@ class Fields:
         """The fields that a promise lists at a path; none where others have a name by a pattern."""
         found: dict[str, None] = {}
         for schema in self._flow.schemas(source.writer) if source.writer is not None else ():
-            parts: list[Any] = [schema]
+            parts = applied([schema], schema)
             for segment in path:
-                parts = [below for part in parts for below in _below(part, segment, schema)]
-            for each in (each for part in parts for each in _joined(part, schema, 0)):
+                parts = applied(_below(parts, segment), schema)
+            for each in (part for part in parts if isinstance(part, dict)):
                 if "patternProperties" in each:
                     return []
                 constant = each.get("const")
@@ -112,30 +104,20 @@ class Fields:
         return list(islice(found, _MOST_KNOWN))
 
     def _nearest(self, key: str, names: list[str]) -> str | None:
-        """The field that was probably meant: the same but for case and underscores, or nearly the same."""
+        """The field that was probably meant: the same but for case, `_` or its last letter, or nearly the same."""
         plain = {name.replace("_", "").lower(): name for name in reversed(names)}
-        return plain.get(key.replace("_", "").lower()) or self._patience.nearest(key, names)
+        cut = (name for name in names if key == name[:-1] or key[:-1] == name)
+        return plain.get(key.replace("_", "").lower()) or next(cut, None) or self._patience.nearest(key, names)
 
 
-def _below(part: Any, segment: str | int, root: Schema) -> Iterator[Any]:
+def _below(parts: Iterable[Any], segment: str | int) -> Iterator[Any]:
     """The parts of a schema that speak of a key or an element of its values."""
-    for each in _joined(part, root, 0):
+    for each in (part for part in parts if isinstance(part, dict)):
         named = each.get("properties", {})
         if str(segment) in named:
             yield named[str(segment)]
         elif isinstance(segment, int) and "items" in each:
             yield each["items"]
-
-
-def _joined(part: Any, root: Schema, depth: int) -> Iterator[dict[str, Any]]:
-    """A schema and those that it joins."""
-    if not isinstance(part, dict) or depth > _DEEPEST:
-        return
-    yield part
-    for branch in (*part.get("allOf", ()), *part.get("anyOf", ()), *part.get("oneOf", ())):
-        yield from _joined(branch, root, depth + 1)
-    if isinstance(part.get("$ref"), str):
-        yield from _joined(target(root, part["$ref"]), root, depth + 1)
 
 
 def _some(names: list[str]) -> str:

@@ -45,16 +45,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "code": self.code,
-            "name": self.name,
-            "severity": self.severity,
-            "message": self.message,
-            "calls": list(self.calls),
-            "pointer": self.pointer,
-            "remedy": self.remedy,
-            "rule": self.rule,
-        }
+        keys = ("code", "name", "severity", "message", "calls", "pointer", "remedy", "rule")
+        return {key: getattr(self, key) for key in keys} | {"calls": list(self.calls)}
 
 
 def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:

@@ -1,6 +1,4 @@
-"""Kinds with a schema: results that it forbids, methods that cannot take a result, and what it asks for in vain (SPEC
-R4.6, R3.4).
-"""
+"""Kinds with a schema: results that it forbids, and methods that cannot take a result (SPEC R4.6, R3.4)."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import Final
 
 from protocol.calls.call import Call, place_in
 from protocol.graph.lanes import Lane
-from protocol.language.errors import pointer
-from protocol.language.messages import is_written, read_data
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, Reference
 from protocol.schemas import CompiledSchema, Schema, compiled
@@ -21,7 +17,6 @@ from protocol.submission.layout import Layout
 
 from .algebra import NOTHING, Algebra, Values, is_empty, told, types_of
 from .finding import Finding, on_call
-from .known_places import KnownPlaces
 from .type_flow import FAILURES, TypeFlow
 
 _TAKEN: Final[dict[Method, Schema]] = {
@@ -36,31 +31,14 @@ _GROWN: Final[dict[Method, set[str]]] = {
 }
 """What a method adds to rather than replaces: of that only the type counts."""
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
-_NOT_WRITTEN: Final = ("input", FAILURES)
-"""An input comes from outside, also later (SPEC R6.3)."""
 
 
 def kind_findings(layout: Layout, algebra: Algebra, flow: TypeFlow) -> Iterator[Finding]:
-    """What calls write and kinds do not admit, and what kinds require and no call writes."""
+    """What calls write and kinds or methods do not admit."""
     kinds = _Kinds(layout, algebra, flow)
-    for lane in _with_schemas_of_their_own(layout):
+    for lane in {id(lane.calls): lane for lane in layout.lanes.values()}.values():
         for call in lane.calls:
             yield from kinds.refused(lane, call)
-    yield from _required(layout)
-
-
-def _with_schemas_of_their_own(layout: Layout) -> Iterator[Lane]:
-    """The lanes, but of those with the same calls and the same schemas one."""
-    seen = set()
-    kinds: dict[int, list[str]] = {}
-    for lane in layout.lanes.values():
-        fold = layout.context.fold(lane.instance)
-        if id(lane.calls) not in kinds:
-            kinds[id(lane.calls)] = list(dict.fromkeys(place.kind for call in lane.calls for place in call.written))
-        key = (id(lane.calls), *(id(fold.schema(kind)) for kind in kinds[id(lane.calls)]))
-        if key not in seen:
-            seen.add(key)
-            yield lane
 
 
 @dataclass(frozen=True)
@@ -120,28 +98,3 @@ class _Kinds:
             parts = {"allOf": schema.parts_at(path)}
             self.admitted[key] = NOTHING if is_closed else self.algebra.made_of(excerpt(parts, schema.document))
         return self.admitted[key]
-
-
-def _required(layout: Layout) -> Iterator[Finding]:
-    """What a kind's schema requires, no call writes and the context does not hold."""
-    if not layout.calls:
-        return
-    places = KnownPlaces(layout)
-    found: dict[Reference, Finding] = {}
-    for index, message in enumerate(layout.context.messages):
-        data = read_data(message)
-        schema = message.get("schema")
-        if data is None or is_written(message) or data.kind in _NOT_WRITTEN or not isinstance(schema, dict):
-            continue
-        required = schema.get("required")
-        for key in required if isinstance(required, list) else ():
-            place = Reference(data.kind, (key,))
-            if not places.has(place):
-                found[place] = Finding(
-                    "ACT208",
-                    f"the schema of {data.kind} requires {key!r}, and no call writes {place}",
-                    (),
-                    pointer("context", index, "schema", "required"),
-                    f"let a call write {place}, or do not require it",
-                )
-    yield from found.values()

@@ -40,7 +40,6 @@ class View:
     held: frozenset[Reference]
     """What it holds of the places that are read."""
     shared: Fold
-    is_template: bool
 
     @cached_property
     def own(self) -> frozenset[int]:
@@ -110,8 +109,7 @@ def views_of(layout: Layout) -> Iterator[View]:
             met = sorted(_met(lane, shared.graph, of_all, order.keys()), key=order.__getitem__)
             calls = {call.index: call for call in shared.calls if call.index in set(met)} | calls if met else calls
             graphs, nodes, writers = (shared.graph, *graphs), (tuple(met), *nodes), Writers(lane.calls, of_all)
-        is_template = layout.submission.is_template
-        yield View(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold(), is_template)
+        yield View(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold())
 
 
 def _met(lane: Lane, graph: Graph, writers: Writers, known: Iterable[int]) -> set[int]:

@@ -24,10 +24,8 @@ class How(Enum):
     """What was there is replaced."""
     ADD = auto()
     """A list gets more elements."""
-    TEXT = auto()
-    """A text gets longer."""
     CONCAT = auto()
-    """A list or a text gets longer; which of the two is not known."""
+    """A list or a text gets longer; which of the two is not known, or a text."""
     JOIN = auto()
     """An object gets keys; which ones is not known."""
 
@@ -92,12 +90,10 @@ def _joined(place: Reference, number: int, value: Any, depth: int) -> Iterator[E
 
 
 def _concatenated(value: Any, schema: Any, fold: Fold, place: Reference) -> How:
-    """What is joined end to end: by the value, what the tool declares, or what the context holds there."""
+    """What is joined end to end, a list or not: by the value, what the tool declares, or what the context holds."""
     held = lookup(fold.root(place.kind), place.path)
     declared = schema.get("type") if isinstance(schema, Mapping) else None
-    if isinstance(value, list) or declared == "array" or isinstance(held, list):
-        return How.ADD
-    return How.TEXT if isinstance(value, str) or declared == "string" or isinstance(held, str) else How.CONCAT
+    return How.ADD if isinstance(value, list) or declared == "array" or isinstance(held, list) else How.CONCAT
 
 
 def _is_element(place: Reference, depth: int, fold: Fold) -> bool:

@@ -116,20 +116,13 @@ class Races:
             above = [write for write in above if write.effect.how is not How.JOIN]
             hows = {write.effect.how for write in writes}
             group = writes if not above else sorted(writes + above, key=lambda write: turns[write.call])
-            if (above or hows not in ({How.ADD}, {How.JOIN})) and _twice(group) and not self._is_settled(group, key):
+            if (above or hows not in ({How.ADD}, {How.JOIN})) and _twice(group):
                 yield group
 
     def _turn(self, index: int) -> int:
         """Where a call stands in an order in which each stands behind those that surely write before it."""
         waits, position = self._known.get(index), self._view.position
         return 2 * position[index] if waits is None else 1 + max((2 * position[each] for each in waits), default=-2)
-
-    def _is_settled(self, group: Iterable[_Write], key: Key) -> bool:
-        """Whether each call of a group waits for those listed before it; what is global is looked at for itself."""
-        calls = sorted({write.call for write in group})
-        if self._view.own.isdisjoint(calls):
-            return True
-        return self._view.own.issuperset(calls) and all(self._needs(index, key) for index in calls[1:])
 
     def _needs(self, index: int, key: Key) -> bool:
         """Whether a call cannot run before those listed before it that write at a place have ended."""

@@ -31,7 +31,7 @@ def surrounding_findings(layout: Layout) -> Iterator[Finding]:
 
 
 def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
-    """Scopes that show nothing, where another one would: it is misspelt, or only an instance has it."""
+    """Scopes that show nothing, where one with nearly the same name would."""
     for call in layout.calls:
         at = place_in(call.raw, "_scopes")
         for index, scope in enumerate(call.scopes):
@@ -39,19 +39,9 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 continue
             where: tuple[str | int, ...] = (*at, index) if at else ()
             why = f"is shown nothing of {call.properties['_scopes'][index]}"
-            if not places.has(scope):
-                near = places.nearest(scope)
-                if near is not None:
-                    why += ": the context does not hold it and no call writes it"
-                    yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
-            elif (
-                call.instance is None
-                and not call.gather
-                and not layout.submission.is_template
-                and (name := places.holder(scope))
-            ):
-                why = f"{why}: it has no _instance, and only instances such as {name!r} hold it"
-                yield on_call(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
+            if not places.has(scope) and (near := places.nearest(scope)) is not None:
+                why += ": the context does not hold it and no call writes it"
+                yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
 
 
 def _call(layout: Layout, index: int) -> Call:

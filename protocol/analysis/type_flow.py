@@ -122,7 +122,7 @@ class TypeFlow:
             if method is Method.SET and all(isinstance(segment, str) for segment in below):
                 found = result
                 for segment in reversed(below):
-                    found = self._algebra.of_keys({str(segment): found}, is_whole=False)
+                    found = self._algebra.around(found, str(segment))
                 return found
             return of(_OBJECT if isinstance(below[0], str) else _CONTAINER)
         rest = place.path[len(own.path) :]
@@ -167,12 +167,12 @@ def _loose(values: Values, of: Any) -> Values:
 class LaneFlow:
     """What the readers of lanes with one and the same graph come by."""
 
-    def __init__(self, flow: TypeFlow, lane: Lane, shared: _Seen | None) -> None:
+    def __init__(self, flow: TypeFlow, lane: Lane, shared: Sequence[Call]) -> None:
         self._flow = flow
         self.lane = lane
-        self._own = {call.index: call for call in lane.calls}
-        self._shared = shared.calls if shared is not None else {}
-        self._writers = Writers(lane.calls, shared.writers if shared is not None else None)
+        self._own = frozenset(call.index for call in lane.calls)
+        self._calls = {call.index: call for call in (*shared, *lane.calls)}
+        self._writers = Writers(lane.calls, Writers(shared) if shared else None)
 
     def sources(self, reader: Call, place: Reference, fold: Fold) -> tuple[Source, ...]:
         """All origins of what a call may read at a place; none where they are too many, or one promises nothing."""
@@ -184,7 +184,7 @@ class LaneFlow:
         found.pop(reader.index, None)
         if len(found) > _MOST_WRITERS:
             return ()
-        writers = [self._own[index] if index in self._own else self._shared[index] for index in sorted(found)]
+        writers = [self._calls[index] for index in sorted(found)]
         sources = [source for writer in writers for source in self._flow.effects(writer, place)]
         if any(source.promised == EVERYTHING == source.values for source in sources):
             return ()
@@ -212,20 +212,11 @@ class LaneFlow:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The global calls, as the calls of instances see them."""
-
-    calls: Mapping[int, Call]
-    writers: Writers
-
-
 def flows(layout: Layout, flow: TypeFlow) -> Iterator[tuple[LaneFlow, list[Lane]]]:
     """The lanes, those that share a graph together."""
     lanes: dict[int, list[Lane]] = {}
     for lane in layout.lanes.values():
         lanes.setdefault(id(lane.graph), []).append(lane)
-    common = layout.lanes[None].calls if None in layout.lanes else ()
-    shared = _Seen({call.index: call for call in common}, Writers(common))
+    shared = layout.lanes[None].calls if None in layout.lanes else ()
     for alike in lanes.values():
-        yield LaneFlow(flow, alike[0], shared if alike[0].instance is not None else None), alike
+        yield LaneFlow(flow, alike[0], shared if alike[0].instance is not None else ()), alike

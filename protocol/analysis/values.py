@@ -6,15 +6,15 @@ admits have nothing in common, the call is sure to fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from protocol.calls.call import Call
+from protocol.calls.delegates import input_schema
 from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
 from protocol.language.errors import pointer
-from protocol.language.messages import read_data
 from protocol.language.paths import MISSING, type_name
 from protocol.language.references import Expression, Path, Reference
 from protocol.submission.layout import Layout
@@ -159,20 +159,11 @@ class _Reads:
         if call.runner.executor is Executor.ACTIVITY and name in self._signatures:
             whose = f"the signature of its activity {name} takes"
             yield _Demand("ACT201", whose, self._algebra.described_by(self._signatures[name]))
-        if call.runner.executor is Executor.DELEGATE and (schema := _input_of(submission.delegates.get(name))):
+        if call.runner.executor is Executor.DELEGATE and name in submission.delegates:
+            schema = input_schema(submission.delegates[name].get("context", ()))
+            schema = True if schema is MISSING else schema
             yield _Demand("ACT207", f"its delegate {name} declares", self._algebra.described_by(schema))
 
 
 def _reads(call: Call, place: Reference, at: str) -> str:
     return f"call {call.index} ({call.tool}) reads {place} at {at}"
-
-
-def _input_of(definition: Any) -> dict[str, Any] | None:
-    """The schema that a delegate's definition declares for what it is given (SPEC R9.2)."""
-    messages = definition.get("context") if isinstance(definition, Mapping) else None
-    for message in reversed(messages if isinstance(messages, list) else []):
-        data = read_data(message) if isinstance(message, dict) else None
-        if data is not None and data.kind == "input" and isinstance(message.get("schema"), dict):
-            schema: dict[str, Any] = message["schema"]
-            return schema
-    return None

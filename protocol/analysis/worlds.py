@@ -6,11 +6,6 @@ beyond that so many by a fixed seed. What is so in some worlds is a set in the b
 calls finds for all worlds at once which calls run. Which calls have ended before another starts is found world by
 world, where it is asked.
 
-    worlds = Worlds(view, choices_of(view))
-    worlds.ran[index]                       # the worlds in which a call runs
-    worlds.wrote(index, place)              # those in which it writes at, above or below a place
-    worlds.before(number, {index: 1 << 0})  # call -> those of the given calls that have ended before it starts
-
 The rules are those of `engine.readiness`, applied to sets of worlds; a law holds the two against each other.
 """
 

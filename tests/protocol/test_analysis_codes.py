@@ -67,12 +67,6 @@ def scoped(scope: str, **more: Any) -> Submission:
     return submission(call("see", "†data.seen", _scopes=[scope], **more), context=[STATE])
 
 
-def of_instance(**more: Any) -> Submission:
-    """A scope that only an instance holds."""
-    context = [{"type": "state", "_instance": "①", "order": 1}, {"type": "data", "x": 1}]
-    return submission(call("see", "†data.seen", _scopes=["†state.order"], **more), context=context)
-
-
 def circling(scope: str) -> Submission:
     """A call that sees what a call listed before it writes, which waits for it."""
     return submission(call("get", "†state.a", after="†data.b"), call("see", "†data.b", _scopes=[scope]))
@@ -107,10 +101,6 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT205": (chain("†state.x.0.name"), chain("†state.x.tags.0")),
     "ACT206": (chain("†state.x.name", _outputMethod="concat"), chain("†state.x.name", _outputMethod="assign")),
     "ACT207": (delegated({"type": "string"}), delegated({"type": "integer"})),
-    "ACT208": (
-        kind({"required": ["user", "total"]}, "†state.user"),
-        kind({"required": ["user", "total"]}, "†state.user", "†state.total"),
-    ),
     "ACT209": (user(userid=1), user(userId=1)),
     "ACT299": (large(25_000), large(25)),
     "ACT301": (user("state.user.name"), user("the user's name")),
@@ -126,7 +116,6 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT309": (user("†state.other || †state.user.name"), user("†state.user.age || †state.user.name")),
     "ACT310": (user(userld=1), user(userId=1)),
     "ACT401": (scoped("†state.usr"), scoped("†state.user")),
-    "ACT402": (of_instance(), of_instance(_instance="①")),
     "ACT404": (user() | submission(call("take", _outputMethod="push")), user(_outputMethod="push")),
     "ACT406": (
         submission(call("get", "†state.a"), tools={"get": {"parameters": {"type": "object", "properties": {}}}}),
