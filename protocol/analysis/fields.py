@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from protocol.calls.call import Call
 from protocol.language.references import Path, Reference
 from protocol.language.spelling import Patience
 from protocol.schemas.parts import applied
@@ -37,7 +40,7 @@ class Fields:
         self._flow = flow
         self._patience = Patience(likeness=0.6)
 
-    def fault(self, place: Reference, source: Source) -> Fault | None:
+    def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
         """Why a source never has anything at a place, or hardly means to."""
         values, above = source.promised, len(place.path) - len(source.inside)
         if source.writer is None or source.promised == EVERYTHING:
@@ -57,7 +60,7 @@ class Fields:
                 if "object" not in types:
                     what = f"{Reference(place.kind, place.path[:depth])} is {told(values)} and has no parts"
                     return Fault("ACT205", what, f"read {Reference(place.kind, place.path[:depth])}")
-                if str(segment) not in names and (is_empty(below) or self._nearest(str(segment), names)):
+                if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
                     return self._unknown(place, depth, names)
             values = below
         return None
@@ -88,6 +91,24 @@ class Fields:
             "ACT204", why, f"write {Reference(place.kind, (*place.path[:depth], near, *place.path[depth + 1 :]))}"
         )
 
+    def _is_slip(self, reader: Call, place: Reference, depth: int, names: list[str]) -> bool:
+        """Whether a field that an open object does not list is probably none of it: its name is nearly one that is
+        listed, or whatever else is read there is listed.
+        """
+        key = str(place.path[depth])
+        read = self._read[reader.instance, place.key[: depth + 1]]
+        return self._nearest(key, names) is not None or read.issubset({key, *names})
+
+    @cached_property
+    def _read(self) -> dict[tuple[str | None, tuple[str, ...]], set[str]]:
+        """The keys that calls read below each place, in each instance."""
+        found = defaultdict[tuple[str | None, tuple[str, ...]], set[str]](set)
+        for call in self._layout.calls:
+            for place in (place for expression in call.expressions for place in expression.references):
+                for depth in range(1, len(place.key)):
+                    found[call.instance, place.key[:depth]].add(place.key[depth])
+        return found
+
     def _listed(self, source: Source, path: Path) -> list[str]:
         """The fields that a promise lists at a path; none where others have a name by a pattern."""
         found: dict[str, None] = {}
@@ -104,10 +125,9 @@ class Fields:
         return list(islice(found, _MOST_KNOWN))
 
     def _nearest(self, key: str, names: list[str]) -> str | None:
-        """The field that was probably meant: the same but for case, `_` or its last letter, or nearly the same."""
+        """The field that was probably meant: the same but for case and underscores, or nearly the same."""
         plain = {name.replace("_", "").lower(): name for name in reversed(names)}
-        cut = (name for name in names if key == name[:-1] or key[:-1] == name)
-        return plain.get(key.replace("_", "").lower()) or next(cut, None) or self._patience.nearest(key, names)
+        return plain.get(key.replace("_", "").lower()) or self._patience.nearest(key, names)
 
 
 def _below(parts: Iterable[Any], segment: str | int) -> Iterator[Any]:

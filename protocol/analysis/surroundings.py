@@ -1,4 +1,4 @@
-"""Surroundings: scopes, tools, settings and messages that do not do what they seem to (SPEC R1.3, R4.1, R8)."""
+"""Surroundings: scopes, tools and meta-properties that do not do what they seem to (SPEC R4.1, R4.3, R8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.call import Call, place_in
+from protocol.calls.call import place_in
 from protocol.calls.tools import Executor
 from protocol.submission.layout import Layout
 
@@ -44,18 +44,13 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
 
 
-def _call(layout: Layout, index: int) -> Call:
-    """The call of an index."""
-    return layout.calls[index - layout.submission.first]
-
-
 def _left_out(layout: Layout) -> Iterator[Finding]:
     """Scope waits that would close a cycle, and so are none (SPEC R8.3a)."""
     writers: dict[int, list[int]] = {}
     for reader, writer in layout.dropped_waits:
         writers.setdefault(reader, []).append(writer)
     for reader, dropped in writers.items():
-        call = _call(layout, reader)
+        call = layout.calls[reader - layout.submission.first]
         some = ", ".join(map(str, dropped[:_MOST_NAMED])) + ", …" * (len(dropped) > _MOST_NAMED)
         why = f"does not wait for calls {some}, which write in its _scopes: they wait for it"
         remedy = "list the places that it needs, or take the reference out that closes the cycle"

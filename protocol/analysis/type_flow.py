@@ -136,11 +136,7 @@ class TypeFlow:
             case Method.CONCAT if rest:
                 return EVERYTHING if isinstance(rest[0], int) else NOTHING
             case Method.CONCAT:
-                return (
-                    of(_TEXT_OR_LIST)
-                    if result == EVERYTHING
-                    else self._algebra.both(of(_TEXT_OR_LIST), _loose(result, of))
-                )
+                return self._algebra.both(of(_TEXT_OR_LIST), _loose(result, of))
             case Method.ASSIGN if not rest:
                 return of(_OBJECT)
         return _loose(along(result, rest), of)

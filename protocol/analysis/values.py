@@ -107,7 +107,7 @@ class _Reads:
     def _judge(
         self, lane: Lane, call: Call, at: str, place: Reference, sources: Sequence[Source], wanted: list[_Demand]
     ) -> None:
-        faults = [self._fields.fault(place, source) for source in sources]
+        faults = [self._fields.fault(call, place, source) for source in sources]
         if faults and all(fault is not None for fault in faults):
             fault = faults[0]
             assert fault is not None

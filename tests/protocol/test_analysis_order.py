@@ -332,3 +332,21 @@ def test_a_passing_thought_reads_nothing_and_is_not_said_to_be_unreachable() -> 
         activities={"u": {}},
     )
     assert plan.findings == ()
+
+
+@pytest.mark.parametrize("required", [{}, {"required": ["lang"]}])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call(value="†input.lang || †state.default", to="a")],
+        [call(value="†input.user.name || †state.default", to="a")],
+        [BRANCHING, call(value="†input.user.name || †data.good", other="†data.bad")],
+        [BRANCHING, call(value="†data.good", other="†data.bad || †input.lang")],
+        [call(value="†input.lang || †state.x", to="a"), call(to="†state.x")],
+        [call(to="†state.x"), call(value="†state.x || †input.lang", to="†state.x")],
+    ],
+)
+def test_what_an_input_promises_may_come_or_not(calls: Calls, required: Any) -> None:
+    schema = {"properties": {"lang": {"type": "string"}, "user": {"type": "object"}}, **required}
+    context = [{"type": "input", "schema": schema}, {"type": "state", "default": "en"}]
+    assert checked(*calls, context=context).findings == ()
