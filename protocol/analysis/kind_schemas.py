@@ -82,11 +82,12 @@ class _Kinds:
         """Whether a write may be admitted, by what speaks of its place and of nothing above (SPEC R4.6)."""
         types = types_of(given)
         grown = {"array"} if method is Method.PUSH else types & _GROWN.get(method, set())
-        if not types or any(schema.admits(path, type_) for type_ in grown):
-            is_listed = method is Method.PUSH and not any(
-                isinstance(p, dict) and "prefixItems" in p for p in schema.parts(path)
-            )
-            return not is_listed or self.algebra.fit(given, self._at(schema, (*path, 0)))
+        if is_empty(given):
+            return True
+        if any(schema.admits(path, type_) for type_ in grown):
+            is_prefixed = any(isinstance(part, dict) and "prefixItems" in part for part in schema.parts(path))
+            is_one = method is Method.PUSH and not is_prefixed  # else its place is not known, or not looked at
+            return not is_one or self.algebra.fit(given, self._at(schema, (*path, 0)))
         is_other = not grown or (method is Method.MERGE and bool(types - grown))
         return is_other and self.algebra.fit(given, self._at(schema, path))
 
