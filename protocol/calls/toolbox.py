@@ -8,6 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from protocol.language.errors import Problem, UnknownName
+from protocol.language.paths import parts_of
+from protocol.language.references import Expression
+from protocol.schemas.work import EXCEEDED
 
 from .tools import ANONYMOUS, WHO, Executor, Runner, Tool
 
@@ -74,11 +77,18 @@ class Toolbox:
         meta-properties: no other name leads around what they pin (SPEC R4.2).
         """
         for behind in self._behind(tool, runner):
-            if behind.pins:
+            if behind.pins or self.strict_meta:
                 parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
                 pinned = {key: value for key, value in properties.items() if key not in (*WHO, "_output")}
-                found = behind.problems(pinned, lenient=True)
+                found = behind.problems(pinned, lenient=True, strict_meta=self.strict_meta)
                 anyway = set(behind.problems(parameters, lenient=True)) if found else set()
+                anyway = {problem for problem in anyway if EXCEEDED not in problem.message}
+                if behind.pins_by_parameters and any(isinstance(part, Expression) for part in parts_of(parameters)):
+                    yield Problem(
+                        "",
+                        f"the schema of {behind.name!r}, whose code runs the call, decides by parameters about "
+                        f"meta-properties, and some are not known yet: call the tool {behind.name!r} itself",
+                    )
                 for problem in found:
                     if problem not in anyway and (not problem.pointer or problem.pointer.startswith("/_")):
                         message = f"{problem.message} (by the schema of {behind.name!r}, whose code runs the call)"

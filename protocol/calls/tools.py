@@ -35,7 +35,7 @@ the activity returns `always`, or `sometimes`, where it may as well choose a pat
 """
 _CHEAP: Final = 100
 """Schemas that look at each part of a call no more often than this cost less than reading it does."""
-_FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance")
+_FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance", "_gather")
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
@@ -205,10 +205,13 @@ class Tool:
     @cached_property
     def pins(self) -> bool:
         """Whether the schema speaks of meta-properties beyond those that say who runs the call."""
-        names, patterns = self._mentioned
-        return any(name.startswith("_") and name not in WHO for name in names) or any(
-            map(speaks_of_meta_properties, patterns)
-        )
+        return any(map(_pins, self._applied))
+
+    @cached_property
+    def pins_by_parameters(self) -> bool:
+        """Whether what it says of them hangs on the parameters: it stands in `anyOf`, `if` and the like."""
+        always = {id(part) for part in joined((self.document,), self.document)}
+        return any(_pins(part) for part in self._applied if id(part) not in always)
 
     def mentions(self, key: str) -> bool:
         """Whether the schema speaks of a property, wherever it is applied to a call as a whole."""
@@ -225,12 +228,23 @@ class Tool:
         return (f"^(?:{named})$", *sorted(filter(speaks_of_meta_properties, patterns)))
 
     @cached_property
+    def _applied(self) -> list[dict[str, Any]]:
+        """The schemas that are applied to a call as a whole."""
+        return [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
+
+    @cached_property
     def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:
         """The properties that the schema speaks of by name, and the patterns by which it speaks of others."""
-        parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
-        names = {name for part in parts for name in _named(part)}
-        patterns = {pattern for part in parts for pattern in part.get("patternProperties", ())}
+        names = {name for part in self._applied for name in _named(part)}
+        patterns = {pattern for part in self._applied for pattern in part.get("patternProperties", ())}
         return frozenset(names | {ALIASES[name] for name in names & ALIASES.keys()}), frozenset(patterns)
+
+
+def _pins(part: Mapping[str, Any]) -> bool:
+    """Whether a schema's own keywords speak of meta-properties beyond those that say who runs the call."""
+    return any(name.startswith("_") and name not in WHO for name in _named(part)) or any(
+        map(speaks_of_meta_properties, part.get("patternProperties", ()))
+    )
 
 
 def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:

@@ -45,7 +45,7 @@ class CompiledSchema:
         self.schema = schema
         self._entry = entry
         try:
-            jsonschema_rs.meta.validate(schema)
+            jsonschema_rs.meta.validate(_of_this_dialect(schema))
             self.document = schema if is_ready else _ready_document(schema)
             self._check_references()
             work = work_of(self.document, found(entry, self.document))
@@ -196,6 +196,13 @@ def schema_problem(schema: Any, *at: str | int) -> Problem | None:
     except SchemaError as error:
         return Problem(pointer(*at, *error.path), f"not a JSON Schema: {shortened(error.message)}")
     return None
+
+
+def _of_this_dialect(schema: Any) -> Any:
+    """The schema without `$schema`: it is read as draft 2020-12 (SPEC R4.1), and no address in it is opened."""
+    if not isinstance(schema, dict) or "$schema" not in schema:
+        return schema
+    return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def _ready_document(schema: Any) -> Any:

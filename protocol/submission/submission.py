@@ -236,7 +236,8 @@ def _can_be_missed(message: Any) -> bool:
 def _stand_in(message: Message) -> Message:
     """What is left of a malformed message that carries no data: that its instance occurs (SPEC R10.1)."""
     instance = message.get("_instance")
-    return {"type": "meta", **({"_instance": instance} if isinstance(instance, str) and instance else {})}
+    is_name = isinstance(instance, str) and instance and not any(value_problems(instance, Limits()))
+    return {"type": "meta", **({"_instance": instance} if is_name else {})}
 
 
 def _delegate_problems(delegates: Any) -> Iterator[Problem]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import subprocess
 import sys
+import threading
 import time
 from textwrap import dedent
 from typing import Any
@@ -336,3 +338,34 @@ def test_schemas_without_an_end_are_compared_in_bounded_time() -> None:
     began = time.process_time()
     assert check_submission({"solution": {"calls": calls}, "tools": tools}).findings != (), "no value ever ends"
     assert time.process_time() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    "dialect", ["{address}", "file:///etc/hostname", "", "no address", "http://json-schema.org/draft-04/schema#"]
+)
+def test_no_address_is_opened_and_every_schema_is_of_one_dialect(dialect: str) -> None:
+    opened: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            opened.append(self.path)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            schema = {"$schema": dialect.format(address=f"http://127.0.0.1:{server.server_port}/x"), "minimum": 1}
+            nested = {"properties": {"v": {**schema, "$id": "http://127.0.0.1/y"}}, "_output": schema}
+            plan = check_submission(
+                {
+                    "context": [{"type": "state", "schema": schema}, {"type": "input", "v": 1}],
+                    "delegates": {"d": {"schema": schema}},
+                    "tools": {"a": {**schema, **nested}},
+                    "solution": {"calls": [{"_tool": "a", "v": "†input.v", "_outputPath": "†data.x"}]},
+                    "schema": schema,
+                }
+            )
+            assert plan.findings is not None
+            assert schema_problem({**schema, "minimum": "1"}) is not None
+        finally:
+            server.shutdown()
+    assert opened == []

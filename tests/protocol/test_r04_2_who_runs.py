@@ -288,3 +288,45 @@ def test_r4_2a_whatever_a_document_declares_only_what_is_allowed_may_be_called()
     with pytest.raises(Rejected) as refused:
         check(context, solution, activities={"t": ANY}, allow=["t"])
     assert pointers(refused.value.errors) == ["/solution/calls/0", "/solution/calls/0/_tool"]
+
+
+BEHIND = {"note": ANY, "reveal": ANY}
+BY_MODE = {
+    "if": {"properties": {"mode": {"const": "full"}}, "required": ["mode"]},
+    "then": {"properties": {"_scopes": {"items": {"enum": ["state", "input"]}}}},
+    "else": {"properties": {"_scopes": {"items": {"enum": ["input"]}}}},
+}
+
+
+def around(reveal: dict[str, Any], **properties: Any) -> list[Any]:
+    """What is wrong with a call of `note` that is run by `reveal`."""
+    call = {"_tool": "note", "_activity": "reveal", "_outputPath": "†data.a", **properties}
+    tools = {"reveal": reveal, "note": {"properties": {"_activity": {"const": "reveal"}}}}
+    context = [{"type": "state", "secret": 1}, {"type": "input", "mode": "brief"}]
+    with pytest.raises(Rejected) as rejected:
+        check_submission({"context": context, "tools": tools, "solution": {"calls": [call]}}, activities=BEHIND)
+    return [problem.message for problem in rejected.value.errors]
+
+
+def test_r4_2_a_pin_holds_where_the_schema_of_the_code_takes_too_long_to_apply() -> None:
+    texts = {"type": "string", "pattern": "^(?!admin)[a-z]+$"}
+    pinned = {"properties": {"id": texts, "_scopes": {"items": {"enum": ["input"]}}}}
+    (message,) = around(pinned, ids=["a" * 26] * 5_000, _scopes=["state"])
+    assert "exceed the validation budget" in message
+
+
+def test_r4_2_what_the_code_pins_by_parameters_is_not_led_around_by_a_reference() -> None:
+    (message,) = around(BY_MODE, mode="†input.mode", _scopes=["state"])
+    assert "decides by parameters about meta-properties" in message
+    assert around(BY_MODE, mode="brief", _scopes=["state"])
+
+
+def test_r4_2_a_declaration_does_not_widen_what_strict_meta_refuses_of_its_activity() -> None:
+    closed = {"reveal": {"properties": {"id": {}}, "additionalProperties": False}}
+    value = {
+        "context": [{"type": "state", "secret": 1}],
+        "tools": {"reveal": {"properties": {"_scopes": True}}},
+        "solution": {"calls": [{"_tool": "reveal", "_scopes": ["state"]}]},
+    }
+    with pytest.raises(Rejected):
+        check_submission(value, activities=closed, strict_meta=True)

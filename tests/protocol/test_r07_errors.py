@@ -549,3 +549,15 @@ def test_r7_2_what_a_schema_forbids_at_run_time_is_told_without_the_value(forbid
     for index in range(3):
         assert secret not in str(result.outcome(index).error)
         assert secret not in str(result.outcome(index).messages)
+
+
+@pytest.mark.parametrize("type_", ["meta", "text", "system", "advisor", "unknown", "state"])
+def test_r7_1_an_instance_whose_name_is_not_unicode_is_an_error_wherever_it_stands(type_: str) -> None:
+    value = {
+        "context": [{"type": type_, "_instance": "\ud800"}],
+        "tools": {"a": {}},
+        "solution": {"calls": [{"_tool": "a"}]},
+    }
+    with pytest.raises(Rejected) as rejected:
+        check_submission(value)
+    assert [problem.pointer for problem in rejected.value.errors] == ["/context/0/_instance"]

@@ -145,3 +145,12 @@ def test_r10_4_any_order_gives_what_the_naive_evaluator_gives(submitted: dict[st
     verdict = naive.evaluate(submitted, TOOLS)
     compared(verdict, Driver(plan, FUNCTIONS).run())
     compared(verdict, Driver(plan, FUNCTIONS, random=Random(seed)).run())
+
+
+def test_r4_1_a_pinned_gather_is_filled_in() -> None:
+    value = {
+        "context": [{"type": "state", "_instance": "①", "x": 1}],
+        "tools": {"g": {"properties": {"_gather": {"const": True}}}},
+        "solution": {"calls": [{"_tool": "g", "v": "†state.x", "_outputPath": "†state.y"}]},
+    }
+    assert check_submission(value).calls[0].gather
