@@ -71,6 +71,17 @@ class KnownPlaces:
         """Whether a call writes at a place, above it or below it."""
         return next(self._writers.lines(place), None) is not None
 
+    def holder(self, place: Reference) -> str | None:
+        """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
+        if self._layout.context.fold().exists(place):
+            return None
+        writers = {index for line in self._writers.lines(place) for index in line.calls[:_MOST_INSTANCES]}
+        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(writers)]
+        if any(call.instance is None for call in calls):
+            return None
+        held = (name for name, fold in self._folds if name is not None and fold.exists(place))
+        return next(held, calls[0].instance if calls else None)
+
     def meant(self, text: str) -> Reference | None:
         """The known place with a path that a text names without a dagger, with or without its kind."""
         path = _path_in(text.strip().removeprefix(DAGGER).removeprefix("."))

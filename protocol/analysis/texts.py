@@ -48,6 +48,8 @@ _EMBEDDED: Final = re.compile(
 _LONGEST: Final = 100_000
 """Of a longer text only so much is looked at."""
 
+_WRAPPED: Final = "parameters stand beside _tool"
+_WAITING: Final = frozenset({"dependson", "waitfor"})
 _INSTEAD: Final = {
     "a call waits for what it reads: read what the other call writes": (
         "after", "before", "depends", "dependson", "requires", "waitfor",
@@ -55,7 +57,7 @@ _INSTEAD: Final = {
     "a call is conditional by reading one of the alternatives (||) that another call chooses": (
         "condition", "if", "unless", "when", "else", "then", "otherwise", "next",
     ),
-    "parameters stand beside _tool": ("args", "arguments", "inputs", "parameters", "params"),
+    _WRAPPED: ("args", "arguments", "inputs", "parameters", "params"),
     "a plan message runs once for each instance": ("each", "foreach", "loop", "map"),
     "an exception goes to the last alternative of _outputPath": ("catch", "onerror", "onfailure", "fallback"),
     "how often and how long a call is tried is said where its activity is registered": (
@@ -69,6 +71,7 @@ _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in 
 def text_findings(layout: Layout) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
     texts = _texts(layout)
+    yield from texts.output()
     for call in layout.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
@@ -111,7 +114,7 @@ class _Texts:
                 yield on_call(
                     self.layout, "ACT303", call, f"has the property {key!r}, which means nothing", remedy, key
                 )
-            elif key.startswith("_") and squeezed in _WORDS:
+            elif squeezed in _WORDS and (key.startswith("_") or self._is_foreign(call, key, squeezed)):
                 yield on_call(
                     self.layout, "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
                 )
@@ -125,6 +128,12 @@ class _Texts:
         tool = self.layout.tools.get(call.tool)
         lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
         return key.startswith("_") or (meant not in call.raw and (meant in _UNMISTAKABLE or lists))
+
+    def _is_foreign(self, call: Call, key: str, squeezed: str) -> bool:
+        """Whether a property without `_` holds the parameters, or what to wait for: its tool lists others."""
+        tool = self.layout.tools.get(call.tool)
+        lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
+        return lists and (isinstance(call.raw[key], dict) if _WORDS[squeezed] == _WRAPPED else squeezed in _WAITING)
 
     def _parameter_near(self, call: Call, key: str) -> str | None:
         """A parameter that the tool names, that the call leaves out, and whose name is nearly this one."""
@@ -145,7 +154,14 @@ class _Texts:
             else:
                 yield from self._embedded(call, text[:_LONGEST], at)
 
-    def _whole(self, call: Call, text: str) -> tuple[str, str, str] | None:
+    def output(self) -> Iterator[Finding]:
+        """Texts of the solution's output that read as a reference does elsewhere (SPEC R4.9)."""
+        for at, text in strings(self.layout.submission.output, ("solution", "output")):
+            if not is_expression(text) and (whole := self._whole(None, text[:_LONGEST])) is not None:
+                code, why, remedy = whole
+                yield Finding(code, f"the output has the text {shortened(text)!r}, {why}", (), pointer(*at), remedy)
+
+    def _whole(self, call: Call | None, text: str) -> tuple[str, str, str] | None:
         """What is said of a text that is nothing but a place."""
         blank = expression_in(text.strip()) if text[:1].isspace() else None
         if blank is not None:
@@ -215,9 +231,9 @@ class _Texts:
                     remedy = f"write {near}" if near is not None else "leave the alternative out"
                     yield on_call(self.layout, "ACT308" if is_kind else "ACT309", call, why, remedy, *segments(at))
 
-    def _is_shown(self, call: Call, place: Reference) -> bool:
+    def _is_shown(self, call: Call | None, place: Reference) -> bool:
         """Whether the call's scopes give it the value."""
-        return any(scope.overlaps(place) for scope in call.scopes)
+        return call is not None and any(scope.overlaps(place) for scope in call.scopes)
 
 
 def _is_path(text: str, name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from protocol.calls.call import Call, standing_in
+from protocol.graph.lanes import Unresolvable
 from protocol.graph.writers import Writers
 from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from protocol.language.paths import strings
@@ -45,6 +46,7 @@ def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: s
             yield Problem(
                 pointer(*at, *place),
                 f"unresolvable reference {expression}: it is not in the context and no global call writes it",
+                Unresolvable(_NO_CALL, pointer(*place), expression, None),
             )
 
 

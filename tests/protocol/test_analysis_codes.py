@@ -28,6 +28,7 @@ TAKES: dict[str, Any] = {
     "type": "object",
     "properties": {"text": {"type": "string"}, "userId": {}, "more": {}},
 }
+PINNED: dict[str, Any] = {"type": "object", "properties": {"_outputPath": {"enum": ["†state.a", "†state.b"]}}}
 STATE: dict[str, Any] = {"type": "state", "user": {"name": "Alex", "age": 36}}
 
 
@@ -67,9 +68,26 @@ def scoped(scope: str, **more: Any) -> Submission:
     return submission(call("see", "†data.seen", _scopes=[scope], **more), context=[STATE])
 
 
+def of_instance(**more: Any) -> Submission:
+    """A scope that only an instance holds."""
+    context = [{"type": "state", "_instance": "①", "order": 1}, {"type": "data", "x": 1}]
+    return submission(call("see", "†data.seen", _scopes=["†state.order"], **more), context=context)
+
+
+def two_writers(scope: str) -> Submission:
+    """A call that needs one of two results."""
+    calls = call("get", "†state.a"), call("get", "†state.b"), call("see", "†data.c", a="†state.a", _scopes=[scope])
+    return submission(*calls)
+
+
 def circling(scope: str) -> Submission:
     """A call that sees what a call listed before it writes, which waits for it."""
     return submission(call("get", "†state.a", after="†data.b"), call("see", "†data.b", _scopes=[scope]))
+
+
+def flat(**message: Any) -> Submission:
+    """A message without `data`."""
+    return submission(call("take", "†data.y", text="†input.topic"), context=[{"type": "input", "topic": "x"} | message])
 
 
 def branching(**parameters: Any) -> Submission:
@@ -101,6 +119,10 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT205": (chain("†state.x.0.name"), chain("†state.x.tags.0")),
     "ACT206": (chain("†state.x.name", _outputMethod="concat"), chain("†state.x.name", _outputMethod="assign")),
     "ACT207": (delegated({"type": "string"}), delegated({"type": "integer"})),
+    "ACT208": (
+        kind({"required": ["user", "total"]}, "†state.user"),
+        kind({"required": ["user", "total"]}, "†state.user", "†state.total"),
+    ),
     "ACT209": (user(userid=1), user(userId=1)),
     "ACT299": (large(25_000), large(25)),
     "ACT301": (user("state.user.name"), user("the user's name")),
@@ -116,11 +138,18 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT309": (user("†state.other || †state.user.name"), user("†state.user.age || †state.user.name")),
     "ACT310": (user(userld=1), user(userId=1)),
     "ACT401": (scoped("†state.usr"), scoped("†state.user")),
+    "ACT402": (of_instance(), of_instance(_instance="①")),
+    "ACT403": (two_writers("state"), two_writers("†state.a")),
     "ACT404": (user() | submission(call("take", _outputMethod="push")), user(_outputMethod="push")),
+    "ACT405": (
+        submission(call("get"), tools={"get": PINNED}),
+        submission(call("get", "†state.a"), tools={"get": PINNED}),
+    ),
     "ACT406": (
         submission(call("get", "†state.a"), tools={"get": {"parameters": {"type": "object", "properties": {}}}}),
         submission(call("get", "†state.a"), tools={"get": {"type": "object", "properties": {"parameters": {}}}}),
     ),
+    "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
     "ACT408": (circling("state"), circling("†state.b")),
 }
 """Code to a submission that gives it, and one that does not."""

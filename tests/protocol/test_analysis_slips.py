@@ -142,3 +142,34 @@ def test_nestful_gives_only_the_contradictions_of_its_own_tools_and_each_once() 
         for finding in found
     ]
     assert len(set(pairs)) == len(pairs)
+
+
+TAKES = {"type": "object", "properties": {"userId": {}}, "_output": {"type": "object", "properties": {"name": {}}}}
+
+
+@pytest.mark.parametrize("key", ["parameters", "arguments", "args"])
+def test_parameters_inside_a_property_of_their_own_are_reported(key: str) -> None:
+    call = {"_tool": "get", key: {"userId": "†input.id"}, "_outputPath": "†state.user"}
+    plan = check_submission(
+        {"context": [{"type": "input", "id": 1}], "tools": {"get": TAKES}, "solution": {"calls": [call]}}
+    )
+    assert [(finding.code, finding.remedy) for finding in plan.findings] == [
+        ("ACT304", "parameters stand beside _tool")
+    ]
+
+
+@pytest.mark.parametrize("text", ["state.user", "{{state.user}}", "$state.user.name"])
+def test_a_text_of_the_output_that_was_meant_to_be_read_is_reported(text: str) -> None:
+    call = {"_tool": "get", "userId": 1, "_outputPath": "†state.user"}
+    plan = check_submission({"tools": {"get": TAKES}, "solution": {"calls": [call], "output": {"user": text}}})
+    (finding,) = plan.findings
+    assert (finding.pointer, finding.severity) == ("/solution/output/user", "warning")
+    assert str(finding.remedy).startswith("write †state.user")
+
+
+@pytest.mark.parametrize(("text", "meant"), [("†user", "†state.user"), ("†state.usr", "†state.user")])
+def test_a_misspelt_reference_of_the_output_is_answered(text: str, meant: str) -> None:
+    call = {"_tool": "get", "userId": 1, "_outputPath": "†state.user"}
+    with pytest.raises(Rejected) as rejected:
+        check_submission({"tools": {"get": TAKES}, "solution": {"calls": [call], "output": text}})
+    assert rejected.value.errors[0].message.endswith(f"did you mean {meant}?")
