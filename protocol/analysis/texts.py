@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.calls.call import META_PROPERTIES, Call, place_in
 from protocol.graph.readers import Readers
-from protocol.language.errors import segments, shortened
+from protocol.language.errors import pointer, segments, shortened
 from protocol.language.messages import DATA_TYPES
 from protocol.language.paths import MISSING, strings
 from protocol.language.references import DAGGER, Reference, expression_in, is_expression
