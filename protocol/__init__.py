@@ -10,7 +10,7 @@ One folder is one part of the rules; its own page names its modules.
     R5-R7.2      `engine`      the state machine of one lane's calls
     R7.1, R10    `submission`  what is handed in, and everything that is wrong with it
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
-                 `hints`       what a person is told beyond the fact that something is wrong
+                 `hints`       what an error says beyond the fact that something is wrong
 
 Imports go from below to above: a folder knows none of those that stand on it. `facade` stands above all, and loads
 analysis and hints when they are asked for.

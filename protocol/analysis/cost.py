@@ -29,7 +29,7 @@ class Cost:
     """Celery tasks published: one for each lane, one for each background send, and two (there and back) for each
     delegate request, each model request and each call to a queue of its activity's own."""
     wake_ups: int
-    """The most tasks that come on top: a lane that waits for global calls can be woken by each that anybody awaits."""
+    """The most tasks that come on top: a lane that waits for global calls can be woken by each that a call awaits."""
     queued_activities: int
     """Awaited calls of activities with a queue of their own."""
     delegate_requests: int

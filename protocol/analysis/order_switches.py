@@ -65,7 +65,7 @@ def refusals_of(
 
 
 def _is_settled(view: View, call: Call, expression: Expression) -> bool:
-    """Whether a call waits for all who write what it reads, so that whoever does so too reads the same."""
+    """Whether a call waits for all who write what it reads, so that another call that does so reads the same."""
     for place in expression.references:
         lines = list(view.writers.lines(place))
         are_earlier = all(line.calls[-1] < call.index for line in lines)

@@ -1,9 +1,9 @@
 """Visibility: which calls can ever see a value, proven from the submission alone (SPEC R8).
 
 A call is given its parameters and its scopes, and nothing else. It *sees* a place directly where a parameter reads at,
-above or below it, or a scope covers any of it. What comes of such a call may tell of the value, so whoever reads its
-results or errors, and theirs in turn, is listed apart as *derived*: also where nobody is handed the value because the
-call's result is written in it, and where a call fails since what it writes does not go with what is there.
+above or below it, or a scope covers any of it. What comes of such a call may tell of the value, so a call that reads
+its results or errors, and theirs in turn, is listed apart as *derived*: also where no code is handed the value because
+the call's result is written in it, and where a call fails since what it writes does not go with what is there.
 
 A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`); its context is made
 of nothing else, and a call inside it reads that context only. So its inner calls can narrow what it was given and never
@@ -60,7 +60,7 @@ class Visibility:
     direct: tuple[Sight, ...]
     derived: tuple[Sight, ...]
     note: str | None = None
-    """What is wrong with the place, where nothing is ever there: then that nobody sees it says nothing."""
+    """What is wrong with the place, where nothing is ever there: then that no call sees it says nothing."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -93,7 +93,7 @@ def who_sees(plan: Layout, path: str) -> Visibility:
 
 def _place(path: str, kinds: Container[str]) -> Reference:
     """The one place that a path names. Where it has neither dagger nor kind it might be one inside `state` (SPEC R2.5),
-    and that nobody sees the kind of that name would be no answer.
+    and that no call sees the kind of that name would be no answer.
     """
     expression = parse(path if path.startswith(DAGGER) else DAGGER + path)
     if len(expression.references) != 1:
@@ -113,7 +113,7 @@ def _nothing_there(place: Reference, plan: Layout) -> str:
 
 
 def _is_handed(call: Call) -> bool:
-    """Whether anybody is handed what the call reads: not where its result is there already."""
+    """Whether any code is handed what the call reads: not where its result is there already."""
     return call.given is MISSING
 
 

@@ -1,4 +1,4 @@
-"""What a person is told beyond the fact that something is wrong (SPEC R7.1).
+"""What an error says beyond the fact that something is wrong (SPEC R7.1).
 
 `explanations`     adds hints to problems
 `suggestions`      the nearest place that a reader sees

@@ -34,7 +34,7 @@ def undaggered(call: Call, kinds: Container[str] = DATA_TYPES) -> Iterator[Undag
     written = _OPERATOR.split(str(call.properties.get("_outputPath", "")))
     references = call.written
     if len(written) != len(references):
-        return  # an operator inside a quoted key: nobody makes this slip there
+        return  # an operator inside a quoted key: the slip is not made there
     for text, place in zip(written, references, strict=True):
         meant = None if text.strip().startswith(DAGGER) else _meant(text.strip(), place)
         if meant is not None and (meant.kind == "state" or (meant.kind in kinds and meant.path)):

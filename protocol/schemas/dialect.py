@@ -20,7 +20,7 @@ _PIECE: Final = re.compile(
     r"|.",
     re.DOTALL,
 )
-"""What has no end goes to the end of the pattern, which then is none: nobody looks for it there again and again."""
+"""What has no end goes to the end of the pattern, which then is none: it is not looked for again and again."""
 _NAMED: Final = re.compile(r"\(\?<(?![=!])([^>]+)>")
 _PAIR: Final = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)

@@ -24,7 +24,7 @@ from .work import EXCEEDED, MOST_WORK, Work
 ADDRESS: Final = "schema:"
 """Under this address a validator finds the document that it is for."""
 _MOST_LISTED: Final = 1_000_000
-"""Where it may take more units of work to list all that is wrong, only the first is told."""
+"""Where it may take more units of work to list all that is wrong, only the first is listed."""
 _MOST_TRIED: Final = 10_000
 """Where it may look at one part of a value more often, only that something is."""
 
@@ -75,7 +75,7 @@ class Checker:
         return self._validator.is_valid(value)
 
     def errors(self, value: Any, *, mask: str | None = None) -> list[ValidationError]:
-        """What is wrong with a value that does not fit, as far as it can be told; with a mask, without the value."""
+        """What is wrong with a value that does not fit, as far as it can be said; with a mask, without the value."""
         validator = self._validator if mask is None else self._made(mask)
         if self.work.listing(value) <= _MOST_LISTED:
             return list(validator.iter_errors(value))

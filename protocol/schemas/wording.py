@@ -1,7 +1,7 @@
 """Wording: what is said of a value that does not fit, and of one that may not be shown (SPEC R7.2).
 
 The words are those of jsonschema-rs, but for what it says unclearly. Of a secret value neither its parts nor the names
-in it are told, whichever keyword refuses it; what the schema says is no secret.
+in it are shown, whichever keyword refuses it; what the schema says is no secret.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def worded(error: ValidationError) -> str:
 
 
 def redacted(error: ValidationError, *at: str | int, known: Collection[object] = ()) -> Problem:
-    """An error that a masked validator found in a value standing at a place; names that are `known` may be told.
+    """An error that a masked validator found in a value standing at a place; names that are `known` may be shown.
 
     The pointer goes as far as what it leads through is known.
     """

@@ -157,7 +157,7 @@ class _Either(Container[str]):
 def _read_calls(
     submission: Submission, toolbox: Toolbox, limits: Limits
 ) -> tuple[tuple[Call, ...], list[Problem], bool]:
-    """Every call whose paths can be told, what is wrong with any, and whether it is known where each writes."""
+    """Every call whose paths can be read, what is wrong with any, and whether it is known where each writes."""
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
@@ -209,7 +209,7 @@ class _Reader:
             problems += self.toolbox.refusals(name, runner)
             held = {**properties, **call.standing_in()} if unusable else call.standing_in()
             problems += self._schema_problems(tool, runner, held, _told(problems))
-        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there cannot be told
+        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there is not known
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
 
@@ -295,7 +295,7 @@ def _without(properties: Mapping[str, Any], unusable: Collection[str]) -> dict[s
 
 def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:
     """The problems of a completed call, each at what the author wrote: a value that the tool's schema filled in stands
-    nowhere in the submission, so it is told at the call.
+    nowhere in the submission, so it is placed at the call.
     """
     for problem in problems:
         key, *below = segments(problem.pointer) or ("",)

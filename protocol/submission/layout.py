@@ -13,7 +13,8 @@ from protocol.calls.tools import Tool
 from protocol.graph.gathering import Joined
 from protocol.graph.graph import Graph
 from protocol.graph.lanes import Lane, Unresolvable
-from protocol.graph.promises import Promises
+from protocol.graph.promises import KIND, Promises
+from protocol.graph.readers import Reads
 from protocol.language.references import Reference
 from protocol.state.context import Context
 
@@ -86,17 +87,22 @@ class Layout:
     def promised(self) -> tuple[Promised, ...]:
         """What the promises of the context name and what has no value yet (SPEC R6.3)."""
         found: dict[tuple[Reference, int, str | None], Promised] = {}
+        shared = self.context.fold()
         for promise in Promises(self.submission.context).all:
+            alike: set[int] = set()
             for lane in self.lanes.values():
                 if promise.instance not in (None, lane.instance):
                     continue
                 fold, waited_for = self.context.fold(lane.instance), lane.graph.promises.values()
-                needed = {*promise.required(fold), *filter(promise.names, waited_for)}
-                shared = self.context.fold()
+                if fold.root(KIND) is shared.root(KIND):  # the same is missing there as in the lanes before
+                    if id(lane.graph) in alike:
+                        continue
+                    alike.add(id(lane.graph))
+                needed = Reads((*promise.required(fold), *filter(promise.names, waited_for)))
                 for place in promise.missing(fold):
                     everywhere = promise.instance is None and not shared.exists(place)
                     key = place, promise.at, None if everywhere else lane.instance
-                    is_needed = any(one.overlaps(place) for one in needed)
+                    is_needed = needed.overlap(place)
                     if key not in found or is_needed:
                         found[key] = Promised(place, key[2], promise.schema_of(place), is_needed, promise.at)
         return tuple(found.values())

@@ -1,6 +1,6 @@
 """A submission: what is handed in, read and held against shape and limits (SPEC R7.1, R10.2).
 
-Reading is lenient in one way only: it goes on after an error, so that all of them can be told at once.
+Reading is lenient in one way only: it goes on after an error, so that all of them are listed at once.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _decode_msgpack(data: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """An object; of a key that stands twice nobody could say which value counts."""
+    """An object; a key that stands twice has no certain value."""
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)

@@ -1,6 +1,6 @@
 """Support: what a submission may ask for by the rules, and a backend of this version cannot do yet (SPEC R7.1).
 
-`check` takes it, so that it can be written, drawn and simulated; whoever makes a run of it refuses it: a setting that
+`check` takes it, so that it can be written, drawn and simulated; making a run of it is refused: a setting that
 cannot be honoured is never ignored.
 """
 
