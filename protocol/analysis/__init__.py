@@ -10,5 +10,5 @@
               and `order_switches` that keep readers apart
     values    `values` that misfit, `fields` that are not there, `kind_schemas` and `signatures`: by `type_flow`, the
               `algebra` of schemas
-    texts     `texts` and `surroundings` of the calls, by the `known_places`
+    texts     `texts` and `surroundings` of the calls, by the `known_places` and the `foreign_formats` of tools
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from protocol.calls.call import Call, place_in
 from protocol.calls.tools import Executor, Tool
@@ -18,6 +18,7 @@ from protocol.schemas import joined
 from protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
+from .foreign_formats import calls_inside
 from .known_places import KnownPlaces
 from .type_flow import FAILURES
 
@@ -29,8 +30,6 @@ _WHOLE_MESSAGES: Final = frozenset({"text", "system"})
 _DESCRIBING: Final = ("title", "description")
 _NOT_WRITTEN: Final = ("input", FAILURES)
 """An input comes from outside, also later (SPEC R6.3)."""
-_CALLS_INSIDE: Final = (("parameters",), ("input_schema",), ("inputSchema",), ("function", "parameters"))
-"""Where other systems keep the schema of a tool's calls."""
 
 
 def surrounding_findings(layout: Layout) -> Iterator[Finding]:
@@ -168,16 +167,11 @@ def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
     """Tools declared as in other systems, whose schema then means nothing (SPEC R4.1)."""
     for name in dict.fromkeys(call.tool for call in layout.calls):
         tool = layout.submission.tools.get(name)
-        declaration: Any = tool.declaration if tool is not None else {}
-        for path in _CALLS_INSIDE if "properties" not in declaration else ():
-            inside = declaration
-            for key in path:
-                inside = inside.get(key) if isinstance(inside, dict) else None
-            if isinstance(inside, dict) and ("properties" in inside or inside.get("type") == "object"):
-                where = ".".join(path)
-                calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
-                why = f"the tool {name!r} keeps its schema under {where}, where it means nothing: any call fits"
-                yield Finding("ACT406", why, calls, None, f"put what is under {where} in place of the declaration")
+        where = calls_inside(tool.declaration) if tool is not None else None
+        if where is not None:
+            calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
+            why = f"the tool {name!r} keeps its schema under {where}, where it means nothing: any call fits"
+            yield Finding("ACT406", why, calls, None, f"put what is under {where} in place of the declaration")
 
 
 def _hidden_data(layout: Layout) -> Iterator[Finding]:

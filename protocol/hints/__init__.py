@@ -4,5 +4,4 @@
 `suggestions`      the nearest place that a reader sees
 `views`            what a reader may come to see
 `missing_dagger`   paths that lack their dagger
-`foreign_formats`  tools declared as other systems do
 """

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from protocol.analysis.finding import Finding
+from protocol.analysis.foreign_formats import unwrapping
 from protocol.analysis.texts import slips_of
 from protocol.calls.call import Call
 from protocol.calls.tools import NoSchema
@@ -26,7 +27,6 @@ from protocol.language.spelling import Patience
 from protocol.submission.checking import RejectedCalls
 from protocol.submission.layout import Layout
 
-from .foreign_formats import unwrapping
 from .suggestions import PER_READER, Reader
 from .views import MOST_NAMES, Views
 
