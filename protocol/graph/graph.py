@@ -10,15 +10,12 @@ Where many calls wait for the same many writers, listing each pair would take th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from protocol.language.references import Reference
-
-Holds = Callable[[Reference], bool]
-"""Whether the initial context has a value at a place, as the lane's reader sees it."""
 
 SPELLED_OUT: Final = 8
 """Up to this many calls waited for at one place are listed one by one."""

@@ -43,7 +43,7 @@ def places_read_first(call: Call) -> tuple[Reference, ...]:
 
 
 def places_seen(call: Call) -> Iterator[Reference]:
-    """Every place a call comes by: the same, and whole kinds in its scopes, though those order nothing (SPEC R8.3a)."""
+    """Every place a call comes by: what its parameters read, and its scopes, whole kinds too; one may come twice."""
     if call.is_thought:
         return
     for _, expression in call.reads:

@@ -6,7 +6,6 @@ or the one that a path without its dagger was meant to write.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -19,14 +18,6 @@ from .views import MOST_NAMES, View
 
 PER_READER: Final = 20
 """Steps (see `spelling`) in whose time a reader's values are looked at."""
-
-
-_DIGITS: Final = re.compile(r"\d+")
-
-
-def is_numbered_like(place: Reference, other: Reference) -> bool:
-    """Whether two places differ in their numbers alone: they are neighbours, and neither is the other misspelt."""
-    return _DIGITS.sub("0", str(place)) == _DIGITS.sub("0", str(other))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
@@ -44,15 +44,3 @@ class Patience:
         """Whether there is time for so many steps more, which are then taken."""
         self._left -= steps
         return self._left >= 0
-
-
-class Speller:
-    """Gives hints for names that are not in one list of known ones; see `Patience`, which many lists may share."""
-
-    def __init__(self, names: Iterable[str], *, likeness: float = 0.6) -> None:
-        self._names = tuple(names)
-        self._patience = Patience(likeness=likeness)
-
-    def hint(self, name: str) -> str:
-        """See `Patience.hint`."""
-        return self._patience.hint(name, self._names)

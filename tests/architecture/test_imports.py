@@ -132,7 +132,6 @@ def test_a_folder_of_the_core_imports_only_those_before_it(folder: str) -> None:
     found = {
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in sources(f"protocol/{folder}")
-        if path.name != "growth.py" and path.parent.name != "findings"  # about to be replaced
         for line, module in imports(path)
         if module.partition(".")[0] == "protocol" and module.split(".")[1:2] not in [[name] for name in allowed]
     }
