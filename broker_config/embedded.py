@@ -112,6 +112,8 @@ class EmbeddedServer:
             "daemonize": "no",
             "logfile": "",
             "loglevel": "notice",
+            # How often it looks at signals and at expired waits: at the default of 10 each may take 100 ms.
+            "hz": "100",
         }
         return [binary, *(part for name, value in options.items() for part in (f"--{name}", value))]
 

@@ -3,13 +3,18 @@
 Only workers on the `instances` queue touch the log. Delegates and fire-and-forget calls have queues of their
 own, so that neither can hold up the others; an activity may name a queue of its own, which is created when it
 is used.
+
+kombu is loaded with the first queue, since `acts check` needs the names alone.
 """
 
 from __future__ import annotations
 
-from kombu import Exchange, Queue
+from typing import TYPE_CHECKING
 
 from broker_config.settings import Settings
+
+if TYPE_CHECKING:
+    from kombu import Queue
 
 __all__ = [
     "DELIVER",
@@ -55,6 +60,8 @@ def queue_names(settings: Settings) -> tuple[str, ...]:
 
 def queue(name: str) -> Queue:
     """Return the durable queue of that name on an exchange of that name, as Celery itself would make it."""
+    from kombu import Exchange, Queue
+
     return Queue(name, Exchange(name, type="direct"), routing_key=name)
 
 
@@ -65,6 +72,8 @@ def queues(settings: Settings) -> tuple[Queue, ...]:
 
 def reports_queue(settings: Settings) -> Queue:
     """Return the queue of the signs of life. No worker consumes it: the sweep reads it."""
+    from kombu import Exchange, Queue
+
     name = settings.queue_reports
     return Queue(name, Exchange(""), routing_key=name, message_ttl=_REPORTS_LIFE_SECONDS)
 

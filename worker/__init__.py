@@ -3,14 +3,14 @@
     from worker import Client, Message, Output, activity, delegate
 
 `celery -A worker worker` finds the application in `worker.celery`.
+
+A name is loaded when it is first asked for: a module of activities needs neither Redis nor Celery, and `acts` begins
+before it has loaded what only some commands use.
 """
 
-from protocol import Message, Output
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from .client.client import Client
-from .client.progress import Event
-from .client.results import CallResult, Result
-from .client.runs import LogEntry, Run
 from .errors import (
     ActivitiesError,
     BeingAmended,
@@ -22,9 +22,17 @@ from .errors import (
     RunOver,
     WorkerError,
 )
-from .messaging.attempts import CurrentCall, current_call
-from .registry.activities import activity, delegate
-from .storage.dead_letters import DeadLetter, DeadLetters
+
+if TYPE_CHECKING:
+    from protocol import Message, Output
+
+    from .client.client import Client
+    from .client.progress import Event
+    from .client.results import CallResult, Result
+    from .client.runs import LogEntry, Run
+    from .messaging.attempts import CurrentCall, current_call
+    from .registry.activities import activity, delegate
+    from .storage.dead_letters import DeadLetter, DeadLetters
 
 __all__ = [
     "ActivitiesError",
@@ -51,3 +59,30 @@ __all__ = [
     "current_call",
     "delegate",
 ]
+
+_HOMES: Final = {
+    "CallResult": "worker.client.results",
+    "Client": "worker.client.client",
+    "CurrentCall": "worker.messaging.attempts",
+    "DeadLetter": "worker.storage.dead_letters",
+    "DeadLetters": "worker.storage.dead_letters",
+    "Event": "worker.client.progress",
+    "LogEntry": "worker.client.runs",
+    "Message": "protocol",
+    "Output": "protocol",
+    "Result": "worker.client.results",
+    "Run": "worker.client.runs",
+    "activity": "worker.registry.activities",
+    "current_call": "worker.messaging.attempts",
+    "delegate": "worker.registry.activities",
+}
+"""Where a name is that is loaded when it is asked for; type checkers see the imports above."""
+
+
+def __getattr__(name: str) -> Any:
+    """A public name that was not asked for before."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -79,7 +79,10 @@ def _serve(requests: socket.socket) -> int:
 
     import protocol.analysis  # noqa: F401
     import worker.app.application
-    import worker.cli  # noqa: F401
+    import worker.cli
+    import worker.client.amendment
+    import worker.client.client
+    import worker.client.fork  # noqa: F401
 
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands

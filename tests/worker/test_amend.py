@@ -13,6 +13,7 @@ from protocol import Rejected
 from tests.acceptance.command import send, start
 from worker import BeingAmended, Run, RunNotFound, RunOver
 from worker.client.amendment import Amender
+from worker.client.checking import Checker
 from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting
@@ -231,7 +232,7 @@ def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_ag
 
 def begun_by_another(backend: Backend, run: Run) -> Amender:
     """Somebody else's amendment, on its way."""
-    another = Amender(run.id, backend.redis, backend.settings, backend.client.check_amendment)
+    another = Amender(run.id, backend.redis, backend.settings, Checker(backend.settings).check_amendment)
     another._step("begin")
     return another
 

@@ -46,10 +46,9 @@ def check(
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from worker.client.client import Client
+        from worker.client.checking import Checker
 
-        with Client(settings) as client:
-            plan = client.check(value, allow=allow or None)
+        plan = Checker(settings).check(value, allow=allow or None)
         findings = reported(plan, ignore)
         sights = _sights(plan, who_sees)
         simulation = _simulation(plan) if simulated else None

@@ -41,13 +41,15 @@ def run(file: str, allow: tuple[str, ...], timeout: float | None, worker_log: Pa
 
     Exit codes: 0 completed, 1 failed or cancelled, 2 rejected before anything ran, 3 no server, or timeout.
     """
-    from worker.cli.source import read_submission
+    from worker.cli.source import decode_submission, read_source
 
     deadline = None if timeout is None else time.monotonic() + timeout
     with documented(as_json=common.json, has_status=True) as answer:
         settings = common.settings()
-        value = read_submission(file, settings)
+        content = read_source(file, settings)
+        # The backend gets ready while this process loads what it needs itself.
         with _backend(settings, worker_log, deadline) as effective:
+            value = decode_submission(content)
             load_registry(effective)
             from worker.client.client import Client
 

@@ -14,12 +14,19 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 def read_submission(file: str, settings: Settings) -> Any:
     """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
+    return decode_submission(read_source(file, settings))
+
+
+def decode_submission(content: bytes) -> Any:
+    """The value of what `read_source` has read. Raises `protocol.Rejected`."""
     from protocol.submission.submission import decode
 
-    return decode(_read(file, int(settings.limit_submission_bytes)))
+    return decode(content)
 
 
-def _read(file: str, limit_bytes: int) -> bytes:
+def read_source(file: str, settings: Settings) -> bytes:
+    """What the file holds. Raises `protocol.Rejected` where it cannot be read, or is larger than the limit."""
+    limit_bytes = int(settings.limit_submission_bytes)
     name = "standard input" if file == "-" else file
     try:
         if file == "-":

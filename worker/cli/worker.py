@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 POOLS: Final = ("threads", "prefork", "solo")
 
-_LOCAL_POLL_SECONDS: Final = 0.1
+_LOCAL_POLL_SECONDS: Final = 0.02
 
 
 @click.command(short_help="Run a Celery worker on the right queues.")

@@ -1,6 +1,7 @@
 """Submitting runs, following them, steering them.
 
-`client`         check, submit, find runs again
+`client`         submit, find runs again
+`checking`       what is wrong with a submission
 `dispatcher`     writing a run down and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the journals

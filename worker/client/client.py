@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
-from protocol import Plan, Problem, Rejected, check_amendment, check_in
-from protocol.calls.call import place_in
-from protocol.calls.tools import Executor
-from protocol.language.errors import pointer
-from protocol.submission.amendments import SoFar, placed
-from protocol.submission.checking import Surroundings
-from protocol.submission.support import unsupported
-from worker.messaging.limits import limits_of
+from protocol import Plan
 from worker.registry.activities import Registry
-from worker.registry.activities import registry as default_registry
-from worker.registry.loading import load_activities
-from worker.registry.request_definitions import KnownDelegates
 from worker.storage.connections import connect, redis_errors
 from worker.storage.dead_letters import DeadLetters
 
+from .checking import Checker
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -51,9 +41,7 @@ class Client:
     ) -> None:
         given = {"broker_url": broker, "redis_url": redis}
         self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
-        if registry is None:
-            load_activities(self.settings)
-        self._registry = registry or default_registry
+        self._checker = Checker(self.settings, registry)
 
     def __enter__(self) -> Self:
         return self
@@ -88,65 +76,13 @@ class Client:
 
     def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        plan = self._supported(self.check(value, allow=allow))
+        plan = self._checker.check_submission(value, allow=allow)
         with redis_errors(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        known = replace(self._surroundings, allow=None if allow is None else frozenset(allow))
-        return self._held_against_settings(check_in(known, value))
-
-    def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
-        """Check an amendment to a run against what is registered here. Raises `protocol.Rejected`."""
-        plan = check_amendment(value, so_far, self._surroundings)
-        try:
-            return self._supported(self._held_against_settings(plan))
-        except Rejected as rejected:
-            raise Rejected(placed(problem, value) for problem in rejected.errors) from None
-
-    @property
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
-            activities=self._registry.schemas(),
-            delegates=self._known_delegates,
-            model=self.settings.model is not None,
-            strict_meta=self.settings.strict_meta,
-            limits=limits_of(self.settings),
-        )
-
-    @property
-    def _known_delegates(self) -> KnownDelegates:
-        return KnownDelegates(self.settings, self._registry)
-
-    def _held_against_settings(self, plan: Plan) -> Plan:
-        """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = list(self._loosened(plan))
-        for call in plan.calls if self.settings.model is None else ():
-            name = call.runner.name
-            is_code = name in self._registry.delegates and name not in plan.submission.delegates
-            if call.runner.executor is Executor.DELEGATE and not is_code:
-                at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
-                problems.append(
-                    Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
-                )
-        if problems:
-            raise Rejected(problems)
-        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
-        return replace(self._known_delegates.with_definitions(plan), queued=queued)
-
-    @staticmethod
-    def _supported(plan: Plan) -> Plan:
-        """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
-        if refused := unsupported(plan):
-            raise Rejected(refused)
-        return plan
-
-    def _loosened(self, plan: Plan) -> Iterator[Problem]:
-        """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
-        most, asked = self.settings.limit_run_concurrency, plan.submission.config.get("max_concurrency")
-        if most is not None and asked is not None and asked > most:
-            yield Problem("/config/max_concurrency", f"{asked}, where {most} is the most that is allowed")
+        return self._checker.check(value, allow=allow)
 
     def run(self, run: str) -> Run:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
@@ -156,7 +92,7 @@ class Client:
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher, self.check_amendment)
+        return Run(run, self._redis, self.settings, lambda: self._publisher, self._checker.check_amendment)
 
     def dead_letters(self) -> DeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""

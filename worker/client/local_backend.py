@@ -14,15 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-from kombu.exceptions import OperationalError
-from redis import Redis
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_config import EmbeddedServer, GuardedProcess, Settings
 from worker.errors import InfrastructureError
 from worker.storage.keys import Keys, active_runs
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
@@ -37,7 +36,7 @@ _SWEEP_INTERVAL_SECONDS: Final = 0.2
 _TOLD_LINES: Final = 3
 # A worker that is started again sees the same modules under the same names as we do: also where the current directory
 # holds a `worker.py` of somebody else's.
-_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.cli import main; sys.exit(main())"
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.__main__ import run; run()"
 
 
 @contextmanager
@@ -60,8 +59,8 @@ def embedded_backend(
             yield own
             worker.drain()
             _drain(own, deadline)
-        except (InfrastructureError, RedisError, OperationalError, OSError) as error:
-            if worker.failure is not None:
+        except Exception as error:
+            if worker.failure is not None and _is_of_infrastructure(error):
                 raise worker.failure from error
             raise
         finally:
@@ -130,8 +129,8 @@ class _Worker:
             if self._may_restart and self._was_ready() and start < _MOST_STARTS:
                 self._process = self._start()
                 return True
-        except (InfrastructureError, RedisError, OSError):
-            pass  # the server is gone as well
+        except (InfrastructureError, OSError):
+            pass  # the server's directory is gone as well
         return False
 
     def _was_ready(self) -> bool:
@@ -153,8 +152,18 @@ class _Worker:
             return b""
 
 
+def _is_of_infrastructure(error: Exception) -> bool:
+    """Whether it may come of a server that is gone."""
+    from kombu.exceptions import OperationalError
+    from redis.exceptions import RedisError
+
+    return isinstance(error, (InfrastructureError, RedisError, OperationalError, OSError))
+
+
 def _drain(settings: Settings, deadline: float | None) -> None:
     """Wait until everything sent and not awaited is done: an event of the server's for each look at the outboxes."""
+    from redis.exceptions import RedisError
+
     try:
         with _connected(settings) as redis, redis.pubsub() as changes:
             redis.config_set("notify-keyspace-events", "Khg")
@@ -175,5 +184,7 @@ def _is_pending(redis: Any, prefix: str) -> bool:
 
 
 def _connected(settings: Settings) -> Redis:
+    from redis import Redis
+
     # Without a timeout: an event may be long in coming.
     return Redis.from_url(settings.require_redis(), socket_timeout=None)

@@ -1,0 +1,57 @@
+"""What a command loads before it begins: starting is fast where nothing is loaded that it does not use."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import worker
+
+ROOT = Path(__file__).parents[2]
+SUBMISSION = {
+    "solution": {"calls": [{"_tool": "hold", "_outputPath": "†state.held"}]},
+    "tools": {"hold": {"type": "object", "properties": {"_activity": {"const": "hold"}}}},
+}
+ACTIVITIES = "from worker import activity\n\n\n@activity\ndef hold() -> int:\n    return 1\n"
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """The top-level packages that a command has loaded when it ends."""
+    code = (
+        "import sys; from worker.cli import main; code = main(sys.argv[1:]); "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
+    loaded = loaded_by("--help")
+    assert "click" in loaded
+    assert loaded & {"protocol", "broker_config", "pydantic", "redis", "kombu", "celery", "rich"} == set()
+
+
+def test_checking_loads_neither_celery_nor_redis(tmp_path: Path) -> None:
+    (tmp_path / "submission.json").write_text(json.dumps(SUBMISSION))
+    (tmp_path / "activities.py").write_text(ACTIVITIES)
+    loaded = loaded_by("check", str(tmp_path / "submission.json"), "--activities", str(tmp_path / "activities.py"))
+    assert "protocol" in loaded
+    assert loaded & {"redis", "kombu", "celery", "rich"} == set()
+
+
+def test_names_that_are_loaded_when_asked_for_are_those_that_type_checkers_see() -> None:
+    tree = ast.parse(Path(worker.__file__).read_text(encoding="utf-8"))
+    shown = next(node.body for node in tree.body if isinstance(node, ast.If))
+    homes = {
+        name.name: f"worker.{node.module}" if node.level else node.module
+        for node in shown
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    assert homes == worker._HOMES
+    assert all(getattr(worker, name) is not None for name in worker.__all__)

@@ -1,0 +1,91 @@
+"""Checking a submission against what is registered here and what the settings say; needs no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from broker_config import Settings
+from protocol import Plan, Problem, Rejected, check_amendment, check_in
+from protocol.calls.call import place_in
+from protocol.calls.tools import Executor
+from protocol.language.errors import pointer
+from protocol.submission.amendments import SoFar, placed
+from protocol.submission.checking import Surroundings
+from protocol.submission.support import unsupported
+from worker.messaging.limits import limits_of
+from worker.registry.activities import Registry
+from worker.registry.activities import registry as default_registry
+from worker.registry.loading import load_activities
+from worker.registry.request_definitions import KnownDelegates
+
+
+class Checker:
+    """Checks submissions and amendments. Without a `registry` the activities that the settings name are loaded."""
+
+    def __init__(self, settings: Settings, registry: Registry | None = None) -> None:
+        if registry is None:
+            load_activities(settings)
+        self._settings = settings
+        self._registry = registry or default_registry
+
+    def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
+        """Check a whole submission. Raises `protocol.Rejected`."""
+        known = replace(self._surroundings, allow=None if allow is None else frozenset(allow))
+        return self._held_against_settings(check_in(known, value))
+
+    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
+        """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
+        return _supported(self.check(value, allow=allow))
+
+    def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
+        """Check an amendment to a run. Raises `protocol.Rejected`."""
+        plan = check_amendment(value, so_far, self._surroundings)
+        try:
+            return _supported(self._held_against_settings(plan))
+        except Rejected as rejected:
+            raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+    @property
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            activities=self._registry.schemas(),
+            delegates=self._known_delegates,
+            model=self._settings.model is not None,
+            strict_meta=self._settings.strict_meta,
+            limits=limits_of(self._settings),
+        )
+
+    @property
+    def _known_delegates(self) -> KnownDelegates:
+        return KnownDelegates(self._settings, self._registry)
+
+    def _held_against_settings(self, plan: Plan) -> Plan:
+        """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
+        problems = list(self._loosened(plan))
+        for call in plan.calls if self._settings.model is None else ():
+            name = call.runner.name
+            is_code = name in self._registry.delegates and name not in plan.submission.delegates
+            if call.runner.executor is Executor.DELEGATE and not is_code:
+                at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
+                problems.append(
+                    Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
+                )
+        if problems:
+            raise Rejected(problems)
+        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
+        return replace(self._known_delegates.with_definitions(plan), queued=queued)
+
+    def _loosened(self, plan: Plan) -> Iterator[Problem]:
+        """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
+        most, asked = self._settings.limit_run_concurrency, plan.submission.config.get("max_concurrency")
+        if most is not None and asked is not None and asked > most:
+            yield Problem("/config/max_concurrency", f"{asked}, where {most} is the most that is allowed")
+
+
+def _supported(plan: Plan) -> Plan:
+    """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
+    if refused := unsupported(plan):
+        raise Rejected(refused)
+    return plan
