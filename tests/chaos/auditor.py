@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from redis.exceptions import ResponseError
+
 from broker_config import queue_names
 from worker import Client
 from worker.client.runs import Run
-from worker.messaging.attempts import lane_token
 from worker.registry.activities import registry
+from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs
 
 from .site import Site
@@ -129,11 +131,11 @@ class Auditor:
         """What there is to know about a run that does not end."""
         keys = Keys(self._prefix, run)
         leases = self._redis.zrange(keys.leases, 0, 9, withscores=True)
-        ledgers = {lane: self._redis.hgetall(keys.ledger(lane)) for lane in {token(member) for member, _ in leases}}
+        calls = {member: self._redis.hget(keys.calls, member) for member, _ in leases}
         now = time.time()
         due = {member: f"{score / 1000 - now:+.1f} s" for member, score in leases}
         parked = self._redis.zrange(keys.parked, 0, 9)
-        text = f"{client.run_of(run).status()}; leases {due}; parked {parked}; {ledgers}"
+        text = f"{client.run_of(run).status()}; leases {due}; parked {parked}; {calls}"
         return f"{text}; tasks {self._waiting_tasks()}; slots {self._held_slots()}"
 
     def _waiting_tasks(self) -> dict[str, int]:
@@ -195,20 +197,22 @@ class Auditor:
         self._look_at_leftovers(run.id, told)
 
     def _look_at_commits(self, run: str, submission: Submission, told: str) -> None:
-        """One entry in the journals, one event and one count for each call."""
+        """One entry that ends it in the log, one in the chain of its lane, and one count for each call."""
         keys, redis = Keys(self._prefix, run), self._redis
         committed: Counter[CallKey] = Counter()
+        for id_, fields in redis.xrange(keys.log):
+            if b"c" in fields and b"s" in fields:
+                committed[fields[b"l"].decode() or None, int(fields[b"c"])] += 1
+                self._audit.commits.append(int(id_.split(b"-")[0]) / 1000)
+        chained: Counter[CallKey] = Counter()
         for instance in (None, *submission.instances):
-            for id_, fields in redis.xrange(keys.journal(lane_token(instance))):
-                if b"c" in fields:
-                    committed[instance, int(fields[b"c"])] += 1
-                    self._audit.commits.append(int(id_.split(b"-")[0]) / 1000)
-        announced: Counter[CallKey] = Counter(
-            (fields[b"l"].decode() or None, int(fields[b"c"]))
-            for _, fields in redis.xrange(keys.events)
-            if b"c" in fields
-        )
-        for what, counted in (("committed", committed), ("announced", announced)):
+            try:
+                lane = History(redis, keys).lane(instance)
+            except ResponseError as error:
+                self._audit.add("lost", f"{told}: {error}")
+            else:
+                chained.update((instance, entry.call) for entry in lane if entry.call is not None and entry.status)
+        for what, counted in (("committed", committed), ("chained", chained)):
             for call in submission.expected.statuses.keys() | counted.keys():
                 if counted[call] != 1:
                     kind: Wrong = "duplicated" if counted[call] else "lost"
@@ -265,8 +269,3 @@ class Auditor:
         while not (is_so := condition()) and time.monotonic() < self._deadline:
             clock.wait(_INTERVAL_SECONDS)
         return is_so
-
-
-def token(lease: bytes) -> str:
-    """The lane that a lease is about."""
-    return lease.split(b"\x1f")[0].decode()

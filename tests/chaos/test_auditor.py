@@ -35,16 +35,16 @@ def found(site: Site, accepted: dict[str, Submission], *, patience_seconds: floa
 
 
 def last_commit(redis: Any, keys: Keys) -> tuple[str, dict[str, bytes]]:
-    """The id and the fields of a lane's last entry."""
-    id_, fields = redis.xrevrange(keys.journal(LANE), count=1)[0]
+    """The id and the fields of the last entry that a call wrote."""
+    id_, fields = next(entry for entry in redis.xrevrange(keys.log) if b"c" in entry[1])
     return id_.decode(), {name.decode(): value for name, value in fields.items()}
 
 
 PLANTS: dict[str, tuple[Plant, str]] = {
-    "a second commit": (lambda r, k: r.xadd(k.journal(LANE), last_commit(r, k)[1]), "duplicated"),
-    "no commit": (lambda r, k: r.xdel(k.journal(LANE), last_commit(r, k)[0]), "lost"),
+    "a second commit": (lambda r, k: r.xadd(k.log, last_commit(r, k)[1]), "duplicated"),
+    "no commit": (lambda r, k: r.xdel(k.log, last_commit(r, k)[0]), "lost"),
     "a value": (lambda r, k: r.hset(k.state, "n:done", 1), "wrong"),
-    "a key for ever": (lambda r, k: r.persist(k.journal(LANE)), "orphan"),
+    "a key for ever": (lambda r, k: r.persist(k.log), "orphan"),
     "a lease": (lambda r, k: r.zadd(k.leases, {f"{LANE}\x1f0": 1}), "orphan"),
     "a waiting lane": (lambda r, k: r.zadd(k.parked, {LANE: 1}), "orphan"),
     "a slot": (lambda r, k: r.zadd("acts:{slots}:holders:step", {f"{k.run}\x1f{LANE}\x1f0": 1}), "orphan"),

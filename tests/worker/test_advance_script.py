@@ -36,7 +36,8 @@ class Log:
 
     def begin(self, size: int, *, milliseconds: int = 1, status: str = "running") -> None:
         """A run of so many calls, whose clock stands at a moment in the past (or the future)."""
-        fields: Any = {"status": status, "total": size, "remaining": size, "ms": milliseconds, "seq": 0}
+        fields: Any = {"status": status, "total": size, "remaining": size}
+        self.redis.xadd(self.keys.log, {"s": status}, id=f"{milliseconds}-0")
         self.redis.hset(self.keys.state, mapping=fields)
 
     def _do(self, act: Callable[[MessageLog], Awaitable[T]]) -> T:
@@ -66,8 +67,16 @@ class Log:
         return self.advance(instance, outcomes=outcomes, **how)
 
     def last(self, instance: str | None) -> str:
-        newest: Any = self.redis.xrevrange(self.keys.journal(instance or ""), count=1)
-        return str(newest[0][0]) if newest else "0-0"
+        found = self.redis.hget(self.keys.lanes, instance or "")
+        return str(found).rpartition(":")[0] if found else "0-0"
+
+    def entry(self, index: int = 0, instance: str = "") -> str:
+        """What is known of a call."""
+        return str(self.redis.hget(self.keys.calls, f"{instance}\x1f{index}"))
+
+    def note(self, entry: str, index: int = 0, instance: str = "") -> None:
+        """Have something else known of a call."""
+        self.redis.hset(self.keys.calls, f"{instance}\x1f{index}", entry)
 
     def state(self) -> dict[str, str]:
         found: Any = self.redis.hgetall(self.keys.state)
@@ -78,9 +87,9 @@ class Log:
         return [(int(id_.split("-")[0]), int(id_.split("-")[1])) for id_, _ in entries]
 
     def statuses(self) -> list[str]:
-        """The changes of the run's status, as its progress stream tells them."""
-        entries: Any = self.redis.xrange(self.keys.events)
-        return [fields["s"] for _, fields in entries if "c" not in fields]
+        """The changes of the run's status."""
+        entries: Any = self.redis.xrange(self.keys.statuses)
+        return [fields["s"] for _, fields in entries]
 
     def lease(self, instance: str | None, index: int, score: int) -> None:
         self.redis.zadd(self.keys.leases, {f"{instance or ''}\x1f{index}": score})
@@ -98,10 +107,10 @@ def done(index: int, *values: Any) -> Outcome:
 def test_an_outcome_is_committed_once_however_often_it_is_delivered(log: Log) -> None:
     log.begin(2)
     assert log.commit(done(0)).accepted == (True,)
-    before = log.redis.xlen(log.keys.journal("")), log.redis.xlen(log.keys.events), log.state()
+    before = log.redis.xlen(log.keys.log), log.redis.xlen(log.keys.statuses), log.state()
     assert log.commit(done(0)).accepted == (False,)
     assert log.commit(Outcome(0, Status.FAILED)).accepted == (False,)
-    assert (log.redis.xlen(log.keys.journal("")), log.redis.xlen(log.keys.events), log.state()) == before
+    assert (log.redis.xlen(log.keys.log), log.redis.xlen(log.keys.statuses), log.state()) == before
 
 
 def test_a_duplicate_within_one_commit_is_dropped(log: Log) -> None:
@@ -116,7 +125,7 @@ def test_ids_strictly_increase_over_all_lanes_of_a_run(log: Log) -> None:
     for index in range(3):
         for instance in (None, "①", "②"):
             log.commit(done(index, "a", "b"), instance=instance)
-            given += log.ids(log.keys.journal(instance or ""))[-2:]
+            given += log.ids(log.keys.log)[-2:]
     assert given == sorted(set(given))
     assert len(given) == 18
 
@@ -126,8 +135,8 @@ def test_ids_increase_also_when_the_servers_clock_goes_back(log: Log) -> None:
     log.begin(3, milliseconds=future)
     log.commit(done(0))
     log.commit(done(1), done(2))
-    assert log.ids(log.keys.journal("")) == [(future, 1), (future, 2), (future, 3)]
-    assert log.ids(log.keys.events) == [(future, 1), (future, 2), (future, 3), (future, 4)]
+    assert log.ids(log.keys.log) == [(future, number) for number in range(5)]
+    assert log.ids(log.keys.statuses) == [(future, 4)]
 
 
 def test_an_outcome_without_messages_leaves_an_entry_with_its_reason(log: Log) -> None:
@@ -167,7 +176,7 @@ def test_only_the_sweep_says_that_a_call_is_lost(log: Log) -> None:
     log.claim(0)
     log.lease(None, 0, 1)
     assert log.claim(0) == (0,)
-    log.redis.hset(log.keys.ledger(""), "0", "lost:1:0:")
+    log.note("lost:1:0:")
     advance = log.advance(claims=[Claim(0, 30)])
     assert (advance.attempts, advance.failures, advance.repeated) == ((2,), (0,), (True,))
 
@@ -179,8 +188,8 @@ def test_a_failed_attempt_rests_until_it_is_due(log: Log) -> None:
     assert (advance.attempts, log.state()["running"]) == ((0,), "0")
     due: Any = log.redis.zscore(log.keys.leases, "\x1f0")
     assert 55_000 < due - log.redis.time()[0] * 1000 <= 61_000
-    assert log.redis.hgetall(log.keys.ledger("")) == {"0": f"retry:1:1:{due:.0f}"}
-    log.redis.hset(log.keys.ledger(""), "0", "retry:1:1:1")
+    assert log.entry() == f"retry:1:1:{due:.0f}"
+    log.note("retry:1:1:1")
     advance = log.advance(claims=[Claim(0, 30)])
     assert (advance.attempts, advance.failures, advance.repeated) == ((2,), (1,), (False,))
     assert log.state()["running"] == "1"
@@ -193,7 +202,7 @@ def test_a_failed_attempt_is_counted_once_and_only_while_it_is_the_present_one(l
         log.advance(rests=[Rest(0, 1, 0)])
     log.claim(0)
     log.advance(rests=[Rest(0, 1, 0)])
-    assert str(log.redis.hget(log.keys.ledger(""), "0")).startswith("running:2:1:")
+    assert log.entry().startswith("running:2:1:")
     assert log.state()["running"] == "1"
 
 
@@ -201,7 +210,7 @@ def test_a_call_that_is_sent_stays_with_its_sender_and_is_counted_as_running(log
     log.begin(1)
     claims = [Claim(0, 30, "gpu")]
     assert [log.advance(claims=claims, owner=who).attempts for who in ("me", "me", "you")] == [(1,), (1,), (0,)]
-    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "sent:1:0:me/gpu"}
+    assert log.entry() == "sent:1:0:me/gpu"
     assert log.state()["running"] == "1"
     log.commit(done(0))
     assert (log.state()["running"], log.state()["status"]) == ("0", "completed")
@@ -226,7 +235,7 @@ def test_an_outcome_and_the_claim_of_what_follows_are_one_commit(log: Log) -> No
     log.claim(0)
     advance = log.advance(outcomes=[done(0)], claims=[Claim(0, 30), Claim(1, 30)], owner="me")
     assert (advance.accepted, advance.attempts) == ((True,), (0, 1))
-    assert log.redis.hgetall(log.keys.ledger("")) == {"0": "done", "1": "running:1:0:me"}
+    assert (log.entry(0), log.entry(1)) == ("done", "running:1:0:me")
 
 
 @pytest.mark.parametrize("status", ["paused", "cancelled", "completed", "failed"])
@@ -234,7 +243,7 @@ def test_claims_are_denied_when_the_run_is_not_running(log: Log, status: str) ->
     log.begin(1, status=status)
     advance = log.advance(claims=[Claim(0, 30)])
     assert (advance.status, advance.attempts) == (status, (0,))
-    assert not log.redis.exists(log.keys.ledger(""))
+    assert not log.redis.exists(log.keys.calls)
 
 
 def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_that_nobody_has_published(log: Log) -> None:
@@ -258,7 +267,8 @@ def test_a_cancelled_run_takes_no_outcome_and_parks_nobody(log: Log) -> None:
     advance = log.commit(done(0), instance="①", park=True)
     assert (advance.status, advance.accepted) == ("cancelled", (False,))
     assert log.state() == before
-    assert not log.redis.exists(log.keys.journal("①"), log.keys.parked, log.keys.events)
+    assert log.last("①") == "0-0"
+    assert not log.redis.exists(log.keys.parked, log.keys.statuses)
 
 
 def test_the_counters_tell_what_is_running_and_what_has_ended(log: Log) -> None:
@@ -330,12 +340,12 @@ def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
     log.begin(9)
     first = log.commit(done(0))
     assert first.is_fresh
-    second = log.commit(done(1), seen=first.journal_id)
+    second = log.commit(done(1), seen=first.last_id)
     assert second.is_fresh
-    third = log.commit(done(2), seen=first.journal_id)
+    third = log.commit(done(2), seen=first.last_id)
     assert not third.is_fresh
     assert third.accepted == (True,)
-    assert third.journal_id == log.last(None)
+    assert third.last_id == log.last(None)
 
 
 def test_whoever_takes_a_lanes_task_up_takes_away_the_mark_that_he_has_read(log: Log) -> None:

@@ -209,7 +209,7 @@ def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_ag
     keys = Keys(alone.settings.key_prefix, run.id)
     alone.redis.config_set("notify-keyspace-events", "Kt")
     with alone.redis.pubsub() as written:  # type: ignore[no-untyped-call]  # redis is typed but here
-        written.subscribe(f"__keyspace@0__:{keys.journal('')}")
+        written.subscribe(f"__keyspace@0__:{keys.log}")
         written.get_message(timeout=5)
         client = start("amend", run.id, "-", env=alone.settings.to_environment() | {"MEETING_URL": meeting.url})
         send(client, amendment)

@@ -146,13 +146,13 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
     somebody, limit = CallId("another-run", None, 0), {"delegate:translator": 1}
     keys = Keys("limited", somebody.run)
     limited.redis.hset(keys.state, "status", "running")
-    limited.redis.hset(keys.ledger(""), "0", "running:1:somebody")
+    limited.redis.hset(keys.calls, "\x1f0", "running:1:somebody")
     assert slots(limited, lambda asked: asked.acquire([(somebody, limit)])).granted == (True,)
     run = limited.client.submit(
         lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}
     )
     wait_until_waiting(limited, "delegate:translator", run.id, LANES)
-    limited.redis.hset(keys.ledger(""), "0", "done")
+    limited.redis.hset(keys.calls, "\x1f0", "done")
     assert limited.wait(run.id).status == "completed"
     wait_until_free(limited)
 

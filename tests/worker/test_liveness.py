@@ -91,7 +91,7 @@ def test_a_remote_call_that_takes_longer_than_its_lease_is_not_run_twice(hasty: 
             seen = [writes.get_message(timeout=20) for _ in range(6)]
         hasty.redis.config_set("notify-keyspace-events", "")
         assert all(seen)
-        assert str(hasty.redis.hget(Keys("acts", run.id).ledger(""), "0")).startswith("b'running:1:0:")
+        assert str(hasty.redis.hget(Keys("acts", run.id).calls, "\x1f0")).startswith("b'running:1:0:")
         meeting.open_gate("far")
         assert hasty.wait(run.id).status == "completed"
     assert meeting.count("at:far") == 0

@@ -47,7 +47,7 @@ class House:
 
     def enter(self, call: CallId, entry: str) -> None:
         """What the call's ledger says."""
-        self.redis.hset(self.keys(call.run).ledger(call.instance or ""), str(call.index), entry)
+        self.redis.hset(self.keys(call.run).calls, call.member, entry)
 
     def published(self, run: str) -> list[str]:
         found: Any = self.redis.zrange(self.keys(run).published, 0, -1)

@@ -57,9 +57,6 @@ class Judged(Log):
     def fill(self, queue: str) -> None:
         self.publisher.publish([TaskMessage("nothing", queue, b"", "-")])
 
-    def entry(self, index: int = 0) -> str:
-        return str(self.redis.hget(self.keys.ledger(""), str(index)))
-
     @property
     def published(self) -> int:
         return self.publisher.waiting(RESULTS)
@@ -90,7 +87,7 @@ def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(ju
 
 def test_a_call_that_rests_is_published_when_it_is_due_and_counts_as_no_loss(judged: Judged) -> None:
     judged.begin(1)
-    judged.redis.hset(judged.keys.ledger(""), "0", "retry:1:1:1")
+    judged.note("retry:1:1:1")
     judged.redis.zadd(judged.keys.leases, {"\x1f0": 10**15})
     judged.sweeper.sweep()
     assert judged.published == 0
@@ -150,7 +147,7 @@ def test_a_result_on_its_way_is_waited_for(judged: Judged) -> None:
 
 def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged) -> None:
     judged.begin(1)
-    judged.redis.hset(judged.keys.ledger(""), "0", "lost:1:0:")
+    judged.note("lost:1:0:")
     judged.send()
     judged.reports.send(Report(begun=(sign(1),)))
     judged.sweeper.sweep()

@@ -51,8 +51,7 @@ def eventful(backend: Backend, meeting: Meeting, gate: str) -> Run:
 def ids_of(backend: Backend, run: Run) -> list[str]:
     """Every id of the run's streams, and ids between and beyond them."""
     keys = Keys(backend.settings.key_prefix, run.id)
-    streams = [keys.events, keys.journal(""), *map(keys.journal, MARKS)]
-    found = {id_ for stream in streams for id_, _ in entries(backend, stream)}
+    found = {id_ for id_, _ in entries(backend, keys.log)}
     between = {f"{id_.split('-')[0]}-{2**40}" for id_ in found}
     return sorted(found | between | {"0-1", f"{10**15}-0"}, key=order)
 
@@ -71,21 +70,16 @@ def order(id_: str) -> tuple[int, int]:
 def replay(backend: Backend, run: Run, at: str) -> tuple[str, dict[Any, Any], dict[Any, str]]:
     """Status, values and calls by brute force: everything up to the id, folded by the pure core from nothing."""
     keys = Keys(backend.settings.key_prefix, run.id)
-    journals = [entry for lane in ("", *MARKS) for entry in entries(backend, keys.journal(lane))]
-    messages = [
-        unpack(fields[b"m"])
-        for id_, fields in sorted(journals, key=lambda entry: order(entry[0]))
-        if b"m" in fields and order(id_) <= order(at)
-    ]
+    before = [fields for id_, fields in entries(backend, keys.log) if order(id_) <= order(at)]
+    messages = [unpack(fields[b"m"]) for fields in before if b"m" in fields]
     context = Context(messages)
     status = "running"
     ended: dict[Any, str] = {}
-    for id_, fields in entries(backend, keys.events):
-        if order(id_) <= order(at):
-            if b"c" in fields:
-                ended[fields[b"l"].decode() or None, int(fields[b"c"])] = fields[b"s"].decode()
-            else:
-                status = fields[b"s"].decode()
+    for fields in before:
+        if b"c" in fields and b"s" in fields:
+            ended[fields[b"l"].decode() or None, int(fields[b"c"])] = fields[b"s"].decode()
+        elif b"s" in fields:
+            status = fields[b"s"].decode()
     values: dict[Any, Any] = {lane: context.data(lane) for lane in (None, *MARKS)}
     return status, values, ended
 

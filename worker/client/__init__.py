@@ -4,7 +4,7 @@
 `checking`       what is wrong with a submission
 `dispatcher`     writing a run down and publishing it
 `runs`           a run from outside
-`results`        a result, folded from the journals
+`results`        a result, folded from the log
 `progress`       a run's events
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
@@ -36,9 +35,10 @@ from worker.storage.definition import (
     unpack_definition,
     unpack_lane,
 )
+from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
-from worker.storage.lane import amended, id_key, known_calls
-from worker.storage.log import Entry, read_entry
+from worker.storage.lane import id_key, known_calls
+from worker.storage.log import Entry
 from worker.storage.scripts import pack_request, read_script
 
 REPLACED: Final = "replaced by an amendment"
@@ -70,9 +70,10 @@ class Amender:
     def __init__(self, run: str, redis: Redis, settings: Settings, check: Check) -> None:
         self._redis = redis
         self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
         self._check = check
         self._who = secrets.token_hex(8)
-        self._script = redis.register_script(read_script("amend"))
+        self._script = redis.register_script(read_script("run", "amend"))
 
     def amend(self, value: Any, *, resume: Callable[[], None]) -> None:
         """Put the calls of an amendment in place of those that have not begun; `resume` the run if it was running.
@@ -103,19 +104,14 @@ class Amender:
         if data is None:
             raise RunNotFound(self._keys.run)
         definition = unpack_definition(data)
-        lanes: list[_Lane] = []
-        remaining = iter([None, *(instance.decode() for instance in found)])
-        while batch := list(islice(remaining, _AT_ONCE)):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for instance in batch:
-                    pipeline.xrange(self._keys.journal(lane_token(instance)))
-                    pipeline.hgetall(self._keys.ledger(lane_token(instance)))
-                answers = pipeline.execute()
-            for instance, entries, ledger in zip(batch, answers[::2], answers[1::2], strict=True):
-                read = [read_entry(id_, fields) for id_, fields in entries]
-                definition = definition if instance is not None else amended(definition, read)
-                lanes.append(_lane(definition, instance, read, ledger))
-        return lanes, definition
+        begun = self._history.open_calls()
+        entries: dict[str | None, list[Entry]] = {None: [], **{instance.decode(): [] for instance in found}}
+        for entry in self._history.entries():
+            if entry.amendment is not None:
+                definition = definition.amended(entry.amendment)
+            if entry.run_status is None:
+                entries[entry.instance].append(entry)
+        return [_lane(definition, *lane, begun) for lane in entries.items()], definition
 
     def _write(self, lanes: Sequence[_Lane], plan: Plan, definition: Definition, by: str) -> None:
         """Write the lanes that have not been written, the global one before the others."""
@@ -140,16 +136,17 @@ class Amender:
 
     def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
         """Run the script (see amend.lua)."""
-        keys, lane = self._keys, request.get("lane", "")
+        keys = self._keys
         return self._script(
             keys=[
                 keys.state,
-                keys.events,
+                keys.log,
+                keys.statuses,
+                keys.lanes,
+                keys.calls,
                 keys.published,
                 keys.backlog,
                 keys.parked,
-                keys.journal(lane),
-                keys.ledger(lane),
             ],
             args=[pack_request({"step": step, "who": self._who, **request})],
             client=client,
@@ -168,20 +165,19 @@ class Amender:
 
 
 def _lane(
-    definition: Definition, instance: str | None, entries: Sequence[Entry], ledger: Mapping[bytes, bytes]
+    definition: Definition, instance: str | None, entries: Sequence[Entry], begun: Collection[tuple[str | None, int]]
 ) -> _Lane:
     records = [entry.record for entry in entries if entry.record is not None]
     record = unpack_lane(records[-1], definition.tools) if records else LaneRecord()
-    ended = {entry.call for entry in entries if entry.call is not None}
+    ended = {entry.call for entry in entries if entry.status is not None}
     left = [call for call in definition.lane_calls(record, instance) if call.index not in ended]
-    at_work = {int(call) for call, entry in ledger.items() if b":" in entry}
     return _Lane(
         instance=instance,
         record=record,
         messages=tuple((entry.id, entry.message) for entry in entries if entry.message is not None),
-        last=max(known_calls(definition, entries, instance), default=-1),
-        begun=tuple(call for call in left if call.index in at_work),
-        dropped=tuple(call.index for call in left if call.index not in at_work),
+        last=max(known_calls(definition, records, instance), default=-1),
+        begun=tuple(call for call in left if (instance, call.index) in begun),
+        dropped=tuple(call.index for call in left if (instance, call.index) not in begun),
     )
 
 

@@ -37,7 +37,7 @@ class Control:
         self._settings = settings
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = redis.register_script(read_script("window", "steer"))
+        self._script = redis.register_script(read_script("run", "window", "steer"))
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
@@ -79,7 +79,7 @@ class Control:
         keys = self._keys
         with redis_errors(self._settings):
             before, now, lanes = self._script(
-                keys=[keys.state, keys.events, keys.published, keys.backlog, keys.parked],
+                keys=[keys.state, keys.log, keys.statuses, keys.published, keys.backlog, keys.parked],
                 args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window],
             )
         return before and before.decode(), now and now.decode(), [lane.decode() for lane in lanes]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final
 
 from redis import Redis
@@ -37,6 +37,8 @@ _COMMANDS: Final = 1_000
 """How many commands in one pipeline, and how many values in one command."""
 
 Command = Callable[[Pipeline], Any]
+Fields = dict[Any, Any]
+"""Of a stream's entry, as redis-py takes them."""
 
 
 class Dispatcher:
@@ -56,7 +58,7 @@ class Dispatcher:
         try:
             self._execute(self._writing(plan, keys, milliseconds))
         except BaseException:
-            delete_run(self._redis, keys, instances=plan.context.instances)
+            delete_run(self._redis, keys)
             raise
         self._publish(keys, self._lanes(plan)[0])
         return run
@@ -81,15 +83,13 @@ class Dispatcher:
         yield lambda p: p.set(keys.definition, pack_definition(plan))
         for batch in _batches(instances):
             yield _pushing(keys.instances, batch)
-        sequence = 0
-        for instance, lane in plan.lanes.items():
-            record = pack_lane(lane, is_template=plan.submission.is_template)
-            yield _adding(keys.journal(lane_token(instance)), milliseconds, sequence, {"k": record})
-            sequence += 1
-        for message in plan.context.messages:
-            journal = keys.journal(lane_token(message.get("_instance")))
-            yield _adding(journal, milliseconds, sequence, {"m": pack(message)})
-            sequence += 1
+        ids = (f"{milliseconds}-{sequence}" for sequence in count())
+        last: dict[str, str] = {}
+        for (lane, fields), id_ in zip(_entries(plan), ids, strict=False):
+            yield _adding(keys.log, id_, {"l": lane, "p": last.get(lane, "0-0"), **fields})
+            last[lane] = id_
+        for lanes in _batches(list(last)):
+            yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         published, backlog = self._lanes(plan)
         for lanes in _batches(published):
             yield _marking(keys.published, lanes, due)
@@ -101,11 +101,11 @@ class Dispatcher:
             "total": plan.size,
             "remaining": plan.size,
             "submitted": milliseconds,
-            "ms": milliseconds,
-            "seq": sequence,
             "look": due,
         }
-        yield lambda p: p.xadd(keys.events, {"s": state["status"]}, id=f"{milliseconds}-{sequence}")
+        id_ = next(ids)
+        yield _adding(keys.log, id_, {"s": state["status"]})
+        yield _adding(keys.statuses, id_, {"s": state["status"]})
         yield lambda p: p.hset(keys.state, mapping=state)
 
     def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
@@ -124,8 +124,24 @@ class Dispatcher:
                 pipeline.execute()
 
 
-def _adding(stream: str, milliseconds: int, sequence: int, fields: dict[str, bytes]) -> Command:
-    return lambda p: p.xadd(stream, fields, id=f"{milliseconds}-{sequence}")  # type: ignore[arg-type]  # redis wants an invariant dict
+def _entries(plan: Plan) -> Iterator[tuple[str, Fields]]:
+    """The lanes and fields of a submission's entries: the messages in order, each lane's record with its first."""
+    is_template = plan.submission.is_template
+    records = {lane_token(instance): pack_lane(lane, is_template=is_template) for instance, lane in plan.lanes.items()}
+    for message in plan.context.messages:
+        lane = lane_token(message.get("_instance"))
+        record = {"k": records.pop(lane)} if lane in records else {}
+        yield lane, {**record, "m": pack(message)}
+    for lane, left in records.items():
+        yield lane, {"k": left}
+
+
+def _adding(stream: str, id_: str, fields: Fields) -> Command:
+    return lambda p: p.xadd(stream, fields, id=id_)
+
+
+def _setting(hash_: str, values: dict[Any, Any]) -> Command:
+    return lambda p: p.hset(hash_, mapping=values)
 
 
 def _marking(published: str, lanes: Sequence[str], due: int, *, is_known: bool = False) -> Command:

@@ -1,15 +1,16 @@
 """Forks: a new run that begins where another one was at some moment (SPEC R11.2).
 
-Everything in the journals up to an id is copied with its id, so a fork's past can be read like that of the run it came
-from; ledgers and counters follow from it. What had not ended then is executed anew, what was sent and forgotten is not.
-It is written in the order in which the dispatcher writes a run: nobody takes a half of it for a run.
+The log up to an id is copied with its ids, page by page, so a fork's past can be read like that of the run it came
+from; what is known of lanes and calls, and the counters, follow from it. What had not ended then is executed anew, what
+was sent and forgotten is not. It is written in the order in which the dispatcher writes a run: nobody takes a half of
+it for a run.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -19,30 +20,26 @@ from broker_config import Settings
 from protocol.engine.solution_output import output_fault
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
-from worker.messaging.attempts import lane_token
+from worker.messaging.attempts import CallId, lane_token
 from worker.storage.definition import FORMAT, Definition, unpack_definition
 from worker.storage.due import DueRuns
+from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
-from worker.storage.lane import amended, id_key, known_calls
-from worker.storage.log import read_entry
+from worker.storage.lane import id_key, known_calls
+from worker.storage.log import Entry, read_entry
 from worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000
 
-Fields = dict[Any, Any]
-"""A stream entry, as Redis has it."""
 
+@dataclass(slots=True)
+class _Lane:
+    """A lane as far as it was copied."""
 
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """A lane as it was: its entries, and how its calls stood."""
-
-    instance: str | None
-    entries: Sequence[tuple[str, Fields]]
-    ended: dict[int, str]
-    size: int
-    """How many calls it has."""
+    last: str = "0-0"
+    records: list[bytes] = field(default_factory=list)
+    ended: dict[int, str] = field(default_factory=dict)
 
 
 class Forker:
@@ -52,6 +49,7 @@ class Forker:
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
 
     def fork(self, at: str | None = None, *, is_paused: bool = False) -> str:
         """Write down a new run that is as this one was at an id, now where none is given. Returns the new run's id.
@@ -60,93 +58,100 @@ class Forker:
         moment before.
         The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`.
         """
-        at, definition = self._moment(at)
+        at, data = self._moment(at)
         seconds, microseconds = self._redis.time()
         milliseconds = seconds * 1000 + microseconds // 1000
         keys = Keys(self._keys.prefix, make_run_id(milliseconds))
-        found: Any = self._redis.lrange(self._keys.instances, 0, -1)
-        instances = [instance.decode() for instance in found]
         try:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
-            self._redis.set(keys.definition, definition)
+            self._redis.set(keys.definition, data)
+            found: Any = self._redis.lrange(self._keys.instances, 0, -1)
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
-            shared: Any = self._redis.xrange(self._keys.journal(""), max=at)
-            whole = amended(unpack_definition(definition), (read_entry(id_, fields) for id_, fields in shared))
-            counts = self._copy_lanes(keys, [None, *instances], whole, at)
-            self._copy_events(keys, at)
-            fault = _output_fault(whole, shared)
+            shared = Fold()
+            lanes, definition = self._copy_log(keys, unpack_definition(data), at, shared)
+            counts = self._write_lanes(keys, lanes, definition)
+            fault = output_fault(definition.output, shared)
             self._start(keys, counts, at, milliseconds, is_paused=is_paused, output_fault=fault)
         except BaseException:
-            delete_run(self._redis, keys, instances=instances)
+            delete_run(self._redis, keys)
             raise
         return keys.run
 
     def _moment(self, at: str | None) -> tuple[str, bytes]:
         """The id at which to fork, one that everything lies before or behind; and the run's definition."""
         with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hmget(self._keys.state, "ms", "seq", "amending", "amended")
+            pipeline.hmget(self._keys.state, "amending", "amended")
             pipeline.get(self._keys.definition)
-            pipeline.xrange(self._keys.events, count=1)
-            (ms, seq, amending, amendments), definition, first = pipeline.execute()
-        if ms is None or definition is None:
+            pipeline.xrange(self._keys.statuses, count=1)
+            pipeline.xrevrange(self._keys.log, count=1)
+            (amending, amendments), definition, first, newest = pipeline.execute()
+        if not newest or not first or definition is None:
             raise RunNotFound(self._keys.run)
         if amending is not None:
             raise BeingAmended(f"run {self._keys.run} is amended in part: fork it when that is finished")
-        now, submitted = f"{int(ms)}-{int(seq)}", first[0][0].decode()
+        now, submitted = newest[0][0].decode(), first[0][0].decode()
         moment = max(submitted, min(at or now, now, key=id_key), key=id_key)
         for since, until in _amendments(amendments):
             if id_key(since) < id_key(moment) < id_key(until):
                 moment = since
-        return moment, definition
+        return self._whole(moment), definition
 
-    def _copy_lanes(self, keys: Keys, lanes: Sequence[str | None], definition: Definition, at: str) -> Counter[str]:
-        """Copy the lanes; how many calls there are, and how many of each status."""
+    def _whole(self, at: str) -> str:
+        """The id, or the last one before a call's result that it cuts in two; such a result lies together."""
+        until = at
+        while True:
+            found: Any = self._redis.xrevrange(self._keys.log, max=until, count=_ENTRIES_AT_ONCE)
+            for id_, fields in found:
+                if b"c" not in fields or b"s" in fields:
+                    return at if until == at and id_ == found[0][0] else id_.decode()
+            until = f"({found[-1][0].decode()}"
+
+    def _copy_log(
+        self, keys: Keys, definition: Definition, at: str, shared: Fold
+    ) -> tuple[dict[str | None, _Lane], Definition]:
+        """Copy everything but the end of the run; what global messages say goes into `shared`."""
+        lanes: dict[str | None, _Lane] = defaultdict(_Lane)
+        entries = self._history.raw(until=at)
+        while page := list(islice(entries, _ENTRIES_AT_ONCE)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for id_, fields in page:
+                    entry = read_entry(id_, fields)
+                    if entry.run_status in ENDED:
+                        continue
+                    pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
+                    if entry.run_status is not None:
+                        pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
+                        continue
+                    if entry.amendment is not None:
+                        definition = definition.amended(entry.amendment)
+                    if entry.message is not None and entry.instance is None:
+                        shared.append(entry.message, f"message {entry.id}")
+                    _take_in(lanes[entry.instance], entry)
+                pipeline.execute()
+        return lanes, definition
+
+    def _write_lanes(self, keys: Keys, lanes: Mapping[str | None, _Lane], definition: Definition) -> Counter[str]:
+        """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
         counts: Counter[str] = Counter()
-        remaining = iter(lanes)
+        remaining = iter(lanes.items())
         while batch := list(islice(remaining, _LANES_AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
-                for past in self._read(batch, definition, at):
-                    lane = lane_token(past.instance)
-                    for id_, fields in past.entries:
-                        pipeline.xadd(keys.journal(lane), fields, id=id_)
-                    if past.ended:
-                        pipeline.hset(keys.ledger(lane), mapping={str(call): how for call, how in past.ended.items()})
-                    if len(past.ended) < past.size:
-                        pipeline.rpush(keys.backlog, lane)
-                    counts.update(past.ended.values())
-                    counts["total"] += past.size
+                for instance, lane in batch:
+                    token = lane_token(instance)
+                    size = len(known_calls(definition, lane.records, instance))
+                    pipeline.hset(keys.lanes, token, f"{lane.last}:0")
+                    if lane.ended:
+                        ended: dict[Any, Any] = {
+                            CallId(keys.run, instance, call).member: how for call, how in lane.ended.items()
+                        }
+                        pipeline.hset(keys.calls, mapping=ended)
+                    if len(lane.ended) < size:
+                        pipeline.rpush(keys.backlog, token)
+                    counts.update(lane.ended.values())
+                    counts["total"] += size
                 pipeline.execute()
         return counts
-
-    def _read(self, lanes: Sequence[str | None], definition: Definition, at: str) -> Iterator[_Past]:
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for instance in lanes:
-                journal = self._keys.journal(lane_token(instance))
-                pipeline.xrange(journal, max=at)
-                pipeline.xrange(journal, min=f"({at}", count=1)
-            found = pipeline.execute()
-        for instance, before, behind in zip(lanes, found[::2], found[1::2], strict=True):
-            cut = {fields[b"c"] for _, fields in behind if b"c" in fields}
-            entries = _without(before, cut)
-            read = [read_entry(id_, fields) for id_, fields in entries]
-            ended = {entry.call: entry.status.value for entry in read if entry.call is not None and entry.status}
-            size = len(known_calls(definition, read, instance))
-            yield _Past(instance, [(id_.decode(), fields) for id_, fields in entries], ended, size)
-
-    def _copy_events(self, keys: Keys, at: str) -> None:
-        """Copy the events, but for the end of the run."""
-        after = "-"
-        while True:
-            found: Any = self._redis.xrange(self._keys.events, min=after, max=at, count=_ENTRIES_AT_ONCE)
-            if not found:
-                return
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for id_, fields in found:
-                    if b"c" in fields or fields[b"s"].decode() not in ENDED:
-                        pipeline.xadd(keys.events, fields, id=id_)
-                pipeline.execute()
-            after = f"({found[-1][0].decode()}"
 
     def _amended(self, at: str) -> dict[str, str]:
         """The amendments that are part of the past."""
@@ -163,41 +168,33 @@ class Forker:
         status = "paused" if is_paused else "running"
         if not remaining:
             status = "failed" if counts["failed"] or output_fault else "completed"
-        ms, seq = id_key(at)
         state: dict[Any, Any] = {
             "format": FORMAT,
             "status": status,
             "total": total,
             "remaining": remaining,
             "submitted": milliseconds,
-            "ms": ms,
-            "seq": seq + 1,
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),
             **({"output_fault": output_fault} if output_fault else {}),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
-        self._redis.xadd(keys.events, {"s": status}, id=f"{ms}-{seq + 1}")
+        id_ = self._redis.xadd(keys.log, {"s": status})
+        self._redis.xadd(keys.statuses, {"s": status}, id=id_)
         self._redis.hset(keys.state, mapping=state)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
 
-def _output_fault(definition: Definition, shared: Sequence[tuple[bytes, Fields]]) -> str | None:
-    """Why the output cannot be read by the global values so far; global calls that are still to end say it anew."""
-    fold = Fold()
-    for entry in (read_entry(id_, fields) for id_, fields in shared):
-        if entry.message is not None:
-            fold.append(entry.message, f"message {entry.id}")
-    return output_fault(definition.output, fold)
+def _take_in(lane: _Lane, entry: Entry) -> None:
+    lane.last = entry.id
+    if entry.record is not None:
+        lane.records.append(entry.record)
+    if entry.call is not None and entry.status is not None:
+        lane.ended[entry.call] = entry.status.value
 
 
 def _amendments(field: bytes | None) -> list[tuple[str, str]]:
     """For each amendment of a run the last id before it, and its own last (see amend.lua)."""
     pairs = (field or b"").decode().split()
     return [(since, until) for since, _, until in (pair.partition(":") for pair in pairs)]
-
-
-def _without(entries: Sequence[tuple[bytes, Fields]], cut: set[bytes]) -> list[tuple[bytes, Fields]]:
-    """The entries but those of a call whose result goes on behind them."""
-    return [(id_, fields) for id_, fields in entries if fields.get(b"c") not in cut]

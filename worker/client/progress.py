@@ -1,12 +1,12 @@
-"""Progress: the events of one run - a call that ended, a change of the run's status - and waiting for them.
+"""Progress: what happens in one run - a message, a call that ended, a change of the run's status - and waiting for it.
 
-Nothing here polls: who waits blocks on the run's progress stream.
+Nothing here polls: whoever waits blocks on a stream of the run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from broker_config import Settings
 from worker.errors import RunNotFound
 from worker.storage.connections import redis_errors
 from worker.storage.keys import ENDED, Keys
+from worker.storage.log import Entry, read_entry
 
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000
 
 
@@ -30,16 +31,15 @@ class Event:
     status: str
     instance: str | None = None
     index: int | None = None
-    messages: int = 0
 
     @property
     def is_end(self) -> bool:
-        """Whether the run has ended with it; nothing comes behind."""
+        """Whether the run has ended with it."""
         return self.kind == "run" and self.status in ENDED
 
 
 class Progress:
-    """The progress stream of one run. All of it raises `RunNotFound` and `InfrastructureError`."""
+    """The progress of one run. All of it raises `RunNotFound` and `InfrastructureError`."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
         self._run = run
@@ -47,45 +47,62 @@ class Progress:
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
 
-    def newest(self) -> Event:
-        """The last event; there is one from the submission on."""
-        with redis_errors(self._settings):
-            found: Any = self._redis.xrevrange(self._keys.events, count=1)
-        if not found:
-            raise RunNotFound(self._run)
-        return _read_event(*found[0])
+    def wait(self, *, timeout_seconds: float | None = None) -> None:
+        """Block until the run has ended. Raises `TimeoutError`."""
+        newest = self._newest()
+        if newest.run_status not in ENDED:
+            for _ in self._after(self._keys.statuses, newest.id, timeout_seconds):
+                pass
 
-    def after(self, seen: str, *, timeout_seconds: float | None = None) -> Iterator[Event]:
-        """Events behind an id, as they happen, until the run has ended. Raises `TimeoutError`."""
-        deadline = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
-        while True:
-            events = self._wait(seen, deadline)
-            for event in events:
-                yield event
-                if event.is_end:
-                    return
-            if events:
-                seen = events[-1].id
-            elif self.newest().is_end:
-                return
+    def entries(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Entry]:
+        """The entries of the log behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
+        return self._after(self._keys.log, after, timeout_seconds)
+
+    def events(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
+        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
+        for entry in self.entries("0-0", timeout_seconds=timeout_seconds):
+            if entry.run_status is not None:
+                yield Event(entry.id, "run", entry.run_status)
+            elif entry.status is not None:
+                yield Event(entry.id, "call", entry.status.value, entry.instance, entry.call)
+
+    def submitted(self) -> str:
+        """The id with which the submission was complete."""
+        return self._status(self._redis.xrange, min="-").id
 
     def status_at(self, at: str) -> str:
-        """The run's status as of an id, as its events tell it; before the first of them it is about to run."""
-        until = at
-        while found := self._before(until):
-            for event in found:
-                if event.kind == "run":
-                    return event.status
-            until = f"({found[-1].id}"
-        return "running"
+        """The run's status as of an id; within the submission it is about to run."""
+        with redis_errors(self._settings):
+            found: Any = self._redis.xrevrange(self._keys.statuses, max=at, count=1)
+        return found[0][1][b"s"].decode() if found else "running"
 
-    def _before(self, until: str) -> list[Event]:
-        """Events up to an id, the newest first."""
-        found: Any = self._redis.xrevrange(self._keys.events, max=until, count=_AT_ONCE)
-        return [_read_event(id_, fields) for id_, fields in found]
+    def _newest(self) -> Entry:
+        """The last change of the run's status; there is one from the submission on."""
+        return self._status(self._redis.xrevrange, max="+")
 
-    def _wait(self, seen: str, deadline: float | None) -> list[Event]:
-        """The next events behind an id; none after some seconds in which there were none."""
+    def _status(self, read: Any, **bound: str) -> Entry:
+        with redis_errors(self._settings):
+            found = read(self._keys.statuses, **bound, count=1)
+        if not found:
+            raise RunNotFound(self._run)
+        return read_entry(*found[0])
+
+    def _after(self, stream: str, seen: str, timeout_seconds: float | None) -> Iterator[Entry]:
+        """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+        while True:
+            found = self._wait(stream, seen, deadline)
+            for entry in found:
+                yield entry
+                if entry.run_status in ENDED and entry.id == self._newest().id:
+                    return
+            if found:
+                seen = found[-1].id
+            elif self._newest().run_status in ENDED:
+                return
+
+    def _wait(self, stream: str, seen: str, deadline: float | None) -> list[Entry]:
+        """The next entries behind an id; none after some seconds in which there were none."""
         block = _BLOCK_MS
         if deadline is not None:
             left = int((deadline - time.monotonic()) * 1000)
@@ -93,21 +110,13 @@ class Progress:
                 raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
             block = min(block, left)
         with redis_errors(self._settings):
-            found: Any = self._redis.xread({self._keys.events: seen}, block=block, count=_AT_ONCE)
+            found: Any = self._redis.xread({stream: seen}, block=block, count=_AT_ONCE)
         if not found:
             return []
         streams = found.items() if isinstance(found, dict) else found
-        return [_read_event(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
+        return [read_entry(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
 
 
 def _flat(entries: Any) -> Any:
     """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
     return entries[0] if entries and isinstance(entries[0], list) else entries
-
-
-def _read_event(id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
-    status = fields[b"s"].decode()
-    if b"c" not in fields:
-        return Event(id_.decode(), "run", status)
-    instance = fields[b"l"].decode() or None
-    return Event(id_.decode(), "call", status, instance, int(fields[b"c"]), int(fields[b"n"]))

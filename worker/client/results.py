@@ -1,8 +1,8 @@
-"""What a run has come to, folded from its journals: the shape that `acts run --json` prints."""
+"""What a run has come to, folded from its log: the shape that `acts run --json` prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,11 +11,14 @@ from protocol.engine.execution import Status
 from protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from protocol.state.fold import Fold
 from worker.storage.definition import Definition
-from worker.storage.lane import amended, id_key, known_calls
+from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry
 
 CANCELLED: Final = "the run was cancelled"
 """Why a call that had not ended was skipped."""
+
+End = tuple[Status, Mapping[str, Any] | None, str | None]
+"""How a call has ended: its status, error and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,51 +81,69 @@ class Result:
         }
 
 
-@dataclass(frozen=True)
-class LaneHistory:
-    """A lane's journal, and the calls its ledger says are under way."""
-
-    instance: str | None
-    entries: Sequence[Entry]
-    running: frozenset[int] = frozenset()
-
-
-def assemble(
-    run: str,
-    status: str,
-    definition: Definition,
-    shared: LaneHistory,
-    lanes: Iterable[LaneHistory],
-    *,
-    at: str | None = None,
-) -> Result:
-    """Fold the journals of a run; with `at`, only what was there up to that id. `status` is the run's, then.
+class Assembly:
+    """A result in the making: it is fed with a run's log, now or as of a past id, and keeps no entry.
 
     What was under way at a past moment is not in the log: such calls count as waiting.
     """
-    moment = _Moment(status, at)
-    definition = amended(definition, shared.entries)
-    global_fold = Fold()
-    calls = list(_read_lane(definition, shared, global_fold, moment))
-    conflicts = [str(conflict) for conflict in global_fold.conflicts()]
-    instances: dict[str, Mapping[str, Any]] = {}
-    for lane in lanes:
-        assert lane.instance is not None
-        fold = Fold(global_fold)
-        calls.extend(_read_lane(definition, lane, fold, moment))
-        instances[lane.instance] = fold.snapshot()
-        conflicts.extend(str(conflict) for conflict in fold.conflicts())
-    output, reason = _output(definition.output, status, global_fold)
-    return Result(
-        run=run,
-        status="failed" if reason is not None else status,
-        output=output,
-        reason=reason,
-        global_data=global_fold.snapshot(),
-        instances=instances,
-        calls=sorted(calls, key=lambda call: call.index),
-        conflicts=tuple(dict.fromkeys(conflicts)),
-    )
+
+    def __init__(self, run: str, definition: Definition, instances: Iterable[str], *, at: str | None = None) -> None:
+        self._run = run
+        self._definition = definition
+        self._at = id_key(at) if at is not None else None
+        shared = Fold()
+        self._lanes: dict[str | None, _Lane] = {None: _Lane(shared)}
+        self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
+
+    def feed(self, entry: Entry) -> None:
+        """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
+        if entry.run_status is not None:
+            return
+        lane = self._lanes[entry.instance]
+        has_come = self._at is None or id_key(entry.id) <= self._at
+        if entry.record is not None and (has_come or not lane.records):
+            lane.records.append(entry.record)
+        if not has_come:
+            return
+        if entry.amendment is not None:
+            self._definition = self._definition.amended(entry.amendment)
+        if entry.message is not None:
+            lane.fold.append(entry.message, f"message {entry.id}")
+        if entry.call is not None and entry.status is not None:
+            lane.ended[entry.call] = (entry.status, entry.error, entry.reason)
+
+    def result(self, status: str, at_work: Collection[tuple[str | None, int]] = ()) -> Result:
+        """The result, where the run has this status and these calls, by instance and index, are at work."""
+        shared = self._lanes[None].fold
+        folds = {instance: lane.fold for instance, lane in self._lanes.items()}
+        conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
+        output, reason = _output(self._definition.output, status, shared)
+        return Result(
+            run=self._run,
+            status="failed" if reason is not None else status,
+            output=output,
+            reason=reason,
+            global_data=shared.snapshot(),
+            instances={instance: fold.snapshot() for instance, fold in folds.items() if instance is not None},
+            calls=sorted(self._calls(status, at_work), key=lambda call: call.index),
+            conflicts=tuple(dict.fromkeys(conflicts)),
+        )
+
+    def _calls(self, status: str, at_work: Collection[tuple[str | None, int]]) -> Iterator[CallResult]:
+        for instance, lane in self._lanes.items():
+            for call in known_calls(self._definition, lane.records, instance).values():
+                yield _call_result(
+                    call, instance, lane.ended.get(call.index), status, is_at_work=(instance, call.index) in at_work
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """What is known of one lane so far."""
+
+    fold: Fold
+    records: list[bytes] = field(default_factory=list)
+    ended: dict[int, End] = field(default_factory=dict)
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
@@ -133,50 +154,16 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
     return (resolve_output(output, fold) if reason is None else None), reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """When a run is looked at: the run's status then, and the last id that counts (None for now)."""
-
-    status: str
-    at: str | None
-
-    def has_come(self, entry: Entry) -> bool:
-        return self.at is None or id_key(entry.id) <= id_key(self.at)
-
-
-def _read_lane(definition: Definition, lane: LaneHistory, fold: Fold, moment: _Moment) -> Iterator[CallResult]:
-    """Feed a lane's messages to its fold, and say how its calls stand."""
-    ended: dict[int, Entry] = {}
-    for entry in lane.entries:
-        if entry.message is not None and moment.has_come(entry):
-            fold.append(entry.message, f"message {entry.id}")
-        if entry.call is not None:
-            ended[entry.call] = entry  # of several messages the last: with it the call has ended
-    for call in known_calls(definition, _records(lane, moment), lane.instance).values():
-        outcome = ended.get(call.index)
-        yield _call_result(call, lane, outcome if outcome is not None and moment.has_come(outcome) else None, moment)
-
-
-def _records(lane: LaneHistory, moment: _Moment) -> list[Entry]:
-    """The entries that say which calls there are: those of the submission, and of the amendments up to the moment."""
-    records = [entry for entry in lane.entries if entry.record is not None]
-    return [*records[:1], *filter(moment.has_come, records[1:])]
-
-
-def _call_result(call: Call, lane: LaneHistory, outcome: Entry | None, moment: _Moment) -> CallResult:
-    status, reason = Status.WAITING, None
-    if outcome is not None and outcome.status is not None:
-        status, reason = outcome.status, outcome.reason
-    elif moment.status == "cancelled":
-        status, reason = Status.SKIPPED, CANCELLED
-    elif moment.at is None and call.index in lane.running:
-        status = Status.RUNNING
+def _call_result(call: Call, instance: str | None, end: End | None, run_status: str, *, is_at_work: bool) -> CallResult:
+    if end is None and run_status == "cancelled":
+        end = Status.SKIPPED, None, CANCELLED
+    status, error, reason = end or (Status.RUNNING if is_at_work else Status.WAITING, None, None)
     return CallResult(
-        id=f"{call.index}" if lane.instance is None else f"{call.index}:{lane.instance}",
+        id=f"{call.index}" if instance is None else f"{call.index}:{instance}",
         index=call.index,
         tool=call.tool,
-        instance=lane.instance,
+        instance=instance,
         status=status.value,
-        error=outcome.error if outcome is not None else None,
+        error=error,
         reason=reason,
     )

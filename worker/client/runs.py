@@ -6,33 +6,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
-from redis.client import Pipeline
 
 from broker_config import Settings
 from protocol.analysis.provenance import Explanation, Logged, explain
 from protocol.state.scopes import read_scope
-from worker.errors import InstanceNotFound, RunNotFound, RunOver
-from worker.messaging.attempts import lane_token
+from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
 from worker.storage.connections import redis_errors
-from worker.storage.definition import unpack_definition
+from worker.storage.definition import require_format, unpack_definition
+from worker.storage.history import History
 from worker.storage.keys import Keys
 from worker.storage.lane import id_key
-from worker.storage.log import Entry, read_entry, read_running
+from worker.storage.log import Entry
 
 from .control import Control
 from .progress import Event, Progress
-from .results import LaneHistory, Result, assemble
+from .results import Assembly, Result
 
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
     from .amendment import Check
 
-_AT_ONCE: Final = 500
+
+FOREIGN: Final = "foreign"
+"""The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Run:
         self._keys = Keys(settings.key_prefix, run)
         self._publisher = publisher
         self._check = check
+        self._history = History(redis, self._keys)
         self._progress = Progress(run, redis, settings)
         self._control = Control(run, redis, settings, publisher)
 
@@ -64,7 +65,10 @@ class Run:
         if at is not None:
             past = self.result(at)
             return {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
-        state = self._state()
+        try:
+            state = self._state()
+        except OtherFormat:
+            return {"run": self.id, "status": FOREIGN, "calls": {}}
         counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
         left = int(state["total"]) - counts.total()
         if state["status"] == "cancelled":
@@ -79,14 +83,17 @@ class Run:
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
+        self._state()
         self._control.pause()
 
     def resume(self) -> None:
         """Go on where the run was paused. Raises `RunOver`."""
+        self._state()
         self._control.resume()
 
     def cancel(self) -> None:
         """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
+        self._state()
         self._control.cancel()
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
@@ -113,6 +120,7 @@ class Run:
         """
         from .amendment import Amender
 
+        self._state()
         value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
         with redis_errors(self._settings):
             Amender(self.id, self._redis, self._settings, self._check).amend(value, resume=self.resume)
@@ -124,16 +132,17 @@ class Run:
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
-        newest = self._progress.newest()
-        if not newest.is_end:
-            for _ in self._progress.after(newest.id, timeout_seconds=timeout_seconds):
-                pass
+        try:
+            self._progress.wait(timeout_seconds=timeout_seconds)
+        except RunNotFound:
+            self._state()  # it may be one of another format
+            raise
         return self.result()
 
     def follow(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
         self._state()
-        yield from self._progress.after("0-0", timeout_seconds=timeout_seconds)
+        yield from self._progress.events(timeout_seconds=timeout_seconds)
 
     def result(self, at: str | None = None) -> Result:
         """What the run has come to, now or as of a past id (SPEC R11.2).
@@ -141,20 +150,21 @@ class Run:
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
         what was under way at a past moment is not in the log, and counts as waiting.
         """
-        keys = self._keys
         with redis_errors(self._settings):
             with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.hget(keys.state, "status")
-                pipeline.get(keys.definition)
-                pipeline.lrange(keys.instances, 0, -1)
-                _read_lane(pipeline, keys, None)
-                status, definition, instances, entries, ledger = pipeline.execute()
+                pipeline.hmget(self._keys.state, "status", "running")
+                pipeline.get(self._keys.definition)
+                pipeline.lrange(self._keys.instances, 0, -1)
+                (status, running), definition, instances = pipeline.execute()
             if status is None or definition is None:
                 raise RunNotFound(self.id)
-            shared = LaneHistory(None, _entries(entries), read_running(ledger))
-            lanes = self._histories([instance.decode() for instance in instances])
-            status = status.decode() if at is None else self._progress.status_at(at)
-            return assemble(self.id, status, unpack_definition(definition), shared, lanes, at=at)
+            names = [instance.decode() for instance in instances]
+            assembly = Assembly(self.id, unpack_definition(definition), names, at=at)
+            at_work = self._history.at_work() if at is None and int(running or 0) else ()
+            until = max(at, self._progress.submitted(), key=id_key) if at is not None else "+"
+            for entry in self._history.entries(until=until):
+                assembly.feed(entry)
+        return assembly.result(status.decode() if at is None else self._progress.status_at(at), at_work)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
@@ -168,8 +178,8 @@ class Run:
             logged = [
                 Logged(entry.id, entry.message, entry.call)
                 for lane in dict.fromkeys((None, instance))
-                for entry in _entries(self._journal(lane, until=at))
-                if entry.message is not None
+                for entry in self._history.lane(lane)
+                if entry.message is not None and (at is None or id_key(entry.id) <= id_key(at))
             ]
         return explain(reference, sorted(logged, key=lambda one: id_key(one.id)), instance=instance)
 
@@ -180,48 +190,22 @@ class Run:
         """
         self._state()
         self._hold(instance)
-        seen: dict[str | None, tuple[int, int]] = {}
-        for entry in self._messages(instance):
-            seen[entry.instance] = id_key(entry.id)
-            yield entry
-        if not follow:
-            return
-        for event in self.follow():
-            is_wanted = event.messages > 0 and instance in (None, event.instance)
-            shown = seen.get(event.instance, (0, -1))
-            if is_wanted and id_key(event.id) > shown:
-                yield from self._messages_of(event, shown)
-
-    def _journal(self, instance: str | None, until: str | None) -> Any:
-        return self._redis.xrange(self._keys.journal(lane_token(instance)), max=until or "+")
-
-    def _messages(self, instance: str | None) -> list[LogEntry]:
-        """The messages that are there now."""
-        lanes = [None, *self._instances()] if instance is None else [instance]
+        seen = "0-0"
         with redis_errors(self._settings):
-            entries = [
-                LogEntry(entry.id, history.instance, entry.message)
-                for history in self._histories(lanes)
-                for entry in history.entries
-                if entry.message is not None
-            ]
-        return sorted(entries, key=lambda entry: id_key(entry.id))
-
-    def _messages_of(self, event: Event, seen: tuple[int, int]) -> Iterator[LogEntry]:
-        """The messages of one commit: the last of them has the event's id."""
-        stream = self._keys.journal(lane_token(event.instance))
-        with redis_errors(self._settings):
-            found: Any = self._redis.xrevrange(stream, max=event.id, count=event.messages)
-        for id_, fields in reversed(found):
-            entry = read_entry(id_, fields)
-            if entry.message is not None and id_key(entry.id) > seen:
-                yield LogEntry(entry.id, event.instance, entry.message)
+            for entry in self._history.entries() if instance is None else self._history.lane(instance):
+                seen = entry.id
+                yield from _message(entry)
+        if follow:
+            for entry in self._progress.entries(seen):
+                if instance in (None, entry.instance):
+                    yield from _message(entry)
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):
             state: Any = self._redis.hgetall(self._keys.state)
         if not state:
             raise RunNotFound(self.id)
+        require_format(int(state[b"format"]))
         return {key.decode(): value.decode() for key, value in state.items()}
 
     def _instances(self) -> list[str]:
@@ -234,23 +218,8 @@ class Run:
         if instance is not None and instance not in (known := self._instances()):
             raise InstanceNotFound(self.id, instance, known)
 
-    def _histories(self, lanes: Sequence[str | None]) -> Iterator[LaneHistory]:
-        """The journals and ledgers of lanes, a few hundred at a time."""
-        remaining = iter(lanes)
-        while batch := list(islice(remaining, _AT_ONCE)):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for instance in batch:
-                    _read_lane(pipeline, self._keys, instance)
-                found = pipeline.execute()
-            for instance, entries, ledger in zip(batch, found[::2], found[1::2], strict=True):
-                yield LaneHistory(instance, _entries(entries), read_running(ledger))
 
-
-def _read_lane(pipeline: Pipeline, keys: Keys, instance: str | None) -> None:
-    """Ask for a lane's journal and its ledger."""
-    pipeline.xrange(keys.journal(lane_token(instance)))
-    pipeline.hgetall(keys.ledger(lane_token(instance)))
-
-
-def _entries(found: Sequence[Any]) -> list[Entry]:
-    return [read_entry(id_, fields) for id_, fields in found]
+def _message(entry: Entry) -> Iterator[LogEntry]:
+    """The message of an entry, where it has one."""
+    if entry.message is not None:
+        yield LogEntry(entry.id, entry.instance, entry.message)

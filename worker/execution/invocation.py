@@ -1,6 +1,6 @@
 """Invocation: calling an activity or a delegate once, with its timeout (SPEC R7.2).
 
-Whether and when there is another attempt is said here, and seen to by whoever keeps the call's ledger: a wait holds no
+Whether and when there is another attempt is said here, and seen to by the commit that records it: a wait holds no
 worker, and survives it.
 
 Coroutines run on the event loop of the process; plain functions in threads of their own, so that neither stops the

@@ -3,8 +3,8 @@
 Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
 round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
 
-A call whose attempt failed rests until it is due again. That stands in its ledger and holds nothing up: a runner stays
-for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
+A call whose attempt failed rests until it is due again. That stands in the run's records and holds nothing up: a runner
+stays for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
 
 A runner may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
 what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
@@ -179,7 +179,7 @@ class LaneRunner:
         elif not advance.is_fresh:
             await self._reload()
         else:
-            self._lane.seen = advance.journal_id
+            self._lane.seen = advance.last_id
             await self._note_global(advance)
 
     def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:

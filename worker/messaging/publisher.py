@@ -26,7 +26,7 @@ class Publisher:
         """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`.
 
         Whether a batch that fails has been published is not known: publishing again does no harm, since whoever takes
-        up a task looks into the ledger first.
+        up a task looks into the log first.
         """
         with broker_failures("the broker does not take tasks"):
             for batch in _batches(tasks):

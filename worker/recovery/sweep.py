@@ -196,7 +196,6 @@ class Sweeper:
             for run, part in runs:
                 keys = Keys(self._settings.key_prefix, run)
                 request = {
-                    "ledgers": keys.ledger(""),
                     "lease_ms": int(self._settings.lease_seconds * 1000),
                     "published_ms": int(PUBLISHED_SECONDS * 1000),
                     "instances": self._settings.queue_instances,
@@ -204,7 +203,7 @@ class Sweeper:
                     "ended": [sign[1:] for sign in part["ended"]],
                     "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in part["closed"]],
                 }
-                names = [keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
+                names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
                 self._signs(keys=names, args=[pack_request(request)], client=pipeline)
             answers = pipeline.execute(raise_on_error=False)
         for (run, _), answer in zip(runs, answers, strict=True):
@@ -264,11 +263,10 @@ class Sweeper:
             "instances": self._settings.queue_instances,
             "idle": idle,
             "taken_ms": self._taken_ms,
-            "ledgers": keys.ledger(""),
             "window": self._settings.publish_window,
             "format": FORMAT,
         }
-        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due]
+        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due, keys.calls]
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 
     def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:

@@ -6,7 +6,8 @@
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down
 `log`           reading and committing
-`lane`          a lane folded from its journal
+`history`       the log of one run, as clients read it
+`lane`          a lane folded from the log
 `leases`        signs of life for what a process has at work
 `due`          the index of runs that have something due
 `retention`    giving a run's keys their expiry, deleting them

@@ -1,7 +1,7 @@
 """How a checked plan is written down, so that any worker can go on with any of its lanes.
 
 The *definition* of a run is what all lanes share: tools, delegates and, for a plan, its templates. What is a lane's own
-(the calls of a solution, and which places the initial context held) is the first entry of its journal, so loading a
+(the calls of a solution, and which places the initial context held) is in the first entry of that lane, so loading a
 lane costs nothing for the others.
 """
 
@@ -22,7 +22,7 @@ from protocol.language.references import parse
 from worker.errors import OtherFormat
 from worker.messaging.packing import pack, unpack
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
 
 
@@ -104,13 +104,18 @@ def pack_definition(plan: Plan) -> bytes:
     )
 
 
+def require_format(number: int) -> None:
+    """Raise `OtherFormat` where a run is of another format than ours."""
+    if number != FORMAT:
+        raise OtherFormat(
+            f"the run has format {number} and this version reads {FORMAT}: use the version that submitted it"
+        )
+
+
 def unpack_definition(data: bytes) -> Definition:
     """The definition, from its bytes. Raises `OtherFormat`."""
     fields = unpack(data)
-    if fields["format"] != FORMAT:
-        raise OtherFormat(
-            f"the run has format {fields['format']} and this version reads {FORMAT}: use the version that submitted it"
-        )
+    require_format(fields["format"])
     tools = _unpack_tools(fields["tools"])
     return Definition(
         tools=tools,
@@ -125,13 +130,13 @@ def unpack_definition(data: bytes) -> Definition:
 
 
 def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
-    """The first entry of a lane's journal; null for calls means a plan's templates."""
+    """The record in the first entry of a lane; null for calls means a plan's templates."""
     calls = None if is_template else _pack_calls(lane.calls)
     return pack({"calls": calls, "held": sorted(map(str, lane.held))})
 
 
 def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
-    """What lanes share of an amendment: it goes into the global lane's journal."""
+    """What lanes share of an amendment: it goes into the global lane."""
     return pack(
         {
             "tools": _pack_tools(plan.tools),

@@ -41,9 +41,24 @@ class Keys:
         return self._key("instances")
 
     @property
-    def events(self) -> str:
-        """Stream: one small entry for each call that ended, and for each change of the run's status."""
-        return self._key("events")
+    def log(self) -> str:
+        """Stream: everything that happened in the run, in order (see `log`)."""
+        return self._key("log")
+
+    @property
+    def statuses(self) -> str:
+        """Stream: the changes of the run's status, which are in the log, too. `wait` blocks on it."""
+        return self._key("statuses")
+
+    @property
+    def lanes(self) -> str:
+        """Hash: lane -> the id of its last entry in the log, and how many of its calls are open (see advance.lua)."""
+        return self._key("lanes")
+
+    @property
+    def calls(self) -> str:
+        """Hash: the status of each call that was begun or has ended, for exactly-once commits (see advance.lua)."""
+        return self._key("calls")
 
     @property
     def leases(self) -> str:
@@ -80,13 +95,25 @@ class Keys:
         """Sorted set: they, by the time at which they are to be looked after."""
         return self._key("outbox", "due")
 
-    def journal(self, lane: str) -> str:
-        """Stream: everything that happened in a lane - the message log and the outcomes of calls."""
-        return self._key("journal", lane)
-
-    def ledger(self, lane: str) -> str:
-        """Hash: the status of each call of a lane that was started, for exactly-once commits."""
-        return self._key("ledger", lane)
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every key that a run may have."""
+        return (
+            self.definition,
+            self.state,
+            self.instances,
+            self.log,
+            self.statuses,
+            self.lanes,
+            self.calls,
+            self.leases,
+            self.parked,
+            self.published,
+            self.backlog,
+            self.outbox,
+            self.outbox_tasks,
+            self.outbox_due,
+        )
 
     def _key(self, *parts: str) -> str:
         return ":".join((self.prefix, "{" + self.run + "}", *parts))

@@ -1,7 +1,7 @@
-"""A lane as one worker sees it: its journal folded into values and statuses.
+"""A lane as one worker sees it: its part of the log, folded into values and statuses.
 
 What the global lane holds is shared by all lanes of a run in this process (`RunView`); a `LaneView` adds the instance's
-own part. Both are only ever fed from journals, in order.
+own part. Both are only ever fed from the log, in order.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def id_key(id_: str) -> tuple[int, int]:
 
 
 def amended(definition: Definition, entries: Iterable[Entry]) -> Definition:
-    """The definition with the amendments of the global lane's journal."""
+    """The definition with the amendments of the global lane."""
     for entry in entries:
         if entry.amendment is not None:
             definition = definition.amended(entry.amendment)
     return definition
 
 
-def known_calls(definition: Definition, entries: Iterable[Entry], instance: str | None) -> dict[int, Call]:
-    """Every call that a lane's journal has come to hold, by index."""
-    records = [unpack_lane(entry.record, definition.tools) for entry in entries if entry.record is not None]
-    return {call.index: call for record in records for call in definition.lane_calls(record, instance)}
+def known_calls(definition: Definition, records: Iterable[bytes], instance: str | None) -> dict[int, Call]:
+    """Every call that a lane has ever had, by index; `records` are all of the lane."""
+    unpacked = (unpack_lane(record, definition.tools) for record in records)
+    return {call.index: call for record in unpacked for call in definition.lane_calls(record, instance)}
 
 
 class RunView:
@@ -68,7 +68,7 @@ class RunView:
         return self.definition.lane_calls(self.record, None)
 
     def feed(self, entries: Iterable[Entry]) -> None:
-        """Take in entries of the global journal; those seen before are passed over."""
+        """Take in entries of the global lane; those seen before are passed over."""
         for entry in entries:
             if id_key(entry.id) <= id_key(self.seen):
                 continue
@@ -90,7 +90,6 @@ class LaneView:
         run: RunView,
         instance: str | None,
         entries: Iterable[Entry],
-        running: Iterable[int] = (),
         mark: float | None = None,
     ) -> None:
         self.run = run
@@ -113,17 +112,31 @@ class LaneView:
             self.calls, graph, self.fold, definition.tools, instance=instance, returns=definition.returns
         )
         self.feed(entries)
-        for index in running:
-            self.execution.record(index, Status.RUNNING)
         self.note_global()
 
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
-        """Read a lane from its journal; where it was amended, what it shares with others may be newer than the view."""
-        entries, running, mark = await log.open(run.run, instance)
-        if any(entry.record is not None for entry in entries[1:]):
+        """Read a lane; where it was amended, what it shares with others may be newer than the view.
+
+        The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
+        advance.lua) is not that of a loss which is not seen.
+        """
+        opened = await log.open(run.run, instance)
+        if any(entry.record is not None for entry in opened.entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
-        return cls(run, instance, entries, running, mark)
+        view = cls(run, instance, opened.entries, opened.mark)
+        if opened.open_calls:
+            left = [call.index for call in view.calls if view.execution.status(call.index) not in FINAL]
+            running = await log.at_work(run.run, instance, left, opened.now_ms)
+            if not await view.catch_up(log):
+                return await cls.open(log, run, instance)
+            view.note_running(running)
+        return view
+
+    def note_running(self, calls: Iterable[int]) -> None:
+        """Take in which calls are at work; those that have ended meanwhile stay so."""
+        for index in calls:
+            self.execution.record(index, Status.RUNNING)
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt of global calls."""
@@ -166,7 +179,7 @@ class LaneView:
         return True
 
     def feed(self, entries: Iterable[Entry]) -> None:
-        """Take in entries of the journal, the next ones."""
+        """Take in entries of the lane, the next ones."""
         for entry in entries:
             if entry.message is not None:
                 self.fold.append(entry.message, f"message {entry.id}")

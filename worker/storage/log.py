@@ -1,12 +1,14 @@
-"""The message log in Redis Streams, as a lane's driver uses it (DESIGN "The log").
+"""The message log in Redis, as a lane's runner uses it (DESIGN "The log").
 
-Every lane has a journal: a stream whose entries are the lane's messages and the outcomes of its calls. The journal is
-the truth; the ledger beside it only makes commits exactly-once, and the counters only spare reading it all.
+A run is one stream. An entry that belongs to a lane begins with the fields `l`, the lane, and `p`, the id of the lane's
+entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
+message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
+(msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
+record, what the lanes share of an amendment. An entry with `s` and without a lane is a change of the run's status.
+Readers pass over fields that they do not know.
 
-An entry's fields: `m` a message (msgpack); `c`, `s`, `d` the call, its status and detail (msgpack) where a call wrote
-the entry; `k` the lane's own record, in the first entry and wherever the lane was amended; `a`, beside the global
-lane's record, what the lanes share of an amendment. Ids are given by the run's own clock, so they order the messages of
-all lanes.
+Ids are given by the server, so they order everything that happened in the run.
+The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from protocol.engine.execution import Outcome, Status
-from worker.messaging.attempts import lane_token
+from worker.messaging.attempts import CallId, lane_token
 from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
 
@@ -34,16 +36,32 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a journal."""
+    """One entry of a run's log."""
 
     id: str
+    instance: str | None = None
     message: Mapping[str, Any] | None = None
     call: int | None = None
     status: Status | None = None
+    """Of the call, where it has ended with this entry."""
     error: Mapping[str, Any] | None = None
     reason: str | None = None
     record: bytes | None = None
     amendment: bytes | None = None
+    run_status: str | None = None
+    """What the run's status changed to; such an entry belongs to no lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A lane as it is read at first."""
+
+    entries: Sequence[Entry]
+    open_calls: int
+    """How many of its calls have begun and not ended."""
+    mark: float | None
+    """Of the lane's published task (see advance.lua)."""
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +88,10 @@ class Advance:
 
     status: str
     """The run's status; `gone` where its retention is over."""
-    journal_id: str = "0-0"
+    last_id: str = "0-0"
     global_id: str = "0-0"
     is_fresh: bool = True
-    """Whether the caller had seen everything in the journal before its own commit."""
+    """Whether the caller had seen all of the lane before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
     """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
@@ -90,31 +108,33 @@ class Advance:
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """An entry, from what Redis returns."""
     detail = unpack(fields[b"d"]) if b"d" in fields else {}
+    status = fields[b"s"].decode() if b"s" in fields else None
     return Entry(
         id=id_.decode(),
+        instance=fields[b"l"].decode() or None if b"l" in fields else None,
         message=unpack(fields[b"m"]) if b"m" in fields else None,
         call=int(fields[b"c"]) if b"c" in fields else None,
-        status=Status(fields[b"s"].decode()) if b"s" in fields else None,
+        status=Status(status) if status is not None and b"c" in fields else None,
         error=detail.get("error"),
         reason=detail.get("reason"),
         record=fields.get(b"k"),
         amendment=fields.get(b"a"),
+        run_status=status if b"l" not in fields else None,
     )
 
 
-def read_running(ledger: Mapping[bytes, bytes]) -> frozenset[int]:
-    """The calls of a ledger that are at work, here or elsewhere."""
-    return frozenset(int(call) for call, status in ledger.items() if status.startswith((b"running:", b"sent:")))
+def is_at_work(entry: bytes | None) -> bool:
+    """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
+    return entry is not None and entry.startswith((b"running:", b"sent:"))
 
 
-def _resting(ledger: Mapping[bytes, bytes], now_ms: int) -> frozenset[int]:
-    """The calls of a ledger that are to be tried again, but not yet (see advance.lua)."""
-    retries = ((call, int(entry.rpartition(b":")[2])) for call, entry in ledger.items() if entry.startswith(b"retry:"))
-    return frozenset(int(call) for call, due_ms in retries if due_ms > now_ms)
+def _is_resting(entry: bytes | None, now_ms: int) -> bool:
+    """Whether a call is to be tried again, but not yet."""
+    return entry is not None and entry.startswith(b"retry:") and int(entry.rpartition(b":")[2]) > now_ms
 
 
 class MessageLog:
-    """The journals of all runs, through one asynchronous connection pool."""
+    """The logs of all runs, through one asynchronous connection pool."""
 
     def __init__(
         self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float, window: int
@@ -124,52 +144,44 @@ class MessageLog:
         self._published = _milliseconds(published_seconds)
         self._silent = _milliseconds(lease_seconds)
         self._window = window
-        self._open = self._commands.register_script(read_script("open"))
-        self._advance = self._commands.register_script(read_script("window", "advance"))
+        self._lane = self._commands.register_script(read_script("run", "lane"))
+        self._advance = self._commands.register_script(read_script("run", "window", "advance"))
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry]]:
-        """The run's definition - None where there is no such run (any more) - and its global journal."""
+        """The run's definition - None where there is no such run (any more) - and the global lane."""
         definition, entries = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition), self.read(run, None)
         )
         return definition, entries
 
     async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
-        """The entries of a lane's journal behind an id, oldest first."""
-        stream = self._keys(run).journal(lane_token(instance))
-        entries: list[Entry] = []
-        while True:
-            found = await self._commands.execute("XRANGE", stream, f"({after}", "+", "COUNT", _PAGE)
-            entries += [read_entry(id_, fields) for id_, fields in found]
-            if len(found) < _PAGE:
-                return entries
-            after = entries[-1].id
+        """The entries of a lane behind an id of it, oldest first."""
+        return list((await self.open(run, instance, after=after)).entries)
 
-    async def open(self, run: str, instance: str | None) -> tuple[list[Entry], frozenset[int], float | None]:
-        """A lane's whole journal, the calls that are at work or wait for a retry, and the mark of its task.
-
-        The mark is read first and the journal last: what a call at work was begun after is in the journal, and the mark
-        (see advance.lua) is not that of a loss which the ledger does not show.
-        """
+    async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
+        """A lane as it is at one moment, as far as it lies behind an id of it."""
         keys, lane = self._keys(run), lane_token(instance)
-        names = keys.journal(lane), keys.ledger(lane), keys.published
-        mark, flat, found, now = await self._commands.run_script(self._open, names, lane, _PAGE)
-        ledger = _pairs(flat) if flat is not None else await self._ledger(keys.ledger(lane))
-        busy = read_running(ledger) | _resting(ledger, int(now))
-        entries = [read_entry(id_, _pairs(fields)) for id_, fields in found] if flat is not None else []
-        if flat is None or len(entries) == _PAGE:
-            entries += await self.read(run, instance, after=entries[-1].id if entries else "0-0")
-        return entries, busy, float(mark) if mark is not None else None
+        names = keys.log, keys.lanes, keys.published
+        _, open_calls, mark, now, found, before = await self._commands.run_script(
+            self._lane, names, lane, after, "", _PAGE
+        )
+        while before:
+            *_, older, before = await self._commands.run_script(self._lane, names, lane, after, before, _PAGE)
+            found += older
+        entries = [read_entry(id_, _pairs(fields)) for id_, fields in reversed(found)]
+        return Opened(entries, open_calls, float(mark) if mark is not None else None, int(now))
 
-    async def _ledger(self, key: str) -> dict[bytes, bytes]:
-        """A ledger of any size, in pages."""
-        ledger: dict[bytes, bytes] = {}
-        cursor = 0
-        while True:
-            cursor, page = await self._commands.execute("HSCAN", key, cursor, "COUNT", _PAGE)
-            ledger.update(page)
-            if cursor == 0:
-                return ledger
+    async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
+        """Which of a lane's calls are at work, or wait for the next attempt."""
+        found = set[int]()
+        for start in range(0, len(calls), _PAGE):
+            page = calls[start : start + _PAGE]
+            fields = [CallId(run, instance, call).member for call in page]
+            entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
+            for call, entry in zip(page, entries, strict=True):
+                if is_at_work(entry) or _is_resting(entry, now_ms):
+                    found.add(call)
+        return frozenset(found)
 
     async def advance(
         self,
@@ -221,11 +233,11 @@ class MessageLog:
         }
         names = (
             keys.state,
-            keys.journal(lane),
-            keys.ledger(lane),
-            keys.journal(""),
+            keys.log,
+            keys.lanes,
+            keys.calls,
             keys.leases,
-            keys.events,
+            keys.statuses,
             keys.parked,
             keys.published,
             keys.backlog,
@@ -285,7 +297,7 @@ def _read_advance(reply: bytes) -> Advance:
         return Advance("gone")
     return Advance(
         status=found["status"],
-        journal_id=found["journal"],
+        last_id=found["last"],
         global_id=found["global"],
         is_fresh=found["fresh"],
         accepted=tuple(found["accepted"]),

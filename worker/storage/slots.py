@@ -129,12 +129,12 @@ class SlotKeeper:
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.time()
             for call in calls:
-                pipeline.hget(Keys(self._prefix, call.run).ledger(lane_token(call.instance)), str(call.index))
+                pipeline.hget(Keys(self._prefix, call.run).calls, call.member)
             (seconds, _), *entries = map(_found, pipeline.execute(raise_on_error=False))
-        ledger = dict(zip(calls, entries, strict=True))
+        found = dict(zip(calls, entries, strict=True))
         idle, late = [], []
         for (name, call), since in holders.items():
-            entry, status = ledger[call] or _TO_BEGIN[0], statuses[call.run]
+            entry, status = found[call] or _TO_BEGIN[0], statuses[call.run]
             is_late = seconds * 1000 - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
             has_ended = not entry.startswith(_UNDER_WAY + _TO_BEGIN) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):

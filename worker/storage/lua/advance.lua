@@ -2,33 +2,33 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    status, remaining, ms, seq (the last message id of the run), n:<status> counters, running,
---                          output_fault, look (when the sweep looks at the run next, in ms; none where nothing was due)
---      2 journal   stream  of the lane
---      3 ledger    hash    of the lane: call -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
---      4 global    stream  the global lane's journal (equal to 2 in the global lane)
+-- KEYS 1 state     hash    status, remaining, n:<status> counters, running, output_fault, look (when the sweep looks at the
+--                          run next, in ms; none where nothing was due)
+--      2 log       stream  of the run: see log.py for the fields of an entry
+--      3 lanes     hash    lane -> "<id of its last entry>:<how many of its calls have begun and not ended>"
+--      4 calls     hash    "<lane>\31<call>" -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
 --      5 leases    zset    what is at work -> the time in ms at which it counts as lost:
 --                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver; a call that waits for its next attempt
 --                          is there with the time at which it is due
---      6 events    stream
+--      6 statuses  stream  the changes of the run's status
 --      7 parked    zset    lanes that wait for a global call
 --      8 published zset    lanes whose tasks lie in the queue -> the time in ms at which they count as lost;
 --                          one at 0 is not in the queue: its lane was left since the run is paused
 --      9 backlog   list    lanes whose turn to be published has not come yet
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
--- ARGV 1 the request, msgpack: lane, seen (the last journal id the caller has read), global_seen, owner (the runner; what
+-- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
 --        as lost), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
---        arrived), takes_up (the mark of the lane's published task as it was before the ledger was read: one that was set
+--        arrived), takes_up (the mark of the lane's published task as it was before the lane was read: one that was set
 --        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
 --        long as global calls have not ended),
 --        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
 --        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
--- Returns msgpack: status (of the run; "gone" where there is none), journal and global (their last ids), fresh (whether the
---          caller had seen everything that lay in the journal before this commit), accepted (for each outcome), claims
+-- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
+--          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
 --          repeated (for each whether the one before was lost), woken (lanes to be published), due (where something becomes
 --          due sooner than the sweep would look: when).
@@ -42,14 +42,9 @@
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      lost      whoever was at work on it is dead: only the sweep says so
 
-local state, journal, ledger, global, leases, events, parked, published, backlog, outbox, outbox_tasks, outbox_due = unpack(KEYS)
+local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
-
-local function last_id(stream)
-    local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
-    return newest[1] and newest[1][1] or '0-0'
-end
 
 local function is_final(entry)
     return entry and not string.find(entry, ':', 1, true)
@@ -64,63 +59,59 @@ local function is_under_way(condition)
     return condition == 'running' or condition == 'sent'
 end
 
-local function is_over(status)
-    return status ~= 'running' and status ~= 'paused'
-end
-
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local run = redis.call('HMGET', state, 'status', 'ms', 'seq', 'look')
-local status = run[1]
+local run = redis.call('HMGET', state, 'status', 'look')
+local status, look = run[1], tonumber(run[2] or nil)
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
-local ms, seq, look = tonumber(run[2]), tonumber(run[3]), tonumber(run[4] or nil)
-local fresh = last_id(journal) == request.seen
+local known = redis.call('HMGET', lanes, lane, '')
+local last, open = read_lane(known[1])
+local fresh = last == request.seen
+local was_open, was_last = open, last
 local soonest -- of what becomes due by this commit
 
 local function becomes_due(at)
     soonest = math.min(soonest or at, at)
 end
 
-local function next_id()
-    if now > ms then
-        ms, seq = now, 0
-    else
-        seq = seq + 1
-    end
-    return string.format('%.0f-%.0f', ms, seq)
-end
-
 local function append(outcome)
-    local id
-    for i = 1, math.max(#outcome.messages, 1) do
-        local fields = { 'c', outcome.call, 's', outcome.status }
-        if outcome.detail ~= '' then
-            fields[#fields + 1] = 'd'
-            fields[#fields + 1] = outcome.detail
+    local size = math.max(#outcome.messages, 1)
+    for i = 1, size do
+        local fields = { 'l', lane, 'p', last, 'c', outcome.call }
+        if i == size then -- with its last message a call has ended
+            fields[#fields + 1] = 's'
+            fields[#fields + 1] = outcome.status
+            if outcome.detail ~= '' then
+                fields[#fields + 1] = 'd'
+                fields[#fields + 1] = outcome.detail
+            end
         end
         if outcome.messages[i] then
             fields[#fields + 1] = 'm'
             fields[#fields + 1] = outcome.messages[i]
         end
-        id = redis.call('XADD', journal, next_id(), unpack(fields))
+        last = redis.call('XADD', log, '*', unpack(fields))
     end
-    redis.call('XADD', events, id, 'l', lane, 'c', outcome.call, 's', outcome.status, 'n', #outcome.messages)
 end
 
--- The ledger is read once and written once, as are the counters and leases: a commit of 500 calls should not hold up the
+-- Calls are read once and written once, as are the counters and leases: a commit of 500 calls should not hold up the
 -- server for longer than its entries take.
 local entries, written, leased, released, counted, running = {}, {}, {}, {}, {}, 0
 
-local function look_up(calls)
+local function field(call)
+    return lane .. '\31' .. call
+end
+
+local function look_up(asked)
     local names = {}
-    for i, one in ipairs(calls) do
-        names[i] = one.call
+    for i, one in ipairs(asked) do
+        names[i] = field(one.call)
     end
     if #names > 0 then
-        for i, entry in ipairs(redis.call('HMGET', ledger, unpack(names))) do
-            entries[names[i]] = entry
+        for i, entry in ipairs(redis.call('HMGET', calls, unpack(names))) do
+            entries[asked[i].call] = entry
         end
     end
 end
@@ -142,13 +133,14 @@ for _, outcome in ipairs(request.outcomes) do
         append(outcome)
         ended = ended + 1
         note(outcome.call, outcome.status)
-        released[#released + 1] = lane .. '\31' .. outcome.call
+        open = open - (before and 1 or 0)
+        released[#released + 1] = field(outcome.call)
         counted[outcome.status] = (counted[outcome.status] or 0) + 1
         if is_under_way(read(before)) then
             running = running - 1
         end
         if outcome.task ~= '' then
-            local member = lane .. '\31' .. outcome.call
+            local member = field(outcome.call)
             redis.call('HSET', outbox, member, 'sent:1:0:' .. outcome.queue)
             redis.call('HSET', outbox_tasks, member, outcome.task)
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
@@ -177,11 +169,9 @@ if ended > 0 then
     if remaining == 0 then
         local failed = redis.call('HMGET', state, 'n:failed', 'output_fault')
         status = (failed[1] or failed[2]) and 'failed' or 'completed'
-        redis.call('HSET', state, 'status', status, 'finished', now)
-        redis.call('XADD', events, next_id(), 's', status)
+        change_status(state, log, statuses, status, now)
         becomes_due(now + request.published_ms) -- its keys are to expire
     end
-    redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
 end
 
 for _, retry in ipairs(request.retries) do
@@ -191,14 +181,14 @@ for _, retry in ipairs(request.retries) do
         becomes_due(now + retry.delay_ms)
         note(retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
         leased[#leased + 1] = due
-        leased[#leased + 1] = lane .. '\31' .. retry.call
+        leased[#leased + 1] = field(retry.call)
         running = running - 1
     end
 end
 
 local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
-    local member = lane .. '\31' .. claim.call
+    local member = field(claim.call)
     local is_remote = claim.queue ~= ''
     local condition, attempt, failures, holder = read(entries[claim.call])
     local claimant = is_remote and owner .. '/' .. claim.queue or owner
@@ -207,6 +197,7 @@ for i, claim in ipairs(request.claims) do
     claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
     if status == 'running' and condition and not is_resting and (not is_held or holder == claimant) then
         claims[i] = attempt + (is_held and 0 or 1)
+        open = open + (condition == 'new' and 1 or 0)
         note(claim.call, string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant))
         leased[#leased + 1] = now + claim.lease_ms
         becomes_due(now + claim.lease_ms)
@@ -219,11 +210,14 @@ end
 
 local fields = {}
 for call, entry in pairs(written) do
-    fields[#fields + 1] = call
+    fields[#fields + 1] = field(call)
     fields[#fields + 1] = entry
 end
 if #fields > 0 then
-    redis.call('HSET', ledger, unpack(fields))
+    redis.call('HSET', calls, unpack(fields))
+end
+if last ~= was_last or open ~= was_open then
+    redis.call('HSET', lanes, lane, last .. ':' .. open)
 end
 if #leased > 0 then
     redis.call('ZADD', leases, unpack(leased))
@@ -232,7 +226,7 @@ if running ~= 0 then
     redis.call('HINCRBY', state, 'running', running)
 end
 
-local global_id = last_id(global)
+local global_id = lane == '' and last or read_lane(known[2])
 local nothing_new = fresh and (lane == '' or global_id == request.global_seen)
 if request.park and nothing_new and not is_over(status) then
     redis.call('ZADD', parked, redis.call('HGET', state, 'wakes') or '0', lane)
@@ -264,7 +258,7 @@ if soonest and (not look or soonest < look) then
 end
 return cmsgpack.pack({
     status = status,
-    journal = last_id(journal),
+    last = last,
     global = global_id,
     fresh = fresh,
     accepted = accepted,

@@ -4,8 +4,7 @@
 -- KEYS 1 state  hash  see advance.lua; here also amending (who is at it), amending:by (which amendment, once it is known
 --                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
 --                     running), amended (for each amendment the last id before it and its own last, joined by colons)
---      2 events    3 published    4 backlog    5 parked    (see advance.lua)
---      6 journal   7 ledger    of the lane; of the global one where the step is not about a lane
+--      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    (see advance.lua)
 -- ARGV 1 the request, msgpack: step, who, and for the step
 --        begin
 --        plan    by: this amendment is about to be written
@@ -15,35 +14,24 @@
 --        end
 -- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
 
-local state, events, published, backlog, parked, journal, ledger = unpack(KEYS)
+local state, log, statuses, lanes, calls, published, backlog, parked = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local run = redis.call('HMGET', state, 'status', 'ms', 'seq', 'amending')
-local status, ms, seq = run[1], tonumber(run[2]), tonumber(run[3])
-
-local function next_id()
-    if now > ms then
-        ms, seq = now, 0
-    else
-        seq = seq + 1
-    end
-    redis.call('HSET', state, 'ms', string.format('%.0f', ms), 'seq', string.format('%.0f', seq))
-    return string.format('%.0f-%.0f', ms, seq)
-end
+local run = redis.call('HMGET', state, 'status', 'amending')
+local status, amending = run[1], run[2]
 
 local function last_id()
-    return string.format('%.0f-%.0f', ms, seq)
+    return redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
 end
 
 local function change(to)
     status = to
-    redis.call('HSET', state, 'status', to)
-    redis.call('XADD', events, next_id(), 's', to)
+    change_status(state, log, statuses, to, now)
 end
 
 local function begin()
-    if not run[4] then
+    if not amending then
         redis.call('HSET', state, 'amending:resumes', status == 'running' and '1' or '0')
         redis.call('HINCRBY', state, 'remaining', 1)
     end
@@ -62,28 +50,23 @@ local function plan()
     redis.call('HSET', state, 'amending:by', request.by)
 end
 
-local function skip(call)
-    if redis.call('HEXISTS', ledger, call) == 1 then
-        return 0
-    end
-    local id = next_id()
-    redis.call('XADD', journal, id, 'c', call, 's', 'skipped', 'd', request.detail)
-    redis.call('XADD', events, id, 'l', request.lane, 'c', call, 's', 'skipped', 'n', 0)
-    redis.call('HSET', ledger, call, 'skipped')
-    return 1
-end
-
 local function amend_lane()
+    local last, open = read_lane(redis.call('HGET', lanes, request.lane))
     local skipped = 0
     for _, call in ipairs(request.dropped) do
-        skipped = skipped + skip(call)
+        local field = request.lane .. '\31' .. call
+        if redis.call('HSETNX', calls, field, 'skipped') == 1 then
+            last = redis.call('XADD', log, '*', 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail)
+            skipped = skipped + 1
+        end
     end
-    local fields = { 'k', request.record }
+    local fields = { 'l', request.lane, 'p', last, 'k', request.record }
     if request.shared ~= '' then
         fields[#fields + 1] = 'a'
         fields[#fields + 1] = request.shared
     end
-    redis.call('XADD', journal, next_id(), unpack(fields))
+    last = redis.call('XADD', log, '*', unpack(fields))
+    redis.call('HSET', lanes, request.lane, last .. ':' .. open)
     redis.call('HINCRBY', state, 'n:skipped', skipped)
     redis.call('HINCRBY', state, 'total', request.added)
     redis.call('HINCRBY', state, 'remaining', request.added - skipped)
@@ -100,14 +83,13 @@ local function finish()
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
         local is_failed = tonumber(redis.call('HGET', state, 'n:failed') or 0) > 0
         change((is_failed or redis.call('HEXISTS', state, 'output_fault') == 1) and 'failed' or 'completed')
-        redis.call('HSET', state, 'finished', now)
     end
 end
 
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
-local is_ours = (run[4] == request.who or request.step == 'begin') and (status == 'running' or status == 'paused')
+local is_ours = (amending == request.who or request.step == 'begin') and not is_over(status)
 local by = redis.call('HGET', state, 'amending:by')
 if is_ours then
     if request.step == 'begin' then

@@ -1,11 +1,12 @@
 -- Take note of what workers that see only the broker say of a run's calls (see reports.py).
 --
--- KEYS 1 leases (zset, see advance.lua)    2 outbox (hash)    3 outbox_tasks (hash)    4 outbox_due (zset, see outbox.lua)
--- ARGV 1 the request, msgpack: ledgers (what the keys of the lanes' ledgers begin with), lease_ms, published_ms,
+-- KEYS 1 calls (hash, see advance.lua)    2 leases (zset, likewise)    3 outbox (hash)    4 outbox_tasks (hash)
+--      5 outbox_due (zset, see outbox.lua)
+-- ARGV 1 the request, msgpack: lease_ms, published_ms,
 --        instances (the queue of results), begun and ended: lists of {lane, call, attempt}, closed: a list of
 --        {lane, call, attempt, delay_ms (until the next attempt, or -1 where there is none)}
 
-local leases, outbox, outbox_tasks, outbox_due = unpack(KEYS)
+local calls, leases, outbox, outbox_tasks, outbox_due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -14,13 +15,13 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function note(signs, condition, queue, silent_ms)
     for _, sign in ipairs(signs) do
         local lane, call, attempt = unpack(sign)
-        local ledger = request.ledgers .. lane
-        local entry = redis.call('HGET', ledger, call) or ''
+        local member = lane .. '\31' .. call
+        local entry = redis.call('HGET', calls, member) or ''
         local before, number, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
         if (before == 'running' or before == 'sent') and tonumber(number) == attempt then
             holder = queue and string.match(holder, '^[^/]*') .. '/' .. queue or holder
-            redis.call('HSET', ledger, call, string.format('%s:%s:%s:%s', condition, number, failures, holder))
-            redis.call('ZADD', leases, 'XX', now + silent_ms, lane .. '\31' .. call)
+            redis.call('HSET', calls, member, string.format('%s:%s:%s:%s', condition, number, failures, holder))
+            redis.call('ZADD', leases, 'XX', now + silent_ms, member)
         end
     end
 end

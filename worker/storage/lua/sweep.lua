@@ -2,10 +2,10 @@
 -- lanes of both as published again. Let out lanes of the backlog where the window has room.
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
---      6 outbox_due (zset, see outbox.lua)
+--      6 outbox_due (zset, see outbox.lua)    7 calls (hash, see advance.lua)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
---        keys), ledgers (what the keys of the lanes' ledgers begin with; they carry the run's hash tag, as KEYS do),
+--        keys),
 --        taken_ms (what was published to the queue of the instances before then was taken from there: a probe came out),
 --        soon_ms (the time until the next sweep), window (see window.lua), format (of the runs that this version writes
 --        down; it leaves others alone)
@@ -16,7 +16,7 @@
 -- What may still lie in a queue waits its turn. A call whose queue was seen empty has been taken from there; whoever took
 -- it has then as long as a published task to be heard of.
 
-local state, leases, published = KEYS[1], KEYS[2], KEYS[3]
+local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local request = cmsgpack.unpack(ARGV[1])
 local are_results_taken = request.idle[request.instances]
 local status, format = unpack(redis.call('HMGET', state, 'status', 'format'))
@@ -62,14 +62,13 @@ local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, requ
 -- When to look again whether a queue is empty: soon, unless very many calls lie there.
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 
-local function judge(member, lane, what)
-    local ledger = request.ledgers .. lane
-    local entry = redis.call('HGET', ledger, what) or ''
+local function judge(member, lane)
+    local entry = redis.call('HGET', calls, member) or ''
     local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
     local owner, queue = string.match(holder or '', '^([^/]*)/(.*)$')
     if condition == 'sent' and not (are_results_taken and (queue == '' or queue == request.instances)) then
         if request.idle[queue] and queue ~= request.instances then
-            redis.call('HSET', ledger, what, string.format('sent:%s:%s:%s/', attempt, failures, owner))
+            redis.call('HSET', calls, member, string.format('sent:%s:%s:%s/', attempt, failures, owner))
             redis.call('ZADD', leases, due, member)
         else
             redis.call('ZADD', leases, again, member)
@@ -79,7 +78,7 @@ local function judge(member, lane, what)
     redis.call('ZREM', leases, member)
     if condition == 'running' or condition == 'sent' then
         local begun = (condition == 'sent' and queue == '') and attempt - 1 or attempt
-        redis.call('HSET', ledger, what, string.format('lost:%d:%d:', begun, failures))
+        redis.call('HSET', calls, member, string.format('lost:%d:%d:', begun, failures))
         redis.call('HINCRBY', state, 'running', -1)
     end
     lost = lost + (condition == 'retry' and 0 or 1)
@@ -88,7 +87,7 @@ end
 
 local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
 for _, member in ipairs(silent) do
-    judge(member, string.match(member, '^(.*)\31([^\31]*)$'))
+    judge(member, string.match(member, '^(.*)\31[^\31]*$'))
 end
 local waiting = 0
 for i = 1, #unbegun, 2 do

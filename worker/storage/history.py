@@ -1,0 +1,73 @@
+"""The log of one run, as clients read it: in pages, whole or one lane of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from worker.messaging.attempts import CallId, lane_token
+
+from .keys import Keys
+from .log import Entry, is_at_work, read_entry
+from .scripts import read_script
+
+_PAGE: Final = 200
+"""How many entries one command reads; some may be large."""
+_CALLS_AT_ONCE: Final = 500
+
+
+class History:
+    """What happened in a run. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._lane = redis.register_script(read_script("run", "lane"))
+
+    def entries(self, *, until: str = "+") -> Iterator[Entry]:
+        """Everything up to an id, in order."""
+        for id_, fields in self.raw(until=until):
+            yield read_entry(id_, fields)
+
+    def raw(self, *, until: str = "+") -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+        """The same, as it lies there."""
+        after = "-"
+        while True:
+            page: Any = self._redis.xrange(self._keys.log, min=after, max=until, count=_PAGE)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = f"({page[-1][0].decode()}"
+
+    def lane(self, instance: str | None) -> list[Entry]:
+        """All of one lane, in order; it costs nothing for the others."""
+        names, lane = [self._keys.log, self._keys.lanes, self._keys.published], lane_token(instance)
+        found: list[Entry] = []
+        before = b""
+        while True:
+            *_, page, before = self._lane(keys=names, args=[lane, "0-0", before, _PAGE])
+            found += [read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True))) for id_, flat in page]
+            if not before:
+                return found[::-1]
+
+    def open_calls(self) -> frozenset[tuple[str | None, int]]:
+        """The instances and indexes of the calls that have begun and not ended."""
+        calls = self._redis.hscan_iter(self._keys.calls, count=_CALLS_AT_ONCE)
+        return frozenset(self._name(member) for member, entry in calls if b":" in entry)
+
+    def at_work(self) -> frozenset[tuple[str | None, int]]:
+        """The instances and indexes of the calls that are at work now."""
+        members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
+        calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
+        found = set[tuple[str | None, int]]()
+        while page := list(islice(calls, _CALLS_AT_ONCE)):
+            entries: Any = self._redis.hmget(self._keys.calls, page)
+            found.update(self._name(call) for call, entry in zip(page, entries, strict=True) if is_at_work(entry))
+        return frozenset(found)
+
+    def _name(self, member: bytes) -> tuple[str | None, int]:
+        id_ = CallId.of_member(self._keys.run, member.decode())
+        return id_.instance, id_.index
