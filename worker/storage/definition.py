@@ -65,6 +65,12 @@ class Definition:
         templates = (call for call in self.versions[record.version] if call.instance in (None, instance))
         return (*record.calls, *templates)
 
+    def are_same_everywhere(self, record: LaneRecord) -> bool:
+        """Whether all instances with this record have the same calls."""
+        if record.version is None or record.calls:
+            return False
+        return all(call.instance is None for call in self.versions[record.version])
+
     def amended(self, data: bytes) -> Definition:
         """The definition as an amendment leaves it (see `pack_amendment`)."""
         fields = unpack(data)

@@ -6,11 +6,14 @@ own part. Both are only ever fed from the log, in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from protocol.calls.call import Call
 from protocol.engine.execution import FINAL, Execution, Outcome, Status
 from protocol.engine.solution_output import output_fault
+from protocol.graph.graph import Graph
 from protocol.state.fold import Fold
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
@@ -41,6 +44,21 @@ def known_calls(definition: Definition, records: Iterable[bytes], instance: str 
     return {call.index: call for record in unpacked for call in definition.lane_calls(record, instance)}
 
 
+@dataclass(frozen=True)
+class LaneWork:
+    """What is to be done in a lane."""
+
+    calls: tuple[Call, ...]
+    graph: Graph
+    awaited: frozenset[int]
+    """The global calls that calls of the lane wait for."""
+
+    @cached_property
+    def by_index(self) -> Mapping[int, Call]:
+        """The calls by their index."""
+        return {call.index: call for call in self.calls}
+
+
 class RunView:
     """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
 
@@ -51,6 +69,7 @@ class RunView:
         self.statuses: dict[int, Status] = {}
         self.record = LaneRecord()
         self.seen = "0-0"
+        self._work: dict[bytes, LaneWork] = {}
 
     @classmethod
     async def open(cls, log: MessageLog, run: str) -> RunView:
@@ -67,6 +86,24 @@ class RunView:
         """The global calls."""
         return self.definition.lane_calls(self.record, None)
 
+    def work(self, record: bytes | None, instance: str | None) -> LaneWork:
+        """What is to be done in a lane of that record; lanes of the same templates share it."""
+        if record is None:
+            return self._make_work(LaneRecord(), instance)
+        if record in self._work:
+            return self._work[record]
+        unpacked = unpack_lane(record, self.definition.tools)
+        work = self._make_work(unpacked, instance)
+        if self.definition.are_same_everywhere(unpacked):
+            self._work[record] = work
+        return work
+
+    def _make_work(self, record: LaneRecord, instance: str | None) -> LaneWork:
+        calls = self.definition.lane_calls(record, instance)
+        shared = self.calls if instance is not None else ()
+        graph = self.definition.graph(calls, record, shared)
+        return LaneWork(calls, graph, graph.awaited & {call.index for call in shared})
+
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global lane; those seen before are passed over."""
         for entry in entries:
@@ -75,6 +112,7 @@ class RunView:
             self.definition = amended(self.definition, (entry,))
             if entry.record is not None:
                 self.record = unpack_lane(entry.record, self.definition.tools)
+                self._work.clear()
             if entry.message is not None:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
@@ -100,16 +138,12 @@ class LaneView:
         """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
         record = next((entry.record for entry in reversed(entries) if entry.record is not None), None)
-        self.record = unpack_lane(record, run.definition.tools) if record is not None else LaneRecord()
-        self.calls = run.definition.lane_calls(self.record, instance)
-        self.by_index = {call.index: call for call in self.calls}
+        work = run.work(record, instance)
+        self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
-        shared = run.calls if instance is not None else ()
-        graph = run.definition.graph(self.calls, self.record, shared)
-        self.awaited = graph.awaited & {call.index for call in shared}
         definition = run.definition
         self.execution = Execution(
-            self.calls, graph, self.fold, definition.tools, instance=instance, returns=definition.returns
+            self.calls, work.graph, self.fold, definition.tools, instance=instance, returns=definition.returns
         )
         self.feed(entries)
         self.note_global()
