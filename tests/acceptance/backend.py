@@ -61,7 +61,7 @@ def running_backend(folder: Path) -> Iterator[Backend]:
         env = server_settings(server) | records.env
         env |= {"ACTS_ACTIVITIES": str(ACTIVITIES), "ACTS_MODEL": MODEL}
         worker = subprocess.Popen(
-            [*COMMAND, "worker"],
+            [*COMMAND, "worker", "--processes", "2"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -45,7 +45,8 @@ class Member:
         self.name = name
         self.deaths: deque[Death] = deque()
         self.log = folder / f"{name}.log"
-        self._command = [sys.executable, "-m", "worker", "worker", "--json", "--name", name, *arguments]
+        command = [sys.executable, "-m", "worker", "worker", "--json", "--processes", "1"]
+        self._command = [*command, "--name", name, *arguments]
         self._environment = {**environment, "PYTHONPATH": str(source)}
         self._folder = folder
         self._lock = threading.Lock()

@@ -70,12 +70,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         elsewhere = stack.enter_context(EmbeddedServer())
         admin = stack.enter_context(redis.Redis(port=port, username="admin", password="any"))
         guarded = Guarded(port, folder, Meeting(elsewhere.redis_url), admin)
-        for user, queues in (
-            ("instances", "instances"),
-            ("delegates", "delegates"),
-            ("background", "background,lathe"),
+        for user, queues, name in (
+            ("instances", "instances", "instances"),
+            ("delegates", "delegates", "delegates-2"),  # as the second process of a worker is called
+            ("background", "background,lathe", "acts-2"),
         ):
-            stack.enter_context(guarded.as_(user).worker("-Q", queues, "-n", user))
+            stack.enter_context(guarded.as_(user).worker("-Q", queues, "-n", name))
         yield guarded
 
 
@@ -98,7 +98,7 @@ def run(guarded: Guarded) -> str:
 
 def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, run: str) -> None:
     mailboxes = make_client_application(guarded.as_("flower").settings).control.inspect(timeout=2, limit=3).ping()
-    assert {name.split("@")[0] for name in mailboxes} == {"instances", "delegates", "background"}
+    assert {name.split("@")[0] for name in mailboxes} == {"instances", "delegates-2", "acts-2"}
     assert guarded.admin.acl_log() == []
 
 

@@ -109,7 +109,7 @@ class Backend:
     @contextmanager
     def worker(self, *arguments: str, **extra: str) -> Iterator[subprocess.Popen[bytes]]:
         """A worker process (`acts worker …`) that is ready; ended when the block is left."""
-        command = [sys.executable, "-m", "worker", "worker", "--json", *arguments]
+        command = [sys.executable, "-m", "worker", "worker", "--json", "--processes", "1", *arguments]
         with self.log.open("ab") as log, ExitStack() as stack:
             process = stack.enter_context(ended(command, self.environment(**extra), self.folder, log))
             assert process.stdout is not None

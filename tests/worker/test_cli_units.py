@@ -388,7 +388,7 @@ def test_an_embedded_worker_that_cannot_start_is_told_by_its_last_words(tmp_path
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0)])
 def test_a_worker_says_when_it_is_ready_and_stops_when_told(number: signal.Signals, code: int) -> None:
     with EmbeddedServer() as server:
-        options = ["--broker", server.broker_url, "--queues", "a, b,a", "--name", "mine", "--json"]
+        options = ["--broker", server.broker_url, "--queues", "a, b,a", "--processes", "1", "--name", "mine", "--json"]
         command = [sys.executable, "-m", "worker", "worker", *options]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None

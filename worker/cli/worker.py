@@ -1,21 +1,25 @@
 """`acts worker`: Celery's own worker, on the right queues and with the right pool.
 
-`celery -A worker worker …` does the same with Celery's options; this command only chooses them.
+`celery -A worker worker …` does the same, in one process, with Celery's options; this command only chooses them, and
+starts as many processes as there are processors.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
 from worker.cli.failures import COMPLETED, UNAVAILABLE
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import write_error
+from worker.cli.processors import usable_processors
+from worker.cli.supervised import LOADED, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -34,23 +38,36 @@ _LOCAL_POLL_SECONDS: Final = 0.02
 @click.option(
     "--concurrency", "-c", type=click.IntRange(min=1), metavar="N", help="Tasks at a time [ACTS_CONCURRENCY]."
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker processes; default: one for each processor, and one with --pool prefork, which forks its own.",
+)
 @click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>.")
 @click.option("--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True)
 @click.option("--pool", "-P", type=click.Choice(POOLS), default="threads", show_default=True, help="How tasks run.")
+@click.option("--supervised", is_flag=True, hidden=True)
 @common_options
 def worker(
     queues: str | None,
     activity_queues: bool,
     concurrency: int | None,
+    processes: int | None,
     name: str | None,
     log_level: str,
     pool: str,
+    supervised: bool,
     *,
     common: Common,
 ) -> int:
-    """Run a worker until SIGTERM or Ctrl-C; tasks under way are finished first.
+    """Run workers until SIGTERM or Ctrl-C; tasks under way are finished first. A second one ends them at once.
 
-    With --json it prints one line once it is ready: {"worker": …, "queues": […], "pid": …}. Its log goes to stderr.
+    Of several processes each is a worker of its own: NAME, NAME-2, NAME-3 and so on where a name is given. One that
+    ends unasked is started again.
+
+    With --json it prints one line once all are ready: {"worker": …, "queues": […], "pid": …}, and of several processes
+    also "processes": [{"worker": …, "pid": …}, …]. Logs go to stderr.
 
     Exit codes: 0 stopped, 2 bad settings or activities, 3 it could not go on.
     """
@@ -58,7 +75,19 @@ def worker(
     settings = common.settings()
     # `worker.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
+    _names(queues)
+    count = processes or (1 if pool == "prefork" else usable_processors())
+    if count > 1:
+        options = ["--log-level", log_level, "--pool", pool]
+        options += ["--queues", queues] if queues is not None else []
+        options += ["--activity-queues"] if activity_queues else []
+        options += ["--concurrency", str(concurrency)] if concurrency is not None else []
+        return _supervise(count, name, options, stdout if common.json else None)
+    if supervised:
+        end_with_supervisor()
     load_registry(settings)
+    if supervised:
+        _announce(stdout, LOADED)
     from broker_config import queue_names
     from worker.celery import app
     from worker.registry.activities import registry
@@ -66,14 +95,12 @@ def worker(
     served = list(dict.fromkeys(_names(queues) or (*queue_names(settings), *registry.queues())))
     if activity_queues:
         served = list(dict.fromkeys((*served, *registry.queues())))
-    name = _nodename(name)
-    was_interrupted = _watch_signals(name, served, stdout if common.json else None)
     _hasten(app, settings)
     celery_worker = app.Worker(
-        hostname=name,
+        hostname=_nodename(name),
         pool=pool,
         # Threads wait for activities most of their time; processes are there to compute.
-        concurrency=concurrency or (settings.concurrency if pool == "threads" else os.cpu_count()),
+        concurrency=concurrency or (settings.concurrency if pool == "threads" else usable_processors()),
         loglevel=log_level.upper(),
         queues=served,
         quiet=True,
@@ -81,33 +108,81 @@ def worker(
         without_gossip=True,
         without_mingle=True,
     )
+    was_asked_to_stop = _watch_signals(celery_worker, served, stdout if common.json else None, forks=pool == "prefork")
     celery_worker.start()
-    if was_interrupted():
-        return COMPLETED  # it was asked to stop, and did
+    if was_asked_to_stop():
+        return COMPLETED
     return UNAVAILABLE if celery_worker.exitcode else COMPLETED
 
 
-def _watch_signals(name: str, queues: list[str], machine: TextIO | None) -> Callable[[], bool]:
-    """Announce the worker once it takes tasks; return what says whether Ctrl-C has stopped it."""
+def _supervise(count: int, name: str | None, options: list[str], machine: TextIO | None) -> int:
+    """Run that many processes with these options; return the exit code."""
+    import asyncio
+
+    from worker.cli.supervisor import Supervisor
+    from worker.client.local_backend import own_command
+
+    def announce(ready: list[Any]) -> None:
+        if machine is not None:
+            processes = [{"worker": worker["worker"], "pid": worker["pid"]} for worker in ready]
+            _announce(machine, {**ready[0], "pid": os.getpid(), "processes": processes})
+
+    common = ("worker", "--processes", "1", "--supervised", "--json", *options)
+    commands = [own_command(*common, *(["--name", own] if own is not None else [])) for own in _numbered(name, count)]
+    return asyncio.run(Supervisor(commands, os.environ, announce).run())
+
+
+def _numbered(name: str | None, count: int) -> Iterator[str | None]:
+    """The names of the processes: NAME@HOST, NAME-2@HOST and so on."""
+    yield name
+    own, at, host = (name or "").partition("@")
+    for number in range(2, count + 1):
+        yield f"{own}-{number}{at}{host}" if name is not None else None
+
+
+def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None, *, forks: bool) -> Callable[[], bool]:
+    """Announce the worker once it takes tasks; return what says whether a signal has stopped it."""
+    from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
     from worker.client.local_backend import READY
 
-    interrupts: list[str] = []
+    name = celery_worker.hostname
+    asked: list[str] = []
 
     def announce(**_: Any) -> None:
+        if not forks:
+            signal.signal(signal.SIGQUIT, _end_at_once)
         write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
         if machine is not None:
-            machine.write(json.dumps({"worker": name, "queues": queues, "pid": os.getpid()}) + "\n")
-            machine.flush()
+            _announce(machine, {"worker": name, "queues": queues, "pid": os.getpid()})
 
     def note(sig: str, **_: Any) -> None:
-        if sig == "SIGINT":
-            interrupts.append(sig)
+        is_second = bool(asked)
+        asked.append(sig)
+        if forks:  # Celery can end the processes of its pool; a second SIGTERM it would ignore
+            install_worker_term_hard_handler(celery_worker, sig="SIGTERM")
+        elif is_second:  # it came before the first was dealt with
+            _end_at_once()
+        else:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, _end_at_once)
 
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
-    return lambda: bool(interrupts)
+    return lambda: bool(asked)
+
+
+def _end_at_once(*_: object) -> NoReturn:
+    """End the process: Celery would wait for the threads of its pool, which cannot be interrupted."""
+    # Not through a stream, which the signal may have come in the middle of.
+    os.write(2, b"acts: stopped at once; the calls under way go on elsewhere when their leases have run out\n")
+    os._exit(COMPLETED)
+
+
+def _announce(machine: TextIO, said: object) -> None:
+    machine.write(json.dumps(said) + "\n")
+    machine.flush()
 
 
 def _hasten(app: Celery, settings: Settings) -> None:

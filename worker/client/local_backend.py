@@ -34,9 +34,16 @@ _LOG_NAME: Final = "worker.log"
 _SWEEP_INTERVAL_SECONDS: Final = 0.2
 """Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
 _TOLD_LINES: Final = 3
-# A worker that is started again sees the same modules under the same names as we do: also where the current directory
-# holds a `worker.py` of somebody else's.
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.__main__ import run; run()"
+
+
+def own_command(*arguments: str) -> list[str]:
+    """What starts `acts` with these arguments in a process of its own.
+
+    It finds the same modules under the same names as this process: also where the current directory holds another
+    `worker.py`.
+    """
+    return [sys.executable, "-P", "-c", _PROGRAM.format(path=sys.path), *arguments]
 
 
 @contextmanager
@@ -96,8 +103,7 @@ class _Worker:
 
     def _start(self) -> GuardedProcess:
         self._begins_at = self._log.stat().st_size if self._log.exists() else 0
-        program = _PROGRAM.format(path=sys.path)
-        command = [sys.executable, "-P", "-c", program, "worker", "--name", "embedded", "--log-level", "INFO"]
+        command = own_command("worker", "--processes", "1", "--name", "embedded", "--log-level", "INFO")
         try:
             with self._log.open("ab") as log:
                 return GuardedProcess(

@@ -1,0 +1,133 @@
+"""The supervisor of `acts worker`: as many worker processes as are asked for, each kept running until it is to end.
+
+A worker process is one event loop on one processor. Each is a program of its own (`acts worker --processes 1`), so none
+shares a thread, a lock or a connection with another. The first one starts alone until it has loaded the activities:
+what is wrong with them is then reported once.
+
+A process that ends unasked is started again, later each time while it keeps ending soon. The processes end with the
+supervisor, however that ends (`supervised`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from worker.cli.failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
+from worker.cli.output import tell
+from worker.cli.supervised import LOADED
+
+_FIRST_DELAY_SECONDS: Final = 1.0
+_LONGEST_DELAY_SECONDS: Final = 30.0
+_LASTING_SECONDS: Final = 60.0
+"""A process that ran as long is started again after the first delay."""
+_WAYS_TO_STOP: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
+"""What the first, the second and every further request send on: finish what is under way; end; end by force."""
+
+
+class Supervisor:
+    """Runs one process for each command. `on_ready` is called once, with their announcements in that order."""
+
+    def __init__(
+        self, commands: Sequence[Sequence[str]], env: Mapping[str, str], on_ready: Callable[[list[Any]], None]
+    ) -> None:
+        self._commands = commands
+        self._env = env
+        self._on_ready = on_ready
+        self._processes: dict[int, Process] = {}
+        self._announced: dict[int, Any] = {}
+        self._requests = 0
+        self._code = COMPLETED
+        self._stopping = asyncio.Event()
+        self._loaded = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run until every process has ended on request, or one did not get ready; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._stop)
+        first = asyncio.create_task(self._keep(0))
+        await asyncio.wait([first, asyncio.create_task(self._loaded.wait())], return_when=asyncio.FIRST_COMPLETED)
+        others = [] if self._stopping.is_set() else [self._keep(place) for place in range(1, len(self._commands))]
+        await asyncio.gather(first, *others)
+        return self._code
+
+    async def _keep(self, place: int) -> None:
+        """Run one process, again and again, until all are to end."""
+        delay = _FIRST_DELAY_SECONDS
+        while not self._stopping.is_set():
+            began = asyncio.get_running_loop().time()
+            code = await self._run_once(place)
+            if self._stopping.is_set():
+                if code > 0 and code != TERMINATED:  # it was still starting, then
+                    self._code = self._code or UNAVAILABLE
+                return
+            if place not in self._announced:
+                self._code = REJECTED if code == REJECTED else UNAVAILABLE
+                self._stop()
+                return
+            lasted = asyncio.get_running_loop().time() - began
+            delay = _FIRST_DELAY_SECONDS if lasted > _LASTING_SECONDS else delay
+            name = self._announced[place]["worker"]
+            tell(f"worker {name} ended unasked ({_told(code)}); another is started in {delay:g} s")
+            await self._sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
+
+    async def _run_once(self, place: int) -> int:
+        """Run one process to its end; return its exit code, negative for a signal."""
+        process = await asyncio.create_subprocess_exec(
+            *self._commands[place],
+            env=self._env,
+            stdin=PIPE,
+            stdout=PIPE,
+            # Ctrl-C in a terminal reaches the whole group, and is for the supervisor to pass on.
+            process_group=0,
+        )
+        self._processes[place] = process
+        if self._requests:  # meanwhile
+            _send(process, signal.SIGTERM)
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self._hear(place, json.loads(line))
+        code = await process.wait()
+        del self._processes[place]
+        return code
+
+    def _hear(self, place: int, said: Any) -> None:
+        if said == LOADED:
+            self._loaded.set()
+            return
+        is_first = len(self._announced) < len(self._commands)
+        self._announced[place] = said
+        if is_first and len(self._announced) == len(self._commands):
+            self._on_ready([self._announced[number] for number in range(len(self._commands))])
+
+    def _stop(self) -> None:
+        """Ask every process to end, more urgently each time."""
+        self._stopping.set()
+        number = _WAYS_TO_STOP[min(self._requests, len(_WAYS_TO_STOP) - 1)]
+        self._requests += 1
+        for process in self._processes.values():
+            _send(process, number)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but no longer than until all are to end."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            pass
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:  # it has ended
+        pass
+
+
+def _told(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
