@@ -25,6 +25,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
+from worker.storage.clock import ServerClock
 from worker.storage.definition import FORMAT, pack_definition, pack_lane
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
@@ -46,13 +47,13 @@ class Dispatcher:
 
     def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
         self._redis = redis
+        self._clock = ServerClock(redis)
         self._publisher = publisher
         self._settings = settings
 
     def submit(self, plan: Plan) -> str:
         """Write the run down, start it, publish its tasks. Returns its id."""
-        seconds, microseconds = self._redis.time()
-        milliseconds = seconds * 1000 + microseconds // 1000
+        milliseconds = self._clock.milliseconds()
         run = make_run_id(milliseconds)
         keys = Keys(self._settings.key_prefix, run)
         try:

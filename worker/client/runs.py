@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -56,9 +57,15 @@ class Run:
         self._keys = Keys(settings.key_prefix, run)
         self._publisher = publisher
         self._check = check
-        self._history = History(redis, self._keys)
         self._progress = Progress(run, redis, settings)
-        self._control = Control(run, redis, settings, publisher)
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._redis, self._keys)
+
+    @cached_property
+    def _control(self) -> Control:
+        return Control(self.id, self._redis, self._settings, self._publisher)
 
     def status(self, at: str | None = None) -> dict[str, Any]:
         """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`."""

@@ -3,6 +3,7 @@
 `connections`   connections, and Redis errors as errors of ours
 `grouping`     commands of one turn of the loop in one pipeline
 `keys`          the names of the keys
+`clock`         the server's time
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down
 `log`           reading and committing

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import msgpack
 
 
+@cache
 def read_script(*names: str) -> str:
     """The text of one of our Lua scripts; those before the last hold functions that it uses."""
     folder = files("worker.storage").joinpath("lua")

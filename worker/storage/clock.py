@@ -1,0 +1,28 @@
+"""The server's clock: what is due is judged by it, whatever a client's own clock says."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from redis import Redis
+
+_ASKED_SECONDS: Final = 10.0
+"""So long the server is not asked again: clocks hardly drift in that time."""
+
+
+class ServerClock:
+    """Tells the server's time, and asks it now and then."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._asked = float("-inf")
+        self._ahead = 0.0
+
+    def milliseconds(self) -> int:
+        """Since the epoch. Raises `RedisError`."""
+        if time.monotonic() - self._asked > _ASKED_SECONDS:
+            found: Any = self._redis.time()
+            self._asked = time.monotonic()
+            self._ahead = found[0] + found[1] / 1_000_000 - self._asked
+        return int((time.monotonic() + self._ahead) * 1000)
