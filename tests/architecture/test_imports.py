@@ -172,6 +172,25 @@ def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> Non
     assert found == []
 
 
+CONNECTING = {
+    *("Redis", "StrictRedis", "RedisCluster", "Sentinel", "ConnectionPool", "BlockingConnectionPool"),
+    *("from_url", "from_pool"),
+}
+"""What makes a client of Redis."""
+
+
+def test_every_connection_to_redis_is_made_in_one_module() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in sources(package)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in CONNECTING
+    }
+    assert found == {"worker/storage/connections.py"}
+
+
 def test_the_guardian_imports_nothing_but_the_standard_library() -> None:
     guardian = ROOT / "broker_config" / "guardian.py"
     assert {name for _, name in top_level_imports(guardian)} <= sys.stdlib_module_names

@@ -14,14 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from broker_config import EmbeddedServer, GuardedProcess, Settings
 from worker.errors import InfrastructureError
 from worker.storage.keys import Keys, active_runs
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
@@ -33,6 +30,8 @@ _MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
 _SWEEP_INTERVAL_SECONDS: Final = 0.2
 """Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
+_LONGEST_WAIT_SECONDS: Final = 10.0
+"""Less than a connection waits for an answer."""
 _TOLD_LINES: Final = 3
 _PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.__main__ import run; run()"
 
@@ -170,15 +169,17 @@ def _drain(settings: Settings, deadline: float | None) -> None:
     """Wait until everything sent and not awaited is done: an event of the server's for each look at the outboxes."""
     from redis.exceptions import RedisError
 
+    from worker.storage.connections import connect
+
     try:
-        with _connected(settings) as redis, redis.pubsub() as changes:
+        with connect(settings) as redis, redis.pubsub() as changes:
             redis.config_set("notify-keyspace-events", "Khg")
             changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
             while _is_pending(redis, settings.key_prefix):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise InfrastructureError("calls that were sent and not awaited were not done in time")
-                changes.get_message(timeout=left)
+                changes.get_message(timeout=_LONGEST_WAIT_SECONDS if left is None else min(left, _LONGEST_WAIT_SECONDS))
     except RedisError as error:
         raise InfrastructureError(f"the embedded server ended: {error}") from error
 
@@ -187,10 +188,3 @@ def _is_pending(redis: Any, prefix: str) -> bool:
     """Whether a run has something in its outbox."""
     runs = redis.zrange(active_runs(prefix), 0, -1)
     return any(redis.exists(Keys(prefix, run.decode()).outbox) for run in runs)
-
-
-def _connected(settings: Settings) -> Redis:
-    from redis import Redis
-
-    # Without a timeout: an event may be long in coming.
-    return Redis.from_url(settings.require_redis(), socket_timeout=None)

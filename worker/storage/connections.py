@@ -1,4 +1,9 @@
-"""Connections to the log's Redis."""
+"""Connections to Redis: every one of ours is made here, but for the broker's, which kombu makes
+(`broker_config.transport_options`).
+
+An address with `rediss://` is held against a certificate; over TCP the system is asked to notice a dead peer: both are
+what redis-py does unless the address says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,11 @@ from typing import Any, Final
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry as SyncRetry
 
 from broker_config import Settings, mask_url
 from worker.errors import InfrastructureError
@@ -31,6 +37,14 @@ PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, Bus
 def connect(settings: Settings) -> redis.Redis:
     """A client for threads. Connects when it is first used."""
     return redis.Redis.from_url(settings.require_redis(), **_OPTIONS)
+
+
+def connect_once(url: str, *, timeout_seconds: float) -> redis.Redis:
+    """A client that says at once what is wrong with a server: it waits no longer than that, and tries once."""
+    retry = SyncRetry(NoBackoff(), 0)
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=timeout_seconds, socket_timeout=timeout_seconds, retry=retry
+    )
 
 
 def connect_async(settings: Settings) -> redis.asyncio.Redis:

@@ -114,9 +114,9 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
 
 def _greet_redis(layer: Layer, url: str) -> Mapping[str, Any]:
     """Ping the server, and return what it says of itself. Raises what redis-py raises."""
-    from redis import Redis
+    from worker.storage.connections import connect_once
 
-    with Redis.from_url(url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS) as redis:
+    with connect_once(url, timeout_seconds=CONNECT_SECONDS) as redis:
         redis.ping()
         latency_seconds = min(_timed(redis.ping) for _ in range(PINGS))
         facts: Mapping[str, Any] = redis.info()
