@@ -122,7 +122,8 @@ class LaneRunner:
     def _decide(self, outcomes: list[Outcome]) -> list[Start]:
         """What can be started now, as far as it fits a commit; outcomes that need no execution join the others."""
         starts: list[Start] = []
-        while decisions := self._execution.decide(_now(), most=_MOST - len(outcomes) - len(starts)):
+        now = _now()
+        while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts)):
             for decision in decisions:
                 if isinstance(decision, Start):
                     starts.append(decision)
