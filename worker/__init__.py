@@ -26,6 +26,7 @@ from .errors import (
 if TYPE_CHECKING:
     from protocol import Message, Output
 
+    from .client.async_client import AsyncClient, AsyncRun
     from .client.client import Client
     from .client.progress import Event
     from .client.results import CallResult, Result
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActivitiesError",
+    "AsyncClient",
+    "AsyncRun",
     "BeingAmended",
     "CallFailed",
     "CallResult",
@@ -61,6 +64,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AsyncClient": "worker.client.async_client",
+    "AsyncRun": "worker.client.async_client",
     "CallResult": "worker.client.results",
     "Client": "worker.client.client",
     "CurrentCall": "worker.messaging.attempts",

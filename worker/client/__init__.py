@@ -1,6 +1,7 @@
 """Submitting runs, following them, steering them.
 
 `client`         submit, find runs again
+`async_client`   the same for asyncio programs
 `checking`       what is wrong with a submission
 `dispatcher`     writing a run down and publishing it
 `runs`           a run from outside

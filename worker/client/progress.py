@@ -18,7 +18,7 @@ from worker.storage.connections import redis_errors
 from worker.storage.keys import ENDED, Keys
 from worker.storage.log import Entry, read_entry
 
-_AT_ONCE: Final = 200
+AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000
 
 
@@ -61,10 +61,8 @@ class Progress:
     def events(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
         for entry in self.entries("0-0", timeout_seconds=timeout_seconds):
-            if entry.run_status is not None:
-                yield Event(entry.id, "run", entry.run_status)
-            elif entry.status is not None:
-                yield Event(entry.id, "call", entry.status.value, entry.instance, entry.call)
+            if (event := event_of(entry)) is not None:
+                yield event
 
     def submitted(self) -> str:
         """The id with which the submission was complete."""
@@ -89,7 +87,7 @@ class Progress:
 
     def _after(self, stream: str, seen: str, timeout_seconds: float | None) -> Iterator[Entry]:
         """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        deadline = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+        deadline = Deadline(self._run, timeout_seconds)
         while True:
             found = self._wait(stream, seen, deadline)
             for entry in found:
@@ -101,20 +99,45 @@ class Progress:
             elif self._newest().run_status in ENDED:
                 return
 
-    def _wait(self, stream: str, seen: str, deadline: float | None) -> list[Entry]:
+    def _wait(self, stream: str, seen: str, deadline: Deadline) -> list[Entry]:
         """The next entries behind an id; none after some seconds in which there were none."""
-        block = _BLOCK_MS
-        if deadline is not None:
-            left = int((deadline - time.monotonic()) * 1000)
-            if left <= 0:
-                raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
-            block = min(block, left)
+        block = deadline.block_ms()
         with redis_errors(self._settings):
-            found: Any = self._redis.xread({stream: seen}, block=block, count=_AT_ONCE)
-        if not found:
-            return []
-        streams = found.items() if isinstance(found, dict) else found
-        return [read_entry(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
+            return read_stream(self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+
+
+class Deadline:
+    """How long to wait for the end of a run; without a time, for ever."""
+
+    def __init__(self, run: str, timeout_seconds: float | None) -> None:
+        self._run = run
+        self._at = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+
+    def block_ms(self) -> int:
+        """How long one reading may block. Raises `TimeoutError`."""
+        if self._at is None:
+            return _BLOCK_MS
+        left = int((self._at - time.monotonic()) * 1000)
+        if left <= 0:
+            raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
+        return min(_BLOCK_MS, left)
+
+
+def event_of(entry: Entry) -> Event | None:
+    """The event that an entry of the log tells of."""
+    if entry.run_status is not None:
+        return Event(entry.id, "run", entry.run_status)
+    if entry.status is not None:
+        return Event(entry.id, "call", entry.status.value, entry.instance, entry.call)
+    return None
+
+
+def read_stream(found: Any) -> list[Entry]:
+    """The entries of one stream, from what `XREAD` answers."""
+    if not found:
+        return []
+    streams = found.items() if isinstance(found, dict) else found
+    return [read_entry(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
 
 
 def _flat(entries: Any) -> Any:

@@ -132,6 +132,10 @@ class Run:
         with redis_errors(self._settings):
             Amender(self.id, self._redis, self._settings, self._check).amend(value, resume=self.resume)
 
+    def require(self) -> None:
+        """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
+        self._state()
+
     @property
     def total(self) -> int:
         """How many calls the run has, over all instances."""

@@ -30,6 +30,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 
 _CONNECTIONS: Final = 32
+_MANY: Final = 1_000_000
 PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
 """What a server says that will take the same command later."""
 
@@ -61,6 +62,12 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         retry_on_error=[*PASSING],
         **_OPTIONS,
     )
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
+    """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
+    pool = redis.asyncio.ConnectionPool.from_url(settings.require_redis(), max_connections=_MANY, **_OPTIONS)
     return redis.asyncio.Redis.from_pool(pool)
 
 

@@ -1,0 +1,169 @@
+"""The client for asyncio programs: the same as `Client`, awaited.
+
+Whoever waits for a run blocks on one connection of the event loop's, and holds no thread; everything else is short and
+is done by the plain client in a thread. An order that has begun is carried out also when its coroutine is cancelled.
+"""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from broker_config import Settings
+from protocol import Plan
+from protocol.analysis.provenance import Explanation
+from worker.errors import RunNotFound
+from worker.registry.activities import Registry
+from worker.storage.connections import connect_async_client, redis_errors
+from worker.storage.keys import ENDED, Keys
+from worker.storage.log import Entry, read_entry
+
+from .client import Client
+from .progress import AT_ONCE, Deadline, Event, event_of, read_stream
+from .results import Result
+from .runs import Run
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+class AsyncClient:
+    """Submits to the configured broker, and reads the log. Make it and use it in one event loop.
+
+    Settings come from the environment unless given; the activities that they name are loaded.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        broker: str | None = None,
+        redis: str | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self._client = Client(settings, broker=broker, redis=redis, registry=registry)
+        self.settings = self._client.settings
+        self._redis = connect_async_client(self.settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+        await to_thread(self._client.close)
+
+    async def submit(
+        self,
+        context: Iterable[Mapping[str, Any]] = (),
+        solution: Mapping[str, Any] | None = None,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        delegates: Mapping[str, Any] | None = None,
+        allow: Iterable[str] | None = None,
+    ) -> AsyncRun:
+        """As `Client.submit`. Raises `protocol.Rejected`, `InfrastructureError`."""
+        run = to_thread(self._client.submit, context, solution, tools=tools, delegates=delegates, allow=allow)
+        return self._run_of(await run)
+
+    async def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> AsyncRun:
+        """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
+        return self._run_of(await to_thread(self._client.submit_document, value, allow=allow))
+
+    async def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
+        """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
+        return await to_thread(self._client.check, value, allow=allow)
+
+    async def run(self, run: str) -> AsyncRun:
+        """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
+        return self._run_of(await to_thread(self._client.run, run))
+
+    def _run_of(self, run: Run) -> AsyncRun:
+        return AsyncRun(run, self._redis, self.settings)
+
+
+class AsyncRun:
+    """A submission under way or ended. Get one from `AsyncClient.submit` or `AsyncClient.run`."""
+
+    def __init__(self, run: Run, redis: Redis, settings: Settings) -> None:
+        self.id = run.id
+        self._run = run
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run.id)
+
+    async def wait(self, timeout_seconds: float | None = None) -> Result:
+        """Wait until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        async for _ in self._entries(self._keys.statuses, timeout_seconds):
+            pass
+        return await self.result()
+
+    async def follow(self, *, timeout_seconds: float | None = None) -> AsyncIterator[Event]:
+        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
+        async for entry in self._entries(self._keys.log, timeout_seconds):
+            if (event := event_of(entry)) is not None:
+                yield event
+
+    async def result(self, at: str | None = None) -> Result:
+        """What the run has come to, now or as of a past id (SPEC R11.2)."""
+        return await to_thread(self._run.result, at)
+
+    async def status(self, at: str | None = None) -> dict[str, Any]:
+        """The run's status and its calls counted by theirs: `acts status --json`."""
+        return await to_thread(self._run.status, at)
+
+    async def pause(self) -> None:
+        """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
+        await to_thread(self._run.pause)
+
+    async def resume(self) -> None:
+        """Go on where the run was paused. Raises `RunOver`."""
+        await to_thread(self._run.resume)
+
+    async def cancel(self) -> None:
+        """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
+        await to_thread(self._run.cancel)
+
+    async def fork(self, at: str | None = None, *, paused: bool = False) -> AsyncRun:
+        """A new run that goes on from where this one was at an id, or is now. Raises `RunNotFound`."""
+        return AsyncRun(await to_thread(self._run.fork, at, paused=paused), self._redis, self._settings)
+
+    async def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Put other calls in place of those that have not begun. Raises as `Run.amend` does."""
+        await to_thread(self._run.amend, amendment)
+
+    async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
+        """Which messages a value came from. Raises as `Run.explain` does."""
+        return await to_thread(self._run.explain, path, instance=instance, at=at)
+
+    async def _entries(self, stream: str, timeout_seconds: float | None) -> AsyncIterator[Entry]:
+        """The entries of a stream of the run, as they come, until the run has ended. Raises `TimeoutError`."""
+        await to_thread(self._run.require)
+        deadline, seen = Deadline(self.id, timeout_seconds), "0-0"
+        while True:
+            block = deadline.block_ms()
+            with redis_errors(self._settings):
+                found = read_stream(await self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+            for entry in found:
+                yield entry
+                if entry.run_status in ENDED and entry.id == (await self._newest()).id:
+                    return
+            if found:
+                seen = found[-1].id
+            elif (await self._newest()).run_status in ENDED:
+                return
+
+    async def _newest(self) -> Entry:
+        """The last change of the run's status. Raises `RunNotFound` where the run is kept no longer."""
+        with redis_errors(self._settings):
+            found: Any = await self._redis.xrevrange(self._keys.statuses, count=1)
+        if not found:
+            raise RunNotFound(self.id)
+        return read_entry(*found[0])
