@@ -20,7 +20,7 @@ nightly: ## run every test on thousands of examples, then half an hour of chaos
 check:  ## format, lint, types
 	@$(PYTHON) deploy/dev.py check $(ARGS)
 
-bench:  ## measure
+bench:  ## measure beside other systems: ARGS="engine --only chain --rounds 3"
 	@$(PYTHON) deploy/dev.py bench $(ARGS)
 
 chaos:  ## random faults under a mixed workload, and an audit of what is left: ARGS="--seconds 3600 --seed 7"

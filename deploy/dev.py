@@ -5,7 +5,7 @@ run      the main job on a real example (with arguments: `acts run` on those)
 test     the tests, in two processes; arguments go to pytest (-n 0: in one)
 nightly  the tests that take long too, thousands of examples for each law, and half an hour of chaos
 check    format, lint, types
-bench    the benchmarks; arguments go to them
+bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
 chaos    random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
 setup    only what the others do first: make .venv and install the project into it
 

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
+from typing import Any
 
-from worker import activity
+from redis import Redis
+
+from broker_config import load
+from tests.benchmarks.jobs import PAUSE_SECONDS
+from worker import activity, delegate
 
 
 @activity
-async def echo(value: str) -> str:
-    return value
+async def add_one(number: int) -> int:
+    return number + 1
 
 
 @activity
-async def pause(seconds: float) -> float:
-    await asyncio.sleep(seconds)
-    return seconds
+async def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@activity
+async def pause(number: int) -> int:
+    await asyncio.sleep(PAUSE_SECONDS)
+    return number
+
+
+@activity
+def note(number: int, key: str) -> None:
+    _redis().rpush(key, number)
+
+
+@delegate("reader")
+async def read(context: list[dict[str, Any]]) -> list[int]:
+    """The number that it is asked about, and how long the brief is."""
+    seen = {key: value for message in context for key, value in message.items()}
+    return [seen["number"], len(seen["brief"])]
+
+
+@cache
+def _redis() -> Redis:
+    return Redis.from_url(load().require_redis())

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,10 +72,10 @@ class Measured:
         }
 
 
-def measure(rounds: int, wanted: str = "") -> Iterator[Measured]:
-    """All measurements whose names contain a text, one after the other; the best of some rounds each."""
+def measure(rounds: int, wanted: Sequence[str] = ()) -> Iterator[Measured]:
+    """All measurements, or those whose names contain one of some texts; the best of some rounds each."""
     for name, sizes, expected, bench in BENCHES:
-        if wanted in name:
+        if not wanted or any(text in name for text in wanted):
             yield _measured(name, sizes, expected, bench, rounds)
 
 

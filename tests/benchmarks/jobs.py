@@ -1,86 +1,74 @@
-"""The jobs that both sides do. Each returns when the last value is back at the client."""
+"""What the client of every side is: a process that does jobs in the order in which it reads them, and times them.
+
+Nothing but the standard library, since peers run this in an environment of their own. Every line is a JSON object:
+`{"job", "size"}` comes in, `{"figures": {name: value}}` or `{"error": text}` goes out. A figure counts only if every
+result was read back and is right; that they are read belongs to the time, that they are compared does not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+import base64
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
 
-from celery import chain, group
+Figures = dict[str, float]
+Job = Callable[[int], Figures]
 
-from tests.benchmarks import bare_celery
-from worker import Client, Run
-
-_DEADLINE_SECONDS = 300.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """One thing to measure: `size` units of `unit`, on acts-celery and on Celery alone."""
-
-    name: str
-    unit: str
-    size: int
-    ours: Callable[[Client, int], object]
-    theirs: Callable[[int], object]
+PAUSE_SECONDS: Final = 0.1
+"""How long a call waits where calls wait."""
+BRIEF: Final = base64.b85encode(Random(1).randbytes(800)).decode()
+"""What a delegate is to see, of a context that holds a document as well; it can hardly be compressed."""
+CONTEXT: Final = {"brief": BRIEF, "document": base64.b85encode(Random(2).randbytes(160_000)).decode()}
 
 
-def _batch(client: Client, instances: int, calls: list[dict[str, Any]]) -> Run:
-    context: list[dict[str, Any]] = [{"type": "input", "_instance": f"i{n}", "value": "x"} for n in range(instances)]
-    return client.submit(context=[*context, {"type": "plan", "calls": calls}])
+def serve(jobs: Mapping[str, Job]) -> None:
+    """Do jobs until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print goes to the log
+    for line in sys.stdin:
+        order = json.loads(line)
+        signal.alarm(deadline_seconds(order["size"]))
+        try:
+            answer: dict[str, Any] = {"figures": jobs[order["job"]](order["size"])}
+        except Exception as error:  # whatever it is, it is the answer
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        signal.alarm(0)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def _finish(run: Run) -> None:
-    status = run.wait(timeout_seconds=_DEADLINE_SECONDS).status
-    assert status == "completed", status
+def deadline_seconds(size: int) -> int:
+    """How long a job may take: one that takes longer ends its client."""
+    return 300 + size // 50
 
 
-def _chain_of_five() -> list[dict[str, Any]]:
-    places = ["†input.value", *(f"†state.v{n}" for n in range(5))]
-    return [{"_tool": "echo", "value": source, "_outputPath": target} for source, target in pairwise(places)]
+def rate(size: int, work: Callable[[], object], wanted: object) -> Figures:
+    """How many of `size` units are done in a second by `work`, which returns what it has read back."""
+    start = time.perf_counter()
+    found = work()
+    seconds = time.perf_counter() - start
+    expect(found, wanted)
+    return {"per second": size / seconds}
 
 
-def _ours_one_call_each(client: Client, size: int) -> None:
-    _finish(_batch(client, size, [{"_tool": "echo", "value": "†input.value", "_outputPath": "†state.v"}]))
+def latency(size: int, work: Callable[[int], object], wanted: Callable[[int], object]) -> Figures:
+    """How long one unit takes after the other, in ms: the median, and what 99 of 100 stay below."""
+    taken = []
+    for number in range(size):
+        start = time.perf_counter()
+        found = work(number)
+        taken.append((time.perf_counter() - start) * 1_000)
+        expect(found, wanted(number))
+    return {"p50": statistics.median(taken), "p99": sorted(taken)[int(0.99 * (size - 1))]}
 
 
-def _theirs_one_call_each(size: int) -> None:
-    group(bare_celery.echo.s("x") for _ in range(size))().get(timeout=_DEADLINE_SECONDS)
-
-
-def _ours_chains(client: Client, size: int) -> None:
-    _finish(_batch(client, size, _chain_of_five()))
-
-
-def _theirs_chains(size: int) -> None:
-    one = chain(bare_celery.echo.s("x"), *(bare_celery.echo.s() for _ in range(4)))
-    for result in [one() for _ in range(size)]:
-        result.get(timeout=_DEADLINE_SECONDS)
-
-
-def _ours_one_by_one(client: Client, size: int) -> None:
-    for _ in range(size):
-        call = {"_tool": "echo", "value": "x", "_outputPath": "†state.v"}
-        _finish(client.submit(context=[], solution={"calls": [call]}))
-
-
-def _theirs_one_by_one(size: int) -> None:
-    for _ in range(size):
-        bare_celery.echo.delay("x").get(timeout=_DEADLINE_SECONDS)
-
-
-def _ours_waiting(client: Client, size: int) -> None:
-    _finish(_batch(client, size, [{"_tool": "pause", "seconds": 0.1, "_outputPath": "†state.v"}]))
-
-
-def _theirs_waiting(size: int) -> None:
-    group(bare_celery.pause.s(0.1) for _ in range(size))().get(timeout=_DEADLINE_SECONDS)
-
-
-JOBS = (
-    Job("one after the other", "calls", 100, _ours_one_by_one, _theirs_one_by_one),
-    Job("one call for each instance", "instances", 2_000, _ours_one_call_each, _theirs_one_call_each),
-    Job("a chain of five for each instance", "chains", 400, _ours_chains, _theirs_chains),
-    Job("calls that wait 100 ms", "calls", 500, _ours_waiting, _theirs_waiting),
-)
+def expect(found: object, wanted: object) -> None:
+    """Raise `ValueError` unless a result is right."""
+    if found != wanted:
+        raise ValueError(f"wrong results: {str(found)[:200]} instead of {str(wanted)[:200]}")

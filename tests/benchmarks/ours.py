@@ -1,0 +1,112 @@
+"""Our side's client: every job by way of `worker.Client`, as the README shows it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
+
+from redis import Redis
+
+from tests.benchmarks.jobs import BRIEF, CONTEXT, Figures, expect, latency, rate, serve
+from worker import Client, Result
+
+Call = Mapping[str, Any]
+
+_WIDTH: Final = 10
+_ADD_ONE: Final = {"_tool": "add_one", "number": "†input.number", "_outputPath": "†state.sum"}
+_CHAIN: Final = [
+    {"_tool": "add_one", "number": source, "_outputPath": target}
+    for source, target in pairwise(["†input.number", *(f"†state.step{n}" for n in range(4)), "†state.sum"])
+]
+_DIAMOND: Final[list[Call]] = [
+    {"_tool": "add_one", "number": "†input.number", "_outputPath": "†state.top"},
+    *({"_tool": "add_one", "number": "†state.top", "_outputPath": f"†state.side{n}"} for n in range(_WIDTH)),
+    {"_tool": "total", "numbers": [f"†state.side{n}" for n in range(_WIDTH)], "_outputPath": "†state.sum"},
+]
+
+
+def one_call(size: int) -> Figures:
+    return rate(size, lambda: _sums(size, [_ADD_ONE]), [n + 1 for n in range(size)])
+
+
+def chain(size: int) -> Figures:
+    return rate(size, lambda: _sums(size, _CHAIN), [n + 5 for n in range(size)])
+
+
+def diamond(size: int) -> Figures:
+    return rate(size, lambda: _sums(size, _DIAMOND), [_WIDTH * (n + 2) for n in range(size)])
+
+
+def waiting(size: int) -> Figures:
+    call = {"_tool": "pause", "number": "†input.number", "_outputPath": "†state.sum"}
+    return rate(size, lambda: _sums(size, [call]), list(range(size)))
+
+
+def one_by_one(size: int) -> Figures:
+    def work(number: int) -> object:
+        call = {"_tool": "add_one", "number": number, "_outputPath": "†state.sum"}
+        return _client().submit(solution={"calls": [call]}).wait().data()["state"]["sum"]
+
+    return latency(size, work, lambda number: number + 1)
+
+
+def delegates(size: int) -> Figures:
+    """One request that holds much delegates many times, and each delegate is to see little of it."""
+    tools = {"ask": {"properties": {"number": {"type": "integer"}, "_delegate": {"const": "reader"}}}}
+    calls = [
+        {"_tool": "ask", "number": n, "_scopes": ["†state.brief"], "_outputPath": f"†data.answer{n}"}
+        for n in range(size)
+    ]
+
+    def work() -> list[Any]:
+        run = _client().submit([{"type": "state", **CONTEXT}], {"calls": calls}, tools=tools)
+        answers = _ended(run.wait()).data()["data"]
+        return [answers[f"answer{n}"] for n in range(size)]
+
+    return rate(size, work, [[n, len(BRIEF)] for n in range(size)])
+
+
+def forgotten(size: int) -> Figures:
+    """Sent and forgotten: a run has ended when all is sent; then we wait until all is done."""
+    key = f"noted:{uuid.uuid4().hex}"
+    call = {"_tool": "note", "number": "†input.number", "key": key}
+    figures = rate(size, lambda: _run(size, [call]).status, "completed")
+    with Redis.from_url(_client().settings.require_redis()) as redis:
+        noted: set[int] = set()
+        while len(noted) < size:
+            found: Any = redis.blpop([key])
+            noted.add(int(found[1]))
+        expect(noted, set(range(size)))
+    return figures
+
+
+def _sums(size: int, calls: Sequence[Call]) -> list[Any]:
+    """What the calls have come to in each of `size` instances."""
+    instances = _run(size, calls).instances
+    return [instances[f"i{n}"]["state"]["sum"] for n in range(size)]
+
+
+def _run(size: int, calls: Sequence[Call]) -> Result:
+    def context() -> Iterator[dict[str, Any]]:
+        yield {"type": "plan", "calls": calls}
+        for number in range(size):
+            yield {"type": "input", "_instance": f"i{number}", "number": number}
+
+    return _ended(_client().submit(context()).wait())
+
+
+def _ended(result: Result) -> Result:
+    expect(result.status, "completed")
+    return result
+
+
+@cache
+def _client() -> Client:
+    return Client()
+
+
+if __name__ == "__main__":
+    serve({job.__name__: job for job in (one_call, chain, diamond, waiting, one_by_one, delegates, forgotten)})
