@@ -89,6 +89,11 @@ class Settings(BaseSettings):
         (),
         description="Folders of request definitions (JSON) that calls may name, comma separated.",
     )
+    allow: CommaSeparated = Field(
+        (),
+        description="Activities and delegates in code that a worker carries out, comma separated, whatever else is "
+        "registered. Unset: all.",
+    )
 
     model: str | None = Field(
         None,
@@ -155,7 +160,7 @@ class Settings(BaseSettings):
             return cls.model_fields[info.field_name].get_default()
         return value
 
-    @field_validator("activities", "delegates", mode="before")
+    @field_validator("activities", "delegates", "allow", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):

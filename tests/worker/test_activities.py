@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field
 
+from broker_config import EmbeddedServer
 from protocol.calls.tools import PLAIN, Tool
 from worker import ActivitiesError, Message, Output
 from worker.registry.activities import Policy, Registry, make_activity, registry
 from worker.registry.loading import load
 
-from .backend import Backend
+from .backend import Backend, Meeting, settings_apart
 
 
 class Address(BaseModel):
@@ -231,7 +232,7 @@ def test_a_plain_object_is_a_value_whatever_its_keys_are(backend: Backend) -> No
 def test_the_return_annotation_holds_for_the_result_where_no_output_schema_is_given(backend: Backend) -> None:
     activity: Any = {"_activity": {"const": "countLetters"}}
     tools = {"silent": {"properties": activity}, "admits": {"properties": {**activity, "_output": {}}}}
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"_tool": tool, "text": value, "_outputPath": f"†state.{tool}{number} || †state.{tool}{number}failed"}
         for tool in ("countLetters", "silent", "admits")
         for number, value in enumerate(("abc", ["abc"]))
@@ -270,8 +271,28 @@ def test_what_an_activity_is_annotated_to_return_is_its_tools_output() -> None:
 
 def test_a_tools_output_schema_holds_for_the_result(backend: Backend) -> None:
     tools = {"echo": {"type": "object", "properties": {"value": {}, "_output": {"type": "integer"}}}}
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"_tool": "echo", "value": value, "_outputPath": f"†state.{name}"} for name, value in (("a", 1), ("b", "x"))
     ]
     result = backend.run(calls, tools=tools)
     assert [call.status for call in result.calls] == ["done", "failed"]
+
+
+def test_a_worker_carries_out_what_it_is_allowed_and_nothing_else(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    narrow = Backend(settings_apart(server, "narrow", allow=("echo", "remoteAdd")), meeting, tmp_path)
+    calls: list[dict[str, Any]] = [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.b"},
+        {"_tool": "countLetters", "text": "abc", "_outputPath": "†state.c"},
+        {"_tool": "remoteAddPlain", "a": 1, "b": 2, "_outputPath": "†state.d"},
+        {"_tool": "ask", "_delegate": "showContext", "_outputPath": "†state.e"},
+    ]
+    with narrow.worker():
+        result = narrow.run(calls, tools={"ask": {"_delegate": {}}})
+    assert result.data()["state"] == {"a": 1, "b": {"sum": 3}}
+    refused = {call.tool: (call.error or {}).get("type") for call in result.calls if call.status == "failed"}
+    assert refused == {
+        "countLetters": "UnknownActivity", "remoteAddPlain": "UnknownActivity", "ask": "UnknownDelegate"
+    }  # fmt: skip

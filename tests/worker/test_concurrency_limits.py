@@ -13,6 +13,7 @@ import pytest
 from broker_config import EmbeddedServer
 from protocol import Rejected
 from worker import ActivitiesError, Client, activity
+from worker.execution.admission import definition_slots
 from worker.messaging.attempts import CallId
 from worker.storage.connections import connect_async
 from worker.storage.keys import Keys
@@ -143,7 +144,9 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
         for number in range(LANES)
     ]
     definition = {"context": [{"type": "system", "message": "from Bonjour"}], "config": {"max_concurrency": 1}}
-    somebody, limit = CallId("another-run", None, 0), {"delegate:translator": 1}
+    name = definition_slots("translator", definition)
+    assert name != definition_slots("translator", definition | {"config": {"max_concurrency": 2}})
+    somebody, limit = CallId("another-run", None, 0), {name: 1}
     keys = Keys("limited", somebody.run)
     limited.redis.hset(keys.state, "status", "running")
     limited.redis.hset(keys.calls, "\x1f0", "running:1:somebody")
@@ -151,7 +154,7 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
     run = limited.client.submit(
         lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}
     )
-    wait_until_waiting(limited, "delegate:translator", run.id, LANES)
+    wait_until_waiting(limited, name, run.id, LANES)
     limited.redis.hset(keys.calls, "\x1f0", "done")
     assert limited.wait(run.id).status == "completed"
     wait_until_free(limited)

@@ -53,7 +53,9 @@ class Runtime:
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._relay = Relay(self._publish)
         self._threads = Threads(settings.concurrency)
-        self.remote = RemoteExecutor(registry, configured_model(settings), limits_of(settings), self._threads)
+        self.remote = RemoteExecutor(
+            registry.limited_to(settings.allow), configured_model(settings), limits_of(settings), self._threads
+        )
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 

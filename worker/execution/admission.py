@@ -7,7 +7,9 @@ and forgotten is out of sight. Where nothing is limited, nothing is asked.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from broker_config import Settings
 from protocol.calls.call import Call
@@ -15,6 +17,7 @@ from protocol.calls.tools import Executor
 from protocol.engine.execution import Start
 from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage, lane_task
+from worker.messaging.packing import pack
 from worker.registry.activities import Activity, Delegate, Registry
 from worker.storage.lane import LaneView
 from worker.storage.slots import Slots
@@ -88,10 +91,18 @@ class Admission:
             limits[f"activity:{name}"] = _limit_of(self._registry.activities.get(name))
         elif call.runner.executor is Executor.DELEGATE and name in definition.delegates:
             own = (definition.delegates[name].get("config") or {}).get(MAX_CONCURRENCY)
-            limits[f"delegate:{name}"] = _tightest(own, _limit_of(self._registry.delegates.get(name)))
+            if own is not None:
+                limits[definition_slots(name, definition.delegates[name])] = own
         elif call.runner.executor is Executor.DELEGATE:
             limits[f"delegate:{name}"] = _limit_of(self._registry.delegates.get(name))
         return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def definition_slots(name: str, definition: Mapping[str, Any]) -> str:
+    """What the slots of a request definition are called: runs share them where the whole definition is the same, so a
+    submission's own takes none from an operator's of that name.
+    """
+    return f"delegate:{name}:{hashlib.sha256(pack(definition)).hexdigest()[:12]}"
 
 
 def _tightest(*limits: int | None) -> int | None:

@@ -31,6 +31,7 @@ from worker.storage.log import Advance, Claim, Rest
 from .admission import Admission
 from .inline_calls import InlineCalls
 from .mailbox import Mailbox
+from .remote import unknown_code
 from .services import Services
 
 logger = logging.getLogger(__name__)
@@ -231,10 +232,9 @@ class LaneRunner:
         call = start.call
         if self._services.remote.leaves(call):
             return self._send(start, attempt)
-        activity = self._services.registry.activities.get(call.runner.name)
+        activity = self._services.activity(call.runner.name)
         if activity is None:
-            missing = f"this worker has no activity {call.runner.name!r}: see ACTS_ACTIVITIES"
-            self._results.append((attempt, Failure("UnknownActivity", missing)))
+            self._results.append((attempt, Failure("UnknownActivity", unknown_code("activity", call.runner.name))))
             return None
         function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
         self._inline.begin(activity, function, attempt)

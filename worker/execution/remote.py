@@ -99,7 +99,7 @@ class RemoteExecutor:
         """Carry out an activity's call."""
         activity = self._registry.activities.get(message.activity)
         if activity is None:
-            return Failure("UnknownActivity", f"this worker has no activity {message.activity!r}: see ACTS_ACTIVITIES")
+            return Failure("UnknownActivity", unknown_code("activity", message.activity))
         return await invoke(
             activity.bind(message.call, message.parameters, message.context),
             message.attempt,
@@ -127,7 +127,7 @@ class RemoteExecutor:
             )
             return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
-            return Failure("UnknownDelegate", f"this worker has no delegate {message.delegate!r}: see ACTS_ACTIVITIES")
+            return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
         model = self._model
         if model is None:
             return Failure("NoModel", "no model is configured on this worker: set ACTS_MODEL")
@@ -141,6 +141,11 @@ class RemoteExecutor:
             limits=self._limits,
             threads=self._threads,
         )
+
+
+def unknown_code(what: str, name: str) -> str:
+    """Why a call's code cannot be carried out here."""
+    return f"this worker has no {what} {name!r}, or ACTS_ALLOW leaves it out: see ACTS_ACTIVITIES"
 
 
 def _plain(result: Result) -> Result:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from broker_config import Settings
 from protocol import Limits
 from worker.messaging.messages import TaskMessage
-from worker.registry.activities import Registry
+from worker.registry.activities import Activity, Registry
 from worker.storage.leases import Leases
 from worker.storage.log import MessageLog
 from worker.storage.slots import Slots
@@ -33,3 +33,8 @@ class Services:
     leases: Leases
     remote: Remote
     slots: Slots
+
+    def activity(self, name: str) -> Activity | None:
+        """The activity that this worker carries out under the name (`ACTS_ALLOW`)."""
+        is_allowed = not self.settings.allow or name in self.settings.allow
+        return self.registry.activities.get(name) if is_allowed else None

@@ -11,7 +11,7 @@ dict of kind to value, and admits any parameters.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -127,6 +127,15 @@ class Registry:
     def queues(self) -> tuple[str, ...]:
         """The queues that activities have of their own."""
         return tuple(dict.fromkeys(a.queue for a in self.activities.values() if a.queue is not None))
+
+    def limited_to(self, names: Collection[str]) -> Registry:
+        """Those of these names; all where no name is given (`ACTS_ALLOW`)."""
+        if not names:
+            return self
+        limited = Registry()
+        limited.activities = {name: known for name, known in self.activities.items() if name in names}
+        limited.delegates = {name: known for name, known in self.delegates.items() if name in names}
+        return limited
 
     def add_activity(self, activity: Activity) -> None:
         """Register an activity. Raises `ActivitiesError` where another function has the name."""
