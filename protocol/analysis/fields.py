@@ -116,7 +116,7 @@ class Fields:
             parts = applied([schema], schema)
             for segment in path:
                 parts = applied(_below(parts, segment), schema)
-            for each in (part for part in parts if isinstance(part, dict)):
+            for each in parts:
                 if "patternProperties" in each:
                     return []
                 constant = each.get("const")

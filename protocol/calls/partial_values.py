@@ -18,7 +18,7 @@ from protocol.state.operations import Method, Operation
 
 def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> list[Problem]:
     """What a kind's schema says against an operation on the kind's value. The values written are not told."""
-    path = operation.place.path
+    path = _keyed(operation.place.path, root)
     container = _written_into(operation)
     if container is not None and not schema.admits(path, container):
         return [
@@ -27,7 +27,7 @@ def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> l
     problems: list[Problem] = []
     for keys, value in _pieces(operation, root):
         named = _named(schema, path, keys)
-        found = schema.problems_at((*path, *keys), value, *path, *named, is_secret=True, known=path)
+        found = schema.problems_at((*path, *keys), value, *path, *named, known=path)
         problems += found if len(named) == len(keys) else (Problem(p.pointer, f"below it, {p.message}") for p in found)
     return problems
 
@@ -70,6 +70,15 @@ def _leaves(value: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
         return
     for key, item in value.items():
         yield from _leaves(item, (*at, key))
+
+
+def _keyed(path: Path, root: Any) -> Path:
+    """A path whose indexes are those of lists: digits are a key at the root, and where an object is (SPEC R3.5)."""
+    keyed: list[str | int] = []
+    for segment in path:
+        keyed.append(segment if keyed and not isinstance(root, dict) else str(segment))
+        root = lookup(root, (segment,))
+    return tuple(keyed)
 
 
 def _length(root: Any, path: Path) -> int:

@@ -82,7 +82,8 @@ class Tool:
         inside = self.declaration.get("properties", {})
         properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
         rest = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
-        return settled({**rest, "properties": properties}, _readings)
+        document: dict[str, Any] = settled({**rest, "properties": properties}, _readings)
+        return document
 
     @cached_property
     def compiled(self) -> CompiledSchema:
@@ -178,7 +179,7 @@ class Tool:
         older = {alias: properties[name] for alias, name in ALIASES.items() if name in properties}
         call = {**properties, **older} if older else properties
         schema = call_schema(self.compiled, call, self._meta_mentioned if strict_meta else None)
-        problems = schema.problems(call, lenient=lenient, is_secret=is_secret, known=call)
+        problems = schema.problems(call, lenient=lenient, known=call if is_secret else None)
         return _under_newer_names(problems) if problems else []
 
     def work(self, properties: Mapping[str, Any]) -> int:
@@ -192,15 +193,14 @@ class Tool:
     @cached_property
     def _named_scopes(self) -> NamedScopes:
         """The scopes, and lists of scopes, that the schema names wherever it speaks of `_scopes`."""
-        parts = [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
-        said = [part.get("properties", {}).get(name) for part in parts for name in ("_scopes", "_imports")]
-        lists = [part for part in applied(said, self.document) if isinstance(part, dict)]
+        said = [part.get("properties", {}).get(name) for part in self._applied for name in ("_scopes", "_imports")]
+        lists = applied(said, self.document)
         elements = applied((part.get("items") for part in lists), self.document)
         return NamedScopes(value for part in (*lists, *elements) for value in _values_of(part))
 
     def names(self, key: str) -> bool:
         """Whether the schema speaks of a property by its name, wherever it is applied to a call as a whole."""
-        return key in self._mentioned[0]
+        return any(key in part.get("properties", ()) for part in self._applied)
 
     @cached_property
     def pins(self) -> bool:
@@ -230,7 +230,7 @@ class Tool:
     @cached_property
     def _applied(self) -> list[dict[str, Any]]:
         """The schemas that are applied to a call as a whole."""
-        return [part for part in applied((self.document,), self.document) if isinstance(part, dict)]
+        return applied((self.document,), self.document)
 
     @cached_property
     def _mentioned(self) -> tuple[frozenset[str], frozenset[str]]:

@@ -6,12 +6,11 @@
 `calls`         what a tool's schema says of a call as a whole: of parameters and of meta-properties
 `parts`         what of a schema speaks of which place; `excerpts` a part as a schema of its own
 `addresses`     where references lead
-`patterns`      regular expressions of ECMA-262, what they cost, and their `dialect`
+`patterns`      regular expressions of ECMA-262, and what they cost
 `work`          how much a schema can take, read off before it is applied
 """
 
 from .compilation import CompiledSchema, compiled, schema_problem
-from .parts import Schema, joined, referred
-from .validation import SchemaError
+from .parts import Schema, SchemaError, joined, referred
 
 __all__ = ["CompiledSchema", "Schema", "SchemaError", "compiled", "joined", "referred", "schema_problem"]

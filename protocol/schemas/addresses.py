@@ -14,50 +14,62 @@ from protocol.language.errors import segments
 from protocol.language.paths import copied
 from protocol.language.references import Path
 
-from .parts import REFERENCES, found, objects, reference_to
+from .parts import DEFINITIONS, NAMED, REFERENCES, VALUES, found, reference_to
+from .patterns import translated
 
-_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_NAMES: Final = ("$id", "$anchor", "$dynamicAnchor")
+Readings = Callable[[Path, Path], Iterable[Path]]
+"""The places that a pointer may mean, given where it stands and where it leads; the first that is there counts."""
 
 
-def settled(document: Mapping[str, Any], readings: Callable[[Path, Path], Iterable[Path]]) -> dict[str, Any]:
-    """The document without names: every reference that leads into it is a pointer from its root.
+def settled(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
+    """The document as jsonschema-rs takes it: without names or other dialects, and with patterns translated.
 
-    `readings` are the places that a pointer may mean, given where it stands and where it leads; the first that is there
-    counts. References that lead elsewhere or nowhere stay, and so do all where a `$dynamicRef` has several `$id` to
-    choose among.
+    Every reference that leads into it is a pointer from its root. Those that lead elsewhere or nowhere stay, and so do
+    all where a `$dynamicRef` has several `$id` to choose among.
     """
-    settled: dict[str, Any] = copied(dict(document))
-    schemas = list(_schemas_in(settled))
-    if any("$id" in part for place, _, part in schemas if place) and any("$dynamicRef" in part for *_, part in schemas):
-        return settled
+    document = copied(document)
+    schemas = list(_schemas(document))
+    has_bases = any(place and isinstance(part.get("$id"), str) for place, _, part in schemas)
+    is_open = has_bases and any("$dynamicRef" in part for *_, part in schemas)
     names = _names(schemas)
-    for place, base, part in schemas:
-        for keyword, reference in _references(part):
-            target = _target(reference, base, names)
+    for place, base, part in schemas if not is_open else ():
+        for keyword in filter(part.__contains__, REFERENCES):
+            target = _target(part[keyword], base, names)
             meant = readings(place, target) if target is not None else ()
-            path = next((path for path in meant if found(path, settled) is not None), None)
+            path = next((path for path in meant if found(path, document) is not None), None)
             if path is not None:
                 del part[keyword]
                 part["$ref" if "$ref" not in part else keyword] = reference_to(path)
     for *_, part in schemas:
-        for name in ("$id", *_ANCHORS):
+        for name in ("$schema", *(() if is_open else _NAMES)):
             if isinstance(part.get(name), str):
                 del part[name]
-    return settled
+        if isinstance(pattern := part.get("pattern"), str):
+            part["pattern"] = translated(pattern)
+        if isinstance(named := part.get("patternProperties"), dict):
+            part["patternProperties"] = {translated(pattern): below for pattern, below in named.items()}
+    return document
 
 
-def _schemas_in(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    """Every object that may be applied as a schema, where it stands, and the address that counts there."""
-    bases: dict[Path, str] = {}
-    for place, part in objects(document):
-        base = next((bases[place[:length]] for length in range(len(place), -1, -1) if place[:length] in bases), "")
-        if isinstance(own := part.get("$id"), str):
-            base = bases[place] = _joined(base, own) or base
-        yield place, base, part
-
-
-def _references(part: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(keyword, part[keyword]) for keyword in REFERENCES if isinstance(part.get(keyword), str)]
+def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """Every object that may be applied as a schema, where it stands, and the address that counts there; outer ones
+    first. What stands in values is none. References may lead to what no keyword applies.
+    """
+    stack: list[tuple[Path, str, Any]] = [((), "", document)]
+    while stack:
+        place, base, part = stack.pop()
+        if isinstance(part, list):
+            stack.extend(((*place, index), base, below) for index, below in enumerate(part))
+        if isinstance(part, dict):
+            if isinstance(own := part.get("$id"), str):
+                base = _joined(base, own) or base
+            yield place, base, part
+            for key, below in part.items():
+                if key in NAMED | DEFINITIONS and isinstance(below, dict):
+                    stack.extend(((*place, key, name), base, item) for name, item in below.items())
+                elif key not in VALUES:
+                    stack.append(((*place, key), base, below))
 
 
 def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Path]:
@@ -66,14 +78,15 @@ def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Pat
     for place, base, part in schemas:
         if not place or isinstance(part.get("$id"), str):
             names.setdefault(base, place)
-        for anchor in _ANCHORS:
-            if isinstance(name := part.get(anchor), str):
-                names.setdefault(f"{base}#{name}", place)
+        for name in filter(None, map(part.get, _NAMES[1:])):
+            names.setdefault(f"{base}#{name}", place)
     return names
 
 
-def _target(reference: str, base: str, names: Mapping[str, Path]) -> Path | None:
+def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None:
     """Where a reference leads, whether or not something is there; None where that is out of the document."""
+    if not isinstance(reference, str):
+        return None
     address, _, fragment = reference.partition("#")
     document = _joined(base, address) if address else base
     fragment = unquote(fragment)

@@ -13,15 +13,18 @@ Calls inside parameters are ordinary objects: the document stays as it is, and w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
 from .compilation import CompiledSchema
 from .parts import applied, reference_to, referred
+from .patterns import matches
 
 _RESULT: Final = "_output"
 _META: Final = "^_"
 """The pattern of the names of meta-properties."""
+_OWN: Final = ("_activity", "_delegate", "_gather", "_imports", "_instance", "_outputMethod", "_outputPath", "_scopes")
 _CALL: Final = ("$defs", "(call)")
 """Where in the document it stands what is said of a call."""
 
@@ -40,15 +43,19 @@ def call_schema(
     return _written(tool, exempt, meta, does_await and _RESULT not in call)
 
 
+@lru_cache(maxsize=1_024)
 def speaks_of_meta_properties(pattern: str) -> bool:
-    """Whether a pattern for names is one for meta-properties: but for `^` and brackets, it begins with `_`."""
-    return pattern.lstrip("^(?:").startswith("_")
+    """Whether a pattern for names is one for meta-properties: but for `^` and brackets, it begins with `_`, or it
+    matches names of some and none without the `_`.
+    """
+    named = any(matches(pattern, name) for name in _OWN) and not any(matches(pattern, name[1:]) for name in _OWN)
+    return named or pattern.lstrip("^(?:").startswith("_")
 
 
 @lru_cache(maxsize=1_024)
 def _traits(tool: CompiledSchema) -> tuple[bool, bool]:
     """Whether a schema counts the properties of a call, and whether it asks for a result."""
-    parts = [part for part in applied((tool.document,), tool.document) if isinstance(part, dict)]
+    parts = applied((tool.document,), tool.document)
     asked = [part.get("required", ()) for part in parts]
     asked += [names for part in parts for names in part.get("dependentRequired", {}).values()]
     counting = any("minProperties" in part or "maxProperties" in part for part in parts)
@@ -63,18 +70,18 @@ def _written(tool: CompiledSchema, exempt: tuple[str, ...], meta: int, is_awaite
     writing = _Writing(tool.document, exempt, meta, is_awaited)
     whole = writing.anew(tool.document)
     definitions = {**tool.document.get("$defs", {}), **writing.definitions, _CALL[1]: whole}
-    return CompiledSchema({**tool.document, "$defs": definitions}, entry=_CALL, is_ready=True)
+    return CompiledSchema({**tool.document, "$defs": definitions}, entry=_CALL)
 
 
+@dataclass(frozen=True)
 class _Writing:
     """Writes anew what a document applies to a call; `definitions` are what references then lead to."""
 
-    def __init__(self, document: dict[str, Any], exempt: tuple[str, ...], meta: int, is_awaited: bool) -> None:
-        self._document = document
-        self._exempt = exempt
-        self._meta = meta
-        self._is_awaited = is_awaited
-        self.definitions: dict[str, Any] = {}
+    document: dict[str, Any]
+    exempt: tuple[str, ...]
+    meta: int
+    is_awaited: bool
+    definitions: dict[str, Any] = field(default_factory=dict)
 
     def anew(self, part: Any, *, asks: bool = False) -> Any:
         """A schema as it speaks of a call; one that `asks` whether a result is there takes it that none will come."""
@@ -86,7 +93,7 @@ class _Writing:
             match keyword:
                 case "$ref" | "$dynamicRef":
                     made[keyword] = self._moved(value, asks=asks)
-                case "oneOf" if self._is_awaited and not asks:
+                case "oneOf" if self.is_awaited and not asks:
                     besides.append({"anyOf": [{"oneOf": [self.anew(b, asks=a) for b in value]} for a in (False, True)]})
                 case "allOf" | "anyOf" | "oneOf":
                     made[keyword] = [self.anew(below, asks=asks) for below in value]
@@ -99,26 +106,24 @@ class _Writing:
                 case "dependentRequired":
                     made[keyword] = {name: self._expected(names, asks=asks) for name, names in value.items()}
                 case "minProperties" | "maxProperties":
-                    made[keyword] = value + self._meta
+                    made[keyword] = value + self.meta
                 case "propertyNames":
-                    made[keyword] = {"anyOf": [*({"pattern": pattern} for pattern in self._exempt), value]}
-                case "const":
-                    besides.append(self._one_of([value]))
-                case "enum":
-                    besides.append(self._one_of(value))
+                    made[keyword] = {"anyOf": [*({"pattern": pattern} for pattern in self.exempt), value]}
+                case "const" | "enum":
+                    besides.append(self._one_of([value] if keyword == "const" else value))
                 case "patternProperties":
                     made[keyword] = {_of_its_own(pattern): below for pattern, below in value.items()}
                 case _:
                     made[keyword] = value
         if "additionalProperties" in made or "unevaluatedProperties" in made:
-            made["patternProperties"] = {**dict.fromkeys(self._exempt, True), **made.get("patternProperties", {})}
+            made["patternProperties"] = {**dict.fromkeys(self.exempt, True), **made.get("patternProperties", {})}
         if besides:
             made["allOf"] = [*made.get("allOf", ()), *besides]
         return made
 
     def _moved(self, reference: str, *, asks: bool) -> str:
         """What leads to the same schema written anew."""
-        target = referred(reference, self._document)
+        target = referred(reference, self.document)
         if target is None:
             return reference
         name = f"({'asked' if asks else 'called'}) {reference}"
@@ -129,7 +134,7 @@ class _Writing:
 
     def _expected(self, names: Iterable[str], *, asks: bool) -> list[str]:
         """The properties that a call must have now."""
-        return [name for name in names if name != _RESULT or asks or not self._is_awaited]
+        return [name for name in names if name != _RESULT or asks or not self.is_awaited]
 
     def _one_of(self, values: Iterable[Any]) -> dict[str, Any]:
         """That the parameters are one of some objects; the double `not` keeps it from evaluating properties."""
@@ -137,7 +142,7 @@ class _Writing:
             {
                 "properties": {name: {"const": item} for name, item in value.items()},
                 "required": list(value),
-                "patternProperties": dict.fromkeys(self._exempt, True),
+                "patternProperties": dict.fromkeys(self.exempt, True),
                 "additionalProperties": False,
             }
             for value in values

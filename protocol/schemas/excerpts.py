@@ -8,13 +8,13 @@ from typing import Any
 from protocol.language.references import Path
 
 from .compilation import CompiledSchema
-from .parts import REFERENCES, VALUES, Schema, reference_to, referred
+from .parts import DEFINITIONS, REFERENCES, VALUES, Schema, reference_to, referred
 
 
 def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
     """A part of a document whose references are pointers, or what is made of such parts."""
     names: dict[str, str] = {}
-    alone = _moved({key: value for key, value in part.items() if key not in ("$defs", "definitions")}, document, names)
+    alone = _moved({key: value for key, value in part.items() if key not in DEFINITIONS}, document, names)
     definitions: dict[str, Any] = {}
     while missing := [reference for reference, name in names.items() if name not in definitions]:
         for reference in missing:

@@ -1,8 +1,7 @@
 """Leniency: what a schema says of a value in which expressions stand for any values (SPEC R4.1).
 
-Something is wrong only where no values of the expressions could put it right. For each expression a value is taken that
-fits its own place; with those the whole is valid nearly always, and then nothing is wrong. Else an error counts that
-has nothing to do with an expression: it is not about one nor, for a keyword that looks deeper (`const`, `not`, …),
+Something is wrong only where no values of the expressions could put it right. With null for each expression, an error
+counts that has nothing to do with one: it is not about one nor, for a keyword that looks deeper (`const`, `not`, …),
 about what holds one, and no `if` that holds one decided on it. The rest is left to the check before execution.
 """
 
@@ -18,26 +17,21 @@ from protocol.language.paths import lookup, parts_of
 from protocol.language.references import Expression, Path
 
 from .parts import LISTED, NAMED
-from .validation import Checker, as_problems
+from .validation import Checker
+from .wording import as_problems
 from .work import EXCEEDED, MOST_WORK
 
 Said = tuple[Checker, ...] | Problem
 """What speaks of a place in a value; or why nothing can stand there."""
-_VALUES: Final[tuple[Any, ...]] = (None, "x", 1, True, {}, [])
-_OF_ITSELF: Final = tuple(
+_LOOKING_DEEPER: Final = tuple(
     getattr(ValidationErrorKind, name)
-    for name in (
-        *("AdditionalProperties", "ExclusiveMaximum", "ExclusiveMinimum", "Format", "MaxItems", "MaxLength"),
-        *("MaxProperties", "Maximum", "MinItems", "MinLength", "MinProperties", "Minimum", "MultipleOf", "Pattern"),
-        *("PropertyNames", "Required", "Type"),
-    )
+    for name in ("Constant", "Contains", "Enum", "Not", "OneOfMultipleValid", "UniqueItems")
 )
-"""Kinds of errors that hinge on nothing inside of an object or a list but names and their number."""
-_LEFT_OVER: Final = (["unevaluatedItems"], ["unevaluatedProperties"])
-_INSIDE: Final = frozenset(
-    {"properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
+"""Kinds of errors that hinge on what is inside of an object or a list, not on names and their number alone."""
+_LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_INSIDE: Final = _LEFT_OVER | {
+    *("properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains")
+}
 """Keywords that lead to what is inside of a value."""
 
 
@@ -45,16 +39,14 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
     """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
     if not holds_expression(value):
         return checker.problems(value, *at)
-    taken = _taken(value, (), lambda place: _fitting(said_at(place)))
-    if checker.work.of(taken) > MOST_WORK:
+    known = _known(value)
+    if checker.work.of(known) > MOST_WORK:
         return [Problem(pointer(*at), EXCEEDED)]
     try:
-        if checker.is_valid(taken):
-            return []
-        certain = [error for error in checker.errors(taken) if _is_certain(error, value, said_at)]
+        errors = [] if checker.is_valid(known) else checker.errors(known)
+        return as_problems([error for error in errors if _is_certain(error, value, said_at)], *at)
     except ValueError:
-        return checker.problems(taken, *at)
-    return as_problems(certain, *at)
+        return checker.problems(known, *at)
 
 
 def holds_expression(value: Any) -> bool:
@@ -62,24 +54,13 @@ def holds_expression(value: Any) -> bool:
     return any(isinstance(part, Expression) for part in parts_of(value))
 
 
-def _taken(value: Any, place: Path, fitting: Callable[[Path], Any]) -> Any:
-    """The value with another in place of each expression."""
+def _known(value: Any) -> Any:
+    """The value with null in place of each expression."""
     if isinstance(value, dict):
-        return {key: _taken(item, (*place, key), fitting) for key, item in value.items()}
+        return {key: _known(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_taken(item, (*place, index), fitting) for index, item in enumerate(value)]
-    return fitting(place) if isinstance(value, Expression) else value
-
-
-def _fitting(said: Said) -> Any:
-    """A value that fits what is said of a place, if one is found."""
-    if isinstance(said, Problem) or not said:
-        return None
-    candidates = [candidate for checker in said for candidate in checker.examples]
-    for candidate in (*candidates, *_VALUES):
-        if all(checker.is_valid(candidate) for checker in said):
-            return candidate
-    return None
+        return [_known(item) for item in value]
+    return None if isinstance(value, Expression) else value
 
 
 def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:
@@ -95,10 +76,8 @@ def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Sa
             keys: Any = about if isinstance(about, dict) else range(len(about))
             return any(_is_refused(about[key], said_at((*place, key))) for key in keys)
         case ValidationErrorKind.FalseSchema():
-            return not (error.schema_path[-1:] in _LEFT_OVER and holds_expression(about))
-    if isinstance(error.kind, _OF_ITSELF):
-        return not isinstance(about, Expression)
-    return not holds_expression(about)
+            return not (_LEFT_OVER.intersection(error.schema_path[-1:]) and holds_expression(about))
+    return not (holds_expression(about) if isinstance(error.kind, _LOOKING_DEEPER) else isinstance(about, Expression))
 
 
 def _is_refused(value: Any, said: Said) -> bool:

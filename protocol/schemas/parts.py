@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from protocol.language.errors import segments
+from protocol.language.errors import pointer, segments
 from protocol.language.references import Path
 
 from .patterns import matches
@@ -14,8 +14,10 @@ from .patterns import matches
 Schema = dict[str, Any] | bool
 
 REFERENCES: Final = ("$ref", "$dynamicRef")
-NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
+NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords that hold schemas by name."""
+DEFINITIONS: Final = frozenset({"$defs", "definitions"})
+"""Keywords that do so, and apply none of them."""
 LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords that hold lists of schemas."""
 SINGLE: Final = frozenset(
@@ -29,10 +31,19 @@ VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
+class SchemaError(ValueError):
+    """This is no schema, or one that cannot be applied; `path` says where in it."""
+
+    def __init__(self, message: str, path: Path = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
 def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Schema]:
     """Every part of a schema that the value at a path has to satisfy; none where it does not speak of it.
 
-    References lead into the root, if that is not the schema itself.
+    An index is one of a list. References lead into the root, if that is not the schema itself.
     """
     root = schema if root is None else root
     parts = [schema]
@@ -60,9 +71,9 @@ def joined(schemas: Iterable[Any], root: Schema, *keywords: str) -> tuple[Schema
     return tuple(reached)
 
 
-def applied(schemas: Iterable[Any], root: Schema) -> tuple[Schema, ...]:
-    """The same, with all others that they may apply there, depending on the value."""
-    return joined(schemas, root, *IN_PLACE)
+def applied(schemas: Iterable[Any], root: Schema) -> list[dict[str, Any]]:
+    """The objects among them and among all others that they may apply there, depending on the value."""
+    return [part for part in joined(schemas, root, *IN_PLACE) if isinstance(part, dict)]
 
 
 def in_place(part: dict[str, Any], root: Any, *keywords: str) -> Iterator[Any]:
@@ -72,7 +83,7 @@ def in_place(part: dict[str, Any], root: Any, *keywords: str) -> Iterator[Any]:
 
 
 def held(part: dict[str, Any], keywords: Iterable[str] | None = None) -> Iterator[tuple[Path, Any]]:
-    """The schemas that a part holds by its keywords or by some of them, each with the way from the part to it."""
+    """The schemas that a part applies by its keywords or by some of them, each with the way from the part to it."""
     for key in part if keywords is None else filter(part.__contains__, keywords):
         below = part[key]
         if key in NAMED and isinstance(below, dict):
@@ -83,31 +94,9 @@ def held(part: dict[str, Any], keywords: Iterable[str] | None = None) -> Iterato
             yield (key,), below
 
 
-def objects(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every object of a document that may be applied as a schema, with its place, outer ones first; each once.
-
-    What stands in values is none. References may lead to what no keyword applies.
-    """
-    stack: list[tuple[Path, Any]] = [((), document)]
-    seen: set[int] = set()
-    while stack:
-        place, part = stack.pop()
-        if isinstance(part, list):
-            stack.extend(((*place, index), below) for index, below in enumerate(part))
-        if not isinstance(part, dict) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield place, part
-        for key, below in part.items():
-            if (key in NAMED or key == "definitions") and isinstance(below, dict):
-                stack.extend(((*place, key, name), item) for name, item in below.items())
-            elif key not in VALUES:
-                stack.append(((*place, key), below))
-
-
-def reachable(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every object that can be applied as a schema, by keywords and references, with its place; each once."""
-    stack: list[tuple[Path, Any]] = [((), document)]
+def reachable(document: Any, entry: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object that can be applied from an entry on, by keywords and references, with its place; each once."""
+    stack = [(entry, found(entry, document))]
     seen: set[int] = set()
     while stack:
         place, part = stack.pop()
@@ -137,7 +126,7 @@ def referred(reference: Any, root: Any) -> Any:
 
 def reference_to(place: Path) -> str:
     """The `$ref` that points at a place of the same document."""
-    return "#" + quote("".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in place), safe="/~")
+    return "#" + quote(pointer(*place), safe="/~")
 
 
 def found(path: Path, root: Any) -> Any:
@@ -156,27 +145,24 @@ def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> lis
     """What is said of a property or element of which nothing else speaks, whatever the value is."""
     keyword = "unevaluatedItems" if isinstance(segment, int) else "unevaluatedProperties"
     left = [part[keyword] for part in parts if isinstance(part, dict) and keyword in part]
-    spoken_of = (
-        isinstance(part, dict) and (_below(part, segment) or "contains" in part) for part in applied(parts, root)
-    )
-    return [] if left and any(spoken_of) else left
+    return [] if left and any(_below(part, segment) or "contains" in part for part in applied(parts, root)) else left
 
 
 def _below(schema: Schema, segment: str | int) -> list[Schema]:
     """What a schema says of one property or element."""
     if not isinstance(schema, dict):
         return [] if schema else [False]
+    if isinstance(segment, int) and admits_type(schema, "array"):
+        elements = [*schema.get("prefixItems", ())[segment : segment + 1], *_given("items", schema)]
+        return elements[:1]
     key = str(segment)
     named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
     for pattern, below in schema.get("patternProperties", {}).items():
         is_match = matches(pattern, key)
         if is_match is not False:  # of a name on which a pattern is given up it is unknown what is said
             named.append(below if is_match else False)
-    if named:
-        return named
-    prefix = schema.get("prefixItems", [])
-    if isinstance(segment, int) and segment < len(prefix):
-        return [prefix[segment]]
-    if isinstance(segment, int) and "items" in schema:
-        return [schema["items"]]
-    return [schema["additionalProperties"]] if "additionalProperties" in schema else []
+    return named or _given("additionalProperties", schema)
+
+
+def _given(keyword: str, schema: dict[str, Any]) -> list[Schema]:
+    return [schema[keyword]] if keyword in schema else []

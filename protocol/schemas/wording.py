@@ -6,7 +6,7 @@ in it are shown, whichever keyword refuses it; what the schema says is no secret
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from itertools import pairwise, takewhile
 from typing import Any, Final
 
@@ -16,14 +16,14 @@ from protocol.language.errors import Problem, pointer, shortened
 
 MASK: Final = "the value"
 """Stands for a value that may not be shown."""
-_NONE_ADMITTED: Final = "False schema does not allow "
-_NO_REGEX: Final = ' is not a "regex"'
-_CONTAINED: Final[Mapping[Any, str]] = {
+Known = Collection[object] | None
+"""Of a secret value the names in it that are known anyway, and may be shown; None where nothing is secret."""
+_CONTAINED: Final = {
     "contains": "no element of it is what it must contain",
     "minContains": "too few of its elements are what it must contain",
     "maxContains": "too many of its elements are what it must contain",
 }
-_CLOSING: Final[Mapping[Any, str]] = {
+_CLOSING: Final = {
     "items": "elements",
     "unevaluatedItems": "elements",
     "additionalProperties": "properties",
@@ -34,49 +34,45 @@ _CLOSING: Final[Mapping[Any, str]] = {
 def worded(error: ValidationError) -> str:
     """What is wrong with a value."""
     message = error.message
+    keyword: Any = next(reversed(error.schema_path), None)
     match error.kind:
         case ValidationErrorKind.FalseSchema():
-            return f"{message.removeprefix(_NONE_ADMITTED)} is not admitted{_by(error)}"
+            closed = f": no {_CLOSING[keyword]} are but those that the schema names" if keyword in _CLOSING else ""
+            return f"{message.removeprefix('False schema does not allow ')} is not admitted{closed}"
         case ValidationErrorKind.Contains():
-            return _CONTAINED.get(_keyword(error), message)
+            return _CONTAINED.get(keyword, message)
         case ValidationErrorKind.PropertyNames():
             return f"a name in it is not admitted: {message}"
         case ValidationErrorKind.BacktrackLimitExceeded() | ValidationErrorKind.RegexEngineFailure():
             return "the pattern goes back too often in the text"
-        case ValidationErrorKind.Format() if _keyword(error) != "format":
-            return (
-                message.removesuffix(_NO_REGEX)
-                + " is no regular expression (ECMA-262, with Unicode) that can be matched"
-            )
+        case ValidationErrorKind.Format() if keyword != "format":
+            none = "is no regular expression (ECMA-262, with Unicode) that can be matched"
+            return message.replace('is not a "regex"', none)
     return message
 
 
-def redacted(error: ValidationError, *at: str | int, known: Collection[object] = ()) -> Problem:
-    """An error that a masked validator found in a value standing at a place; names that are `known` may be shown.
+def as_problems(errors: Iterable[ValidationError], *at: str | int, known: Known = None) -> list[Problem]:
+    """The errors in a value standing at a place, in a fixed order. A masked validator finds those in a secret one.
 
-    The pointer goes as far as what it leads through is known.
+    The pointer goes as far as what it leads through may be shown.
     """
-    path = error.instance_path
-    named = {name for keyword, name in pairwise(error.schema_path) if keyword == "properties"}
-    told = tuple(takewhile(lambda key: isinstance(key, int) or key in named or key in known, path))
-    below = "" if len(told) == len(path) else "below it, "
-    return Problem(pointer(*at, *told), shortened(below + _said(error, known)))
+    if known is None:
+        return sorted({Problem(pointer(*at, *error.instance_path), shortened(worded(error))) for error in errors})
+    problems = set[Problem]()
+    for error in errors:
+        path = error.instance_path
+        named = {*known, *(name for keyword, name in pairwise(error.schema_path) if keyword == "properties")}
+        shown = (isinstance(key, int) or key in named for key in path)
+        told = path[: sum(takewhile(bool, shown))]
+        below = "" if len(told) == len(path) else "below it, "
+        problems.add(Problem(pointer(*at, *told), shortened(below + _redacted(error, known))))
+    return sorted(problems)
 
 
-def _said(error: ValidationError, known: Collection[object]) -> str:
+def _redacted(error: ValidationError, known: Collection[object]) -> str:
     match error.kind:
         case ValidationErrorKind.AdditionalProperties(names) | ValidationErrorKind.UnevaluatedProperties(names):
-            if not set(names) <= set(known):
-                return f"{MASK} has {_CLOSING[_keyword(error)]} that are not admitted"
+            return worded(error) if {*names} <= {*known} else f"{MASK} has properties that are not admitted"
         case ValidationErrorKind.PropertyNames(inner):
             return f"a name in it is not admitted: {worded(inner)}"
     return worded(error)
-
-
-def _by(error: ValidationError) -> str:
-    closed = _CLOSING.get(_keyword(error))
-    return f": no {closed} are but those that the schema names" if closed else ""
-
-
-def _keyword(error: ValidationError) -> str | int | None:
-    return error.schema_path[-1] if error.schema_path else None

@@ -93,8 +93,8 @@ INSIDE: dict[str, Inside] = {
 }
 
 
-def told(schema: Any, value: Any, **how: Any) -> list[Problem]:
-    return CompiledSchema(schema).problems(value, is_secret=True, **how)
+def told(schema: Any, value: Any, known: tuple[str, ...] = ()) -> list[Problem]:
+    return CompiledSchema(schema).problems(value, known=known)
 
 
 def told_of_a_write(schema: Any, value: Any, method: Method = Method.SET) -> list[Problem]:

@@ -184,7 +184,8 @@ def test_r4_1_what_is_said_of_all_parameters_is_filled_in_nowhere(schema: Schema
 
 
 @in_place
-@pytest.mark.parametrize("pattern", ["^_imports$", "^_sc", "_scopes", "^(_imports|_scopes)$", "^(?:_scopes)$", "^_"])
+@pytest.mark.parametrize("pattern", ["^_imports$", "^_sc", "_scopes", "^(_imports|_scopes)$", "^(?:_scopes)$", "^_",
+                                     "^.scopes$", "^[_x](imports|scopes)$", r"^\u005fscopes"])  # fmt: skip
 def test_r4_1_a_pattern_that_begins_with_an_underscore_speaks_of_meta_properties(
     pattern: str, put: Callable[[Schema], Schema]
 ) -> None:

@@ -316,6 +316,7 @@ def test_r4_1_a_schema_that_cannot_be_applied_is_an_error_and_no_crash(schema: d
         ({"t": {"_output": {"type": 5}}}, "/tools/t/_output/type"),
         ({"t": {"properties": {"a": {"$ref": "#/$defs/a"}}}}, "/tools/t/properties/a/$ref"),
         ({"t": {"properties": {"a": {"anyOf": [{}, {"$ref": "#a"}]}}}}, "/tools/t/properties/a/anyOf/1/$ref"),
+        ({"t": {"properties": {"a": {"$dynamicRef": "#a"}}}}, "/tools/t/properties/a/$dynamicRef"),
         ({"t": {"_output": {"items": {"$ref": "#/$defs/a"}}}}, "/tools/t/_output/items/$ref"),
     ],
 )

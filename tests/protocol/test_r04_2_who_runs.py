@@ -129,6 +129,7 @@ def test_r4_2_a_declared_schema_comes_before_that_of_the_activity() -> None:
         ({}, False),
         ({"properties": {"_scopes": {}}}, False),
         ({"patternProperties": {"^_": {}}}, False),
+        ({"required": ["KEY"]}, False),
         ({"properties": {"KEY": {}}}, True),
         ({"KEY": {"enum": ["x", "y"]}}, True),
         ({"allOf": [{"$ref": "#/$defs/d"}], "$defs": {"d": {"properties": {"KEY": {"const": "x"}}}}}, True),

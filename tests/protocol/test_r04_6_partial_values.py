@@ -62,6 +62,12 @@ CLOSED = {"allOf": [one(a={})], "anyOf": [one(b=INTEGER), one(c={})], "unevaluat
         (one(a={"items": one(b=INTEGER)}), {"a": [{}]}, ".a.0.b", "x", None, False),
         (one(a={"type": "object"}), {}, ".a", 1, "push", False),
         (one(a=INTEGER), {}, ".a", [], "concat", False),
+        # What is said of properties is said of no elements: digits are a key at the root, and where an object is.
+        (one(a={"additionalProperties": False}), {}, ".a", 1, "push", True),
+        (one(a={"additionalProperties": False}), {}, ".a.0", 1, None, True),
+        (one(a={"additionalProperties": False}), {"a": {}}, ".a.0", 1, None, False),
+        ({"additionalProperties": False}, {}, ".2024", 1, None, False),
+        ({"properties": {"2024": INTEGER}, "items": False}, {}, ".2024", 1, None, True),
         # Texts that are joined are held against their type.
         (one(a={**TEXT, "minLength": 3, "pattern": "^abc$"}), {}, ".a", "ab", "concat", True),
         (one(a=INTEGER), {}, ".a", "ab", "concat", False),

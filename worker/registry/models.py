@@ -86,7 +86,7 @@ def solve(model: Model, request: ModelRequest) -> Any:
     if solution.get("calls") and solution.get("output") is None:
         raise CallFailed("the model answered with calls; running them in a child run is not supported yet", retry=False)
     output = solution.get("output")
-    problems = compiled(request.schema).problems(output, is_secret=True) if request.schema is not None else []
+    problems = compiled(request.schema).problems(output, known=()) if request.schema is not None else []
     if problems:
         raise CallFailed("the model's answer is not what the schema demands: " + "; ".join(map(str, problems)))
     return output
