@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer
+from protocol.engine.execution import Outcome, Status
 from worker.app.application import make_client_application
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.heartbeats import Reporter, Reports
-from worker.messaging.messages import Report, Sign, TaskMessage
+from worker.messaging.messages import Probe, Report, Sign, TaskMessage
+from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
 from worker.storage.connections import connect
-from worker.storage.keys import Keys, active_runs, recovery
+from worker.storage.keys import Keys, active_runs, probes
 from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
@@ -37,7 +40,7 @@ class Judged(Log):
         self.redis.delete(*names.values(), FAR)
 
     def another_sweeper(self) -> Sweeper:
-        return Sweeper(connect(self.settings), self.publisher, self.reports, self.settings, queues=[FAR])
+        return Sweeper(connect(self.settings), self.publisher, self.reports, self.settings)
 
     def begin(self, size: int, **how: Any) -> None:
         super().begin(size, **how)
@@ -48,11 +51,33 @@ class Judged(Log):
         self.advance(claims=[Claim(index, 30, FAR)], owner="me")
 
     def sweep(self) -> None:
-        """Sweep when all leases have run out."""
-        members: Any = self.redis.zrange(self.keys.leases, 0, -1)
-        for member in members:
-            self.redis.zadd(self.keys.leases, {member: 1})
+        """Sweep when all leases have run out, a minute after whatever was noted of calls."""
+        for key in (self.keys.leases, self.keys.outbox_due):
+            members: Any = self.redis.zrange(key, 0, -1)
+            for member in members:
+                self.redis.zadd(key, {member: 1})
+        for key in (self.keys.calls, self.keys.outbox):
+            for name, entry in self._noted(key).items():
+                self.redis.hset(key, name, re.sub(r"(\d{13})/", lambda time: f"{int(time[1]) - 60_000}/", entry))
         self.sweeper.sweep()
+
+    def stands(self, index: int = 0) -> str:
+        """What is known of a call, without the time at which it was sent."""
+        return re.sub(r"\d{13}/", "", self.entry(index))
+
+    def forgotten(self) -> list[str]:
+        """How what was sent and forgotten stands, likewise."""
+        return [re.sub(r"\d{13}/", "", entry) for entry in self._noted(self.keys.outbox).values()]
+
+    def _noted(self, key: str) -> dict[str, str]:
+        found: Any = self.redis.hgetall(key)
+        return dict(found)
+
+    def come_out(self, queue: str) -> None:
+        """As if a worker had taken the last probe from a queue, and all that lay there before."""
+        self.redis.delete(queue)
+        *_, sent = str(self.redis.hget(probes(self.prefix), queue)).split(":")
+        self.reports.send(Report(probes=(Probe(queue, int(sent)),)))
 
     def fill(self, queue: str) -> None:
         self.publisher.publish([TaskMessage("nothing", queue, b"", "-")])
@@ -81,7 +106,8 @@ def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(ju
     judged.sweeper.sweep()
     assert judged.entry() == "running:1:0:me"
     judged.sweep()
-    assert (judged.entry(), judged.published, judged.state()["running"]) == ("lost:1:0:", 1, "0")
+    twice = 2  # one task may be taken by a worker that is stopped
+    assert (judged.entry(), judged.published, judged.state()["running"]) == ("lost:1:0:", twice, "0")
     assert judged.claim(0) == (2,)
 
 
@@ -97,21 +123,22 @@ def test_a_call_that_rests_is_published_when_it_is_due_and_counts_as_no_loss(jud
     assert (advance.attempts, advance.failures) == ((2,), (1,))
 
 
-def test_a_call_that_is_sent_is_lost_when_it_is_not_heard_of_after_its_queue_was_empty(judged: Judged) -> None:
+def test_a_call_that_is_sent_is_lost_when_a_probe_was_taken_behind_it_and_it_is_not_heard_of(judged: Judged) -> None:
     judged.begin(1)
     judged.send()
+    judged.sweep()
+    judged.sweep()
+    assert judged.stands() == f"sent:1:0:me/{FAR}", "it may still lie there"
+    assert judged.publisher.waiting(FAR) == 1, "one probe at a time"
+    judged.come_out(FAR)
     judged.fill(FAR)
     judged.sweep()
-    judged.sweep()
-    assert judged.entry() == f"sent:1:0:me/{FAR}", "it may still lie there"
-    judged.redis.delete(FAR)
-    judged.sweep()
-    assert judged.entry() == "sent:1:0:me/", "it was taken, maybe just now"
-    judged.fill(FAR)
+    assert judged.stands() == "sent:1:0:me/", "it was taken, maybe just now"
     judged.fill(RESULTS)
     judged.sweep()
-    assert judged.entry() == "sent:1:0:me/", "its result may be on the way"
-    judged.redis.delete(RESULTS)
+    assert judged.stands() == "sent:1:0:me/", "its result may be on the way"
+    judged.come_out(RESULTS)
+    judged.fill(RESULTS)
     judged.sweep()
     assert judged.entry() == "lost:0:0:", "what was not seen to begin does not count as an execution"
     advance = judged.advance(claims=[Claim(0, 30, FAR)])
@@ -125,7 +152,7 @@ def test_a_call_whose_worker_speaks_of_it_is_running_and_stays_so_while_he_does(
     for _ in range(2):
         judged.reports.send(Report(begun=(sign(),)))
         judged.sweep()
-        assert judged.entry() == f"running:1:0:me/{FAR}"
+        assert judged.stands() == f"running:1:0:me/{FAR}"
     assert judged.state()["running"] == "1"
     judged.sweep()
     assert judged.entry() == "lost:1:0:", "whatever lies in its queue: it was begun"
@@ -136,13 +163,83 @@ def test_a_result_on_its_way_is_waited_for(judged: Judged) -> None:
     judged.send()
     judged.reports.send(Report(begun=(sign(),)))
     judged.reports.send(Report(ended=(sign(),)))
-    judged.fill(RESULTS)
     judged.sweep()
     judged.sweep()
-    assert judged.entry() == f"sent:1:0:me/{RESULTS}"
-    judged.redis.delete(RESULTS)
+    assert judged.stands() == f"sent:1:0:me/{RESULTS}"
+    judged.come_out(RESULTS)
+    judged.sweep()
+    assert judged.stands() == "running:1:0:me/", "it was taken, maybe just now"
     judged.sweep()
     assert judged.entry() == "lost:1:0:"
+
+
+def test_a_probe_that_was_sent_before_a_call_proves_nothing_about_it(judged: Judged) -> None:
+    judged.begin(2)
+    judged.send(0)
+    judged.sweep()
+    judged.send(1)
+    judged.come_out(FAR)
+    for member in ("\x1f0", "\x1f1"):
+        judged.redis.zadd(judged.keys.leases, {member: 1})
+    judged.sweeper.sweep()
+    assert (judged.stands(0), judged.stands(1)) == ("sent:1:0:me/", f"sent:1:0:me/{FAR}")
+
+
+def test_a_probe_that_no_sweep_has_sent_proves_nothing(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.reports.send(Report(probes=(Probe(FAR, 2**50),)))
+    judged.sweep()
+    judged.reports.send(Report(probes=(Probe(FAR, 2**50), Probe("another", 1))))
+    judged.sweep()
+    assert judged.stands() == f"sent:1:0:me/{FAR}"
+
+
+def test_a_probe_that_does_not_come_out_is_followed_by_others_ever_more_rarely(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.sweep()
+    for seconds_of_asking, seconds_since, count in ((0, 1, 1), (0, 3, 2), (5, 3, 2), (5, 8, 3)):
+        sent = (judged.redis.time()[0] - seconds_since) * 1000
+        judged.redis.hset(probes(judged.prefix), FAR, f"0:{sent - seconds_of_asking * 1000}:{sent}")
+        judged.sweep()
+        assert judged.publisher.waiting(FAR) == count
+
+
+def test_a_call_that_a_worker_has_taken_and_not_begun_is_not_lost_while_it_speaks_of_it(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.sweep()
+    judged.come_out(FAR)
+    judged.sweep()
+    for _ in range(3):
+        judged.reports.send(Report(held=(sign(),)))
+        judged.sweep()
+        judged.come_out(RESULTS) if judged.publisher.waiting(RESULTS) else None
+        assert judged.stands() == "sent:1:0:me/"
+    judged.reports.send(Report(begun=(sign(),)))
+    judged.reports.send(Report(held=(sign(),)))
+    judged.sweep()
+    assert judged.stands() == "running:1:0:me/"
+
+
+def test_what_is_sent_and_forgotten_is_found_lost_though_its_queue_never_runs_empty(judged: Judged) -> None:
+    judged.begin(1)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged.advance(outcomes=[Outcome(0, Status.SENT)], sendings={0: task})
+    judged.fill(FAR)
+    judged.sweep()
+    assert judged.forgotten() == [f"sent:1:0:{FAR}"], "it may still lie there"
+    judged.come_out(FAR)
+    judged.fill(FAR)
+    judged.reports.send(Report(held=(sign(),)))
+    for _ in range(2):
+        judged.sweep()
+        judged.reports.send(Report(held=(sign(),)))
+        assert judged.forgotten() == [f"taken:1:0:{FAR}"], "it was taken, maybe just now"
+    list(judged.reports.pages())
+    judged.sweep()
+    assert judged.publisher.waiting(FAR) == 2, "it is sent again"
 
 
 def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged) -> None:
@@ -151,7 +248,7 @@ def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged)
     judged.send()
     judged.reports.send(Report(begun=(sign(1),)))
     judged.sweeper.sweep()
-    assert judged.entry() == f"sent:2:0:me/{FAR}"
+    assert judged.stands() == f"sent:2:0:me/{FAR}"
     judged.commit(done(0))
     judged.reports.send(Report(begun=(sign(2),)))
     judged.sweeper.sweep()
@@ -159,13 +256,15 @@ def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged)
     assert not judged.redis.exists(judged.keys.leases)
 
 
-def test_a_call_that_was_taken_just_before_its_queue_was_seen_empty_is_heard_of_in_time(judged: Judged) -> None:
+def test_a_call_that_was_taken_just_before_a_probe_is_heard_of_in_time(judged: Judged) -> None:
     judged.begin(1)
     judged.send()
     judged.sweep()
+    judged.come_out(FAR)
+    judged.sweep()
     judged.reports.send(Report(begun=(sign(),)))
     judged.sweeper.sweep()
-    assert judged.entry() == "running:1:0:me/"
+    assert judged.stands() == "running:1:0:me/"
 
 
 def test_more_than_one_script_judges_at_a_time_is_judged_in_one_sweep(judged: Judged) -> None:
@@ -173,7 +272,7 @@ def test_more_than_one_script_judges_at_a_time_is_judged_in_one_sweep(judged: Ju
     judged.advance(claims=[Claim(index, 30) for index in range(2_500)])
     judged.sweep()
     assert judged.state()["running"] == "0"
-    assert judged.published == 1
+    assert judged.published == 2
 
 
 def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -> None:
@@ -184,7 +283,7 @@ def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -
             producer.publish(body, routing_key="judged-reports", content_type="application/data")
     judged.reports.send(Report(begun=(sign(),)))
     judged.sweeper.sweep()
-    assert judged.entry() == f"running:1:0:me/{FAR}"
+    assert judged.stands() == f"running:1:0:me/{FAR}"
 
 
 def test_a_process_tells_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
@@ -331,9 +430,7 @@ def test_a_lost_lane_is_found_though_its_queue_never_runs_empty(judged: Judged) 
     assert judged.published == 2, "a probe lies behind what may be the lane's task"
     judged.sweeper.sweep()
     assert judged.published == 2, "one probe at a time"
-    judged.redis.lpop(RESULTS)  # the one behind the other
-    judged.redis.hset(recovery(judged.prefix), "taken", judged.redis.hget(recovery(judged.prefix), "probed"))
-    judged.redis.zadd(active_runs(judged.prefix), {RUN: 1})
+    judged.come_out(RESULTS)
+    judged.fill(RESULTS)
     judged.sweeper.sweep()
-    assert judged.published == 3, "the lane's task, and another probe"
-    judged.redis.delete(RESULTS)
+    assert judged.published == 3, "the lane's tasks, too"

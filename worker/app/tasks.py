@@ -28,6 +28,7 @@ from worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
+    Probe,
     delivery_task,
     unpack_activity_call,
     unpack_delegate_call,
@@ -89,9 +90,9 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
         runtime.run(runtime.scheduler.drive(*lane))
 
     @task(PROBE, unpack_probe, ignore_result=True)
-    def probe(runtime: Runtime, published_ms: int) -> None:
-        """Note that what was published to the queue of the instances before that time was taken."""
-        runtime.run(runtime.scheduler.note_probe(published_ms))
+    def probe(runtime: Runtime, probe: Probe) -> None:
+        """Tell that what was published to this queue before that time was taken."""
+        runtime.reporter.came_out(probe)
 
     @task(DELIVER, unpack_delivery)
     def deliver(runtime: Runtime, delivery: Delivery) -> None:

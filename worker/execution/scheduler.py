@@ -55,10 +55,6 @@ class Scheduler:
                 return
         await self._run(lane, delivery)
 
-    async def note_probe(self, published_ms: int) -> None:
-        """A probe was taken from the queue."""
-        await self._services.log.note_probe(published_ms)
-
     def cancel(self, run: str) -> None:
         """A run was cancelled: its runners stop."""
         for (driven, _), runner in self._runners.items():

@@ -22,7 +22,7 @@ from worker.errors import InfrastructureError, MalformedMessage
 from .attempts import Attempt, Result
 from .broker import broker_failures, retry_while_unavailable
 from .limits import limits_of
-from .messages import Report, Sign, closing_of, pack_report, sign_of, unpack_report
+from .messages import Probe, Report, Sign, closing_of, pack_report, sign_of, unpack_report
 from .outages import Outage
 from .pulse import Pulse
 
@@ -151,6 +151,10 @@ class Reporter:
         if self._leave(sign):
             with self._lock:
                 self._ended.append(sign)
+
+    def came_out(self, probe: Probe) -> None:
+        """Tell that a probe was taken from its queue. Raises `InfrastructureError`."""
+        self._reports.send(Report(probes=(probe,)))
 
     def close(self, attempt: Attempt, result: Result) -> None:
         """Tell what came of a fire-and-forget call; waits minutes for a broker that is away or full.

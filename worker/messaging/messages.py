@@ -10,7 +10,7 @@ shape, then for a result, which goes into the log, that it holds JSON values of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgpack
@@ -93,16 +93,26 @@ class Closing(NamedTuple):
     delay_seconds: float | None = None
 
 
+class Probe(NamedTuple):
+    """What is sent through a queue: when it is taken, everything published there before was taken, too."""
+
+    queue: str
+    published_ms: Annotated[int, Field(ge=0, lt=2**53)]
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one process says of its remote calls.
 
-    `begun` are those at work, `ended` those reported before whose results are sent, `closed` the fire-and-forget calls.
+    `begun` are those at work, `ended` those reported before whose results are sent, `closed` the fire-and-forget calls,
+    `held` those taken from a queue and not begun, `probes` came out of one.
     """
 
     begun: tuple[Sign, ...] = ()
     ended: tuple[Sign, ...] = ()
     closed: tuple[Closing, ...] = ()
+    held: tuple[Sign, ...] = ()
+    probes: tuple[Probe, ...] = ()
 
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
@@ -145,21 +155,21 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
     # The instance's name in the id may be as long as a message, too.
-    fields = _read(_DELIVERY, data, 2 * limits.message_bytes)
-    problem = next(value_problems(fields.result, limits, "result"), None)
+    packed = _read(_DELIVERY, data, 2 * limits.message_bytes)
+    problem = next(value_problems(packed.result, limits, "result"), None)
     if problem is not None:
         raise MalformedMessage(str(problem))
-    match fields.result:
+    match packed.result:
         case {"path": str(path), "value": value}:
-            return Delivery(fields.attempt, Success(Output(path, value)))
+            return Delivery(packed.attempt, Success(Output(path, value)))
         case {"data_message": dict(content)}:
-            return Delivery(fields.attempt, Success(Message(content)))
+            return Delivery(packed.attempt, Success(Message(content)))
         case {"value": value}:
-            return Delivery(fields.attempt, Success(value))
+            return Delivery(packed.attempt, Success(value))
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
-            return Delivery(fields.attempt, Retry(Failure(type_, message), delay_seconds))
+            return Delivery(packed.attempt, Retry(Failure(type_, message), delay_seconds))
         case {"type": str(type_), "message": str(message)}:
-            return Delivery(fields.attempt, Failure(type_, message))
+            return Delivery(packed.attempt, Failure(type_, message))
     raise MalformedMessage("/result: neither a value nor an error")
 
 
@@ -183,7 +193,7 @@ def closing_of(attempt: Attempt, result: Result) -> Closing:
 
 def pack_report(report: Report) -> bytes:
     """The bytes of a report."""
-    return pack({"begun": report.begun, "ended": report.ended, "closed": report.closed})
+    return pack({field.name: getattr(report, field.name) for field in fields(report)})
 
 
 def unpack_report(data: object, limits: Limits) -> Report:
@@ -214,9 +224,9 @@ def unpack_task(data: bytes) -> TaskMessage:
 
 def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool) -> TaskMessage:
     """The same call's task for another attempt."""
-    fields = unpack(message.body)
-    attempt = {**fields["attempt"], "number": number, "failures": failures, "is_repeated": is_repeated}
-    return replace(message, body=pack({**fields, "attempt": attempt}))
+    call = unpack(message.body)
+    attempt = {**call["attempt"], "number": number, "failures": failures, "is_repeated": is_repeated}
+    return replace(message, body=pack({**call, "attempt": attempt}))
 
 
 def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
@@ -224,13 +234,18 @@ def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
     return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}")
 
 
-def probe_task(published_ms: int, queue: str) -> TaskMessage:
-    """The task that proves, when it is taken, that everything published before that time was taken too."""
-    return TaskMessage(PROBE, queue, pack(published_ms), "-", is_forgotten=True)
+def sign_in(data: object, limits: Limits) -> Sign:
+    """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
+    return sign_of(_read(_ANY_CALL, data, limits.submission_bytes).attempt)
 
 
-def unpack_probe(data: object, limits: Limits) -> int:
-    """When a probe was published, in milliseconds. Raises `MalformedMessage`."""
+def probe_task(probe: Probe) -> TaskMessage:
+    """The task that takes a probe through its queue."""
+    return TaskMessage(PROBE, probe.queue, pack(probe), "-", is_forgotten=True)
+
+
+def unpack_probe(data: object, limits: Limits) -> Probe:
+    """The inverse of `probe_task`'s body. Raises `MalformedMessage`."""
     return _read(_PROBE, data, limits.message_bytes)
 
 
@@ -242,11 +257,19 @@ class _PackedDelivery:
     result: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _AnyCall:
+    """What the messages of all remote calls have."""
+
+    attempt: Attempt
+
+
+_ANY_CALL: Final = TypeAdapter(_AnyCall)
 _ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
 _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
-_PROBE: Final = TypeAdapter(Annotated[int, Field(ge=0, lt=2**53)])
+_PROBE: Final = TypeAdapter(Probe)
 _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
 
 

@@ -18,7 +18,6 @@ from worker.messaging.messages import Closing, unpack_task, with_attempt
 from worker.messaging.publisher import Publisher
 from worker.storage.dead_letters import DeadLetter, DeadLetters, now
 from worker.storage.keys import Keys
-from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.scripts import pack_request, read_script
 
 _AT_ONCE: Final = 200
@@ -32,18 +31,15 @@ class Outbox:
         self._publisher = publisher
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
-        self._script = redis.register_script(read_script("outbox"))
+        self._script = redis.register_script(read_script("names", "outbox"))
 
-    def sweep(self, run: str, idle: Mapping[str, bool]) -> None:
-        """Send again what was lost or is due in a run; `idle` are the queues in which nothing lies."""
+    def sweep(self, run: str, patience: Mapping[str, Any]) -> set[str]:
+        """Send again what was lost or is due in a run; `patience` is what all scripts of a sweep judge by.
+
+        Returns the queues from which a probe is awaited.
+        """
         keys = Keys(self._settings.key_prefix, run)
-        request = {
-            "most": _AT_ONCE,
-            "published_ms": int(PUBLISHED_SECONDS * 1000),
-            "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
-            "idle": idle,
-            "limit_attempts": self._settings.limit_attempts,
-        }
+        request = {**patience, "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
         found = msgpack.unpackb(reply, raw=True)
         self._publisher.publish(
@@ -54,6 +50,7 @@ class Outbox:
             lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
             self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
             self._remove(keys, member)
+        return {queue.decode() for queue in found[b"awaited"]}
 
     def bury(self, run: str, closings: Sequence[Closing]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""

@@ -25,10 +25,10 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import LockError, RedisError, ResponseError
 
-from broker_config import Settings, queue_names
+from broker_config import Settings
 from worker.errors import InfrastructureError
 from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Closing, Report, lane_task, probe_task
+from worker.messaging.messages import Closing, Probe, Report, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
 from worker.storage.connections import PASSING, connect
@@ -41,6 +41,7 @@ from worker.storage.scripts import pack_request, read_script
 from worker.storage.slots import SlotKeeper
 
 from .outbox import Outbox
+from .probes import Probes
 
 logger = logging.getLogger(__name__)
 
@@ -50,29 +51,27 @@ _AT_ONCE: Final = 500
 _RUNS_AT_ONCE: Final = 100
 _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
-_PROBE_LOST_MS: Final = 10_000
-"""After so long another probe is sent."""
 _BROKEN_SECONDS: Final = 60.0
 """How long a run whose keys are broken is left alone."""
 
 
+_OF_CALLS: Final = ("begun", "ended", "held")
+_SIGNS: Final = (*_OF_CALLS, "closed")
+"""What reports say of calls."""
+
+
 class Sweeper:
-    """Looks after the runs under way, every `sweep_interval_seconds`, in a thread of its own.
+    """Looks after the runs under way, every `sweep_interval_seconds`, in a thread of its own."""
 
-    `queues` are those in which remote calls may lie, beside the settings' own.
-    """
-
-    def __init__(
-        self, redis: Redis, publisher: Publisher, reports: Reports, settings: Settings, *, queues: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, redis: Redis, publisher: Publisher, reports: Reports, settings: Settings) -> None:
         self._redis = redis
         self._publisher = publisher
         self._reports = reports
         self._settings = settings
-        self._queues = tuple(dict.fromkeys((*queue_names(settings), *queues)))
-        self._script = redis.register_script(read_script("window", "sweep"))
+        self._script = redis.register_script(read_script("names", "window", "sweep"))
         self._signs = redis.register_script(read_script("signs"))
         self._outbox = Outbox(redis, publisher, settings)
+        self._probes = Probes(redis, publisher, settings.key_prefix)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
         self._contact = redis.register_script(read_script("contact"))
         self._lock = redis.lock(
@@ -82,8 +81,10 @@ class Sweeper:
             thread_local=False,
         )
         self._due = DueRuns(redis, settings.key_prefix)
-        self._taken_ms = 0
-        """Before then everything published to the queue of the instances was taken from there."""
+        self._taken: Mapping[str, int] = {}
+        """For each queue the time before which everything published there was taken, in milliseconds."""
+        self._awaited: set[str] = set()
+        """Queues from which a probe is awaited in this sweep."""
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._broken: set[str] = set()
@@ -117,42 +118,26 @@ class Sweeper:
             return
         for run in self._slots.reconcile():
             self._due.note(run)
-        idle = {queue: True for queue in self._queues if self._publisher.waiting(queue) == 0}
-        self._taken_ms = self._probe(is_idle=self._settings.queue_instances in idle)
+        self._taken = self._probes.taken()
         while taken := self._due.take(_RUNS_AT_ONCE):
             listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
             runs = {
                 run: submitted / 1000 for run, submitted in zip(taken, listed, strict=True) if submitted is not None
             }
-            self._due.settle(taken, self._sweep_runs(runs, idle))
+            self._due.settle(taken, self._sweep_runs(runs))
             self._keep_turn()
-        self._go_round(idle)
+        self._go_round()
+        self._probes.send(self._awaited)
+        self._awaited.clear()
 
-    def _go_round(self, idle: Mapping[str, bool]) -> None:
+    def _go_round(self) -> None:
         """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""
         listed: Any = self._redis.zscan(active_runs(self._settings.key_prefix), self._cursor, count=_ROUND)
         self._cursor, found = listed
         runs = {run.decode(): submitted / 1000 for run, submitted in dict(found).items()}
-        due = {run: next_ms for run, next_ms in self._sweep_runs(runs, idle).items() if next_ms}
+        due = {run: next_ms for run, next_ms in self._sweep_runs(runs).items() if next_ms}
         if due:
             self._redis.zadd(due_runs(self._settings.key_prefix), due, lt=True)
-
-    def _probe(self, *, is_idle: bool) -> int:
-        """Send a probe through the queue of the instances where tasks lie in it.
-
-        Returns the time before which everything published there was taken, in milliseconds.
-        """
-        name = recovery(self._settings.key_prefix)
-        with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.time()
-            pipeline.hmget(name, "probed", "taken")
-            (seconds, microseconds), found = pipeline.execute()
-        now = seconds * 1000 + microseconds // 1000
-        probed, taken = (int(value or 0) for value in found)
-        if not is_idle and (taken >= probed or now - probed > _PROBE_LOST_MS):
-            self._redis.hset(name, "probed", now)
-            self._publisher.publish([probe_task(now, self._settings.queue_instances)])
-        return taken
 
     def _keep_turn(self, intervals: float = 1.0) -> None:
         """Keep the others from sweeping; where the lock has run out meanwhile, two sweep at a time and do no harm."""
@@ -185,9 +170,13 @@ class Sweeper:
             self._keep_turn()
 
     def _take_note(self, reports: Iterable[Report]) -> None:
-        heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"begun": [], "ended": [], "closed": []})
+        heard: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {what: [] for what in _SIGNS})
+        came_out: list[Probe] = []
         for report in reports:
             _sort_by_run(report, heard)
+            came_out += report.probes
+        if came_out:
+            self._probes.note(came_out)
         for run, signs in heard.items():
             with self._passing_over(run):
                 self._outbox.bury(run, signs["closed"])
@@ -196,11 +185,10 @@ class Sweeper:
             for run, part in runs:
                 keys = Keys(self._settings.key_prefix, run)
                 request = {
+                    **self._patience,
                     "lease_ms": int(self._settings.lease_seconds * 1000),
-                    "published_ms": int(PUBLISHED_SECONDS * 1000),
                     "instances": self._settings.queue_instances,
-                    "begun": [sign[1:] for sign in part["begun"]],
-                    "ended": [sign[1:] for sign in part["ended"]],
+                    **{what: [sign[1:] for sign in part[what]] for what in _OF_CALLS},
                     "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in part["closed"]],
                 }
                 names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
@@ -209,7 +197,7 @@ class Sweeper:
         for (run, _), answer in zip(runs, answers, strict=True):
             self._heed(run, answer)
 
-    def _sweep_runs(self, runs: Mapping[str, float], idle: Mapping[str, bool]) -> dict[str, int]:
+    def _sweep_runs(self, runs: Mapping[str, float]) -> dict[str, int]:
         """Look after runs, given with the time of their submission in seconds, until nothing is left to judge.
 
         Returns when to look at each again, in milliseconds, where something will be due.
@@ -219,21 +207,22 @@ class Sweeper:
         while runs:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in runs:
-                    self._judge(Keys(self._settings.key_prefix, run), idle, pipeline)
+                    self._judge(Keys(self._settings.key_prefix, run), pipeline)
                 answers = pipeline.execute(raise_on_error=False)
             found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
-            for run, (status, lanes, let_out, lost, _, forgotten, next_ms) in found.items():
+            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited) in found.items():
                 again[run] = int(next_ms)
+                self._awaited.update(queue.decode() for queue in awaited)
                 if lost:
                     logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
                 queue = self._settings.queue_instances
                 self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
                 with self._passing_over(run):
                     if forgotten:
-                        self._outbox.sweep(run, idle)
+                        self._awaited |= self._outbox.sweep(run, self._patience)
                     else:
                         self._end(Keys(self._settings.key_prefix, run), runs[run], status)
-            runs = {run: runs[run] for run, (*_, is_all, _, _) in found.items() if not is_all}
+            runs = {run: runs[run] for run, (*_, is_all, _, _, _) in found.items() if not is_all}
         return again
 
     @contextmanager
@@ -255,14 +244,23 @@ class Sweeper:
             logger.error("run %s is passed over, its keys are broken: %s", run, answer)
         return False
 
-    def _judge(self, keys: Keys, idle: Mapping[str, bool], pipeline: Pipeline) -> None:
+    @property
+    def _patience(self) -> dict[str, Any]:
+        """What all scripts of a sweep judge by (see sweep.lua)."""
+        lease, soon = self._settings.lease_seconds, self._settings.sweep_interval_seconds
+        times = {
+            "published_ms": PUBLISHED_SECONDS,
+            "heard_ms": max(PUBLISHED_SECONDS, lease * 2 / 3),
+            "report_ms": lease / 3 + soon,
+            "soon_ms": soon,
+        }
+        return {"taken": self._taken, **{name: int(seconds * 1000) for name, seconds in times.items()}}
+
+    def _judge(self, keys: Keys, pipeline: Pipeline) -> None:
         request = {
+            **self._patience,
             "most": _AT_ONCE,
-            "published_ms": int(PUBLISHED_SECONDS * 1000),
-            "soon_ms": int(self._settings.sweep_interval_seconds * 1000),
             "instances": self._settings.queue_instances,
-            "idle": idle,
-            "taken_ms": self._taken_ms,
             "window": self._settings.publish_window,
             "format": FORMAT,
         }
@@ -301,7 +299,6 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
                 Publisher(parent.app),
                 Reports(parent.app, settings),
                 settings,
-                queues=[queue.name for queue in parent.app.conf.task_queues],
             )
             self._sweeper.start()
 
@@ -312,8 +309,8 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
 
 
 def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -> None:
-    for what, signs in (("begun", report.begun), ("ended", report.ended)):
-        for sign in signs:
+    for what in _OF_CALLS:
+        for sign in getattr(report, what):
             heard[sign.run][what].append(sign)
     for closing in report.closed:
         heard[closing.sign.run]["closed"].append(closing)

@@ -108,7 +108,7 @@ class DeadLetters:
             keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
             with redis_errors(self._settings):
                 with self._redis.pipeline(transaction=True) as pipeline:
-                    pipeline.hset(keys.outbox, call.member, f"retry:0:0:{letter.task.queue}")
+                    pipeline.hset(keys.outbox, call.member, f"retry:0:0:0/{letter.task.queue}")
                     pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
                     pipeline.zadd(keys.outbox_due, {call.member: 0})
                     pipeline.execute()

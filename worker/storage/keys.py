@@ -132,7 +132,11 @@ def due_runs(prefix: str) -> str:
 def recovery(prefix: str) -> str:
     """Hash: the state of recovery, the same for all sweeps.
 
-    `heard` when one last reached both servers, `until` when recovery pauses (see contact.lua), `probed` when the last
-    probe was sent to the queue of the instances, `taken` the time of the last one that was taken from there.
+    `heard` when one last reached both servers, `until` when recovery pauses (see contact.lua).
     """
     return f"{prefix}:recovery"
+
+
+def probes(prefix: str) -> str:
+    """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.probes`)."""
+    return f"{prefix}:probes"

@@ -27,7 +27,7 @@ from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
 
 from .grouping import GroupedCommands
-from .keys import Keys, due_runs, recovery
+from .keys import Keys, due_runs
 from .scripts import pack_request, read_script
 
 _PAGE: Final = 500
@@ -250,12 +250,6 @@ class MessageLog:
         if advance.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
-
-    async def note_probe(self, published_ms: int) -> None:
-        """Note that a probe was taken from the queue; one that was not sent by a sweep is not believed."""
-        sent = await self._commands.execute("HGET", recovery(self._prefix), "probed")
-        if sent is not None and published_ms <= int(sent):
-            await self._commands.execute("HSET", recovery(self._prefix), "taken", published_ms)
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)

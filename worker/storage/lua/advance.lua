@@ -35,7 +35,7 @@
 --
 -- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
 -- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
--- "/<queue>" where its message lies in a queue or was taken from there.
+-- "/<time in ms>/<queue>" where a message was sent to a queue then, or "/<time in ms>/" where it is known to be taken.
 --      running   it is at work
 --      sent      its message, or that of its result, is on the way (see sweep.lua); an execution that is lost before it
 --                was seen to begin does not count as one
@@ -141,7 +141,7 @@ for _, outcome in ipairs(request.outcomes) do
         end
         if outcome.task ~= '' then
             local member = field(outcome.call)
-            redis.call('HSET', outbox, member, 'sent:1:0:' .. outcome.queue)
+            redis.call('HSET', outbox, member, string.format('sent:1:0:%.0f/%s', now, outcome.queue))
             redis.call('HSET', outbox_tasks, member, outcome.task)
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
             becomes_due(now + 1000)
@@ -191,13 +191,13 @@ for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
     local is_remote = claim.queue ~= ''
     local condition, attempt, failures, holder = read(entries[claim.call])
-    local claimant = is_remote and owner .. '/' .. claim.queue or owner
     local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
     local is_resting = condition == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
-    if status == 'running' and condition and not is_resting and (not is_held or holder == claimant) then
+    if status == 'running' and condition and not is_resting and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (condition == 'new' and 1 or 0)
+        local claimant = is_remote and string.format('%s/%.0f/%s', owner, now, claim.queue) or owner
         note(claim.call, string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant))
         leased[#leased + 1] = now + claim.lease_ms
         becomes_due(now + claim.lease_ms)

@@ -1,15 +1,16 @@
 -- Look after what was sent and forgotten (SPEC R5.1): send again what was lost, or is due to be tried again.
 --
--- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<queue>"; the counts as in advance.lua
+-- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<time in ms at which it was sent>/<queue>"; the
+--                      counts as in advance.lua
 --      2 tasks   hash  -> the call's task
 --      3 due     zset  -> the time in ms at which it is to be looked after
--- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms and idle (see sweep.lua),
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms, heard_ms and taken (see sweep.lua),
 --        limit_attempts (that many executions may be lost)
--- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}. What is dead stays here, for
---        whoever asks to be told of it again, until it is removed.
+-- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}, and awaited (see sweep.lua). What
+--        is dead stays here, for whoever asks to be told of it again, until it is removed.
 --
 --      sent      its task lies in the queue, or was taken
---      taken     its queue was seen empty since: whoever took it has as long as a published task to be heard of
+--      taken     a probe has come out of its queue since: whoever took it is to be heard of soon
 --      running   its worker has reported it
 --      retry     failed, to be tried again when due
 
@@ -17,31 +18,34 @@ local outbox, tasks, due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local send, dead = {}, {}
+local send, dead, awaited = {}, {}, {}
 
 local silent = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, request.most)
--- When to look again whether a queue is empty: soon, unless very many calls lie there.
+-- When to look again whether a probe has come: soon, unless very many calls lie there.
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 for _, member in ipairs(silent) do
     local entry = redis.call('HGET', outbox, member)
-    local condition, attempt, failures, queue = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
+    local condition, attempt, failures, sent, queue = string.match(entry, '^(%a+):(%d+):(%d+):(%d+)/(.*)$')
     attempt, failures = tonumber(attempt), tonumber(failures)
+    local is_taken = (request.taken[queue] or 0) > tonumber(sent) + request.soon_ms
     local is_lost = condition == 'running' or condition == 'taken'
     if condition == 'running' or condition == 'retry' then
         attempt = attempt + 1
     end
     local known = { member, attempt, failures, is_lost, redis.call('HGET', tasks, member) }
     redis.call('ZADD', due, now + request.published_ms, member)
-    if condition == 'sent' and request.idle[queue] then
-        redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s', attempt, failures, queue))
+    if condition == 'sent' and is_taken then
+        redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s/%s', attempt, failures, sent, queue))
+        redis.call('ZADD', due, now + request.heard_ms, member)
     elseif condition == 'sent' then
+        awaited[queue] = true
         redis.call('ZADD', due, again, member)
     elseif is_lost and attempt - failures - 1 >= request.limit_attempts then
         dead[#dead + 1] = known
     else
-        redis.call('HSET', outbox, member, string.format('sent:%d:%d:%s', attempt, failures, queue))
+        redis.call('HSET', outbox, member, string.format('sent:%d:%d:%.0f/%s', attempt, failures, now, queue))
         redis.call('ZADD', due, now + request.soon_ms, member)
         send[#send + 1] = known
     end
 end
-return cmsgpack.pack({ send = send, dead = dead })
+return cmsgpack.pack({ send = send, dead = dead, awaited = names(awaited) })

@@ -2,8 +2,8 @@
 --
 -- KEYS 1 calls (hash, see advance.lua)    2 leases (zset, likewise)    3 outbox (hash)    4 outbox_tasks (hash)
 --      5 outbox_due (zset, see outbox.lua)
--- ARGV 1 the request, msgpack: lease_ms, published_ms,
---        instances (the queue of results), begun and ended: lists of {lane, call, attempt}, closed: a list of
+-- ARGV 1 the request, msgpack: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun,
+--        ended and held (taken from a queue and not begun): lists of {lane, call, attempt}, closed: a list of
 --        {lane, call, attempt, delay_ms (until the next attempt, or -1 where there is none)}
 
 local calls, leases, outbox, outbox_tasks, outbox_due = unpack(KEYS)
@@ -12,14 +12,17 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- Whoever speaks of an attempt that was given up already is not heard: the call is in other hands.
+-- `queue` is the one in which a message is now, "" where a worker has it and nil where it stays.
 local function note(signs, condition, queue, silent_ms)
     for _, sign in ipairs(signs) do
         local lane, call, attempt = unpack(sign)
         local member = lane .. '\31' .. call
         local entry = redis.call('HGET', calls, member) or ''
         local before, number, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
-        if (before == 'running' or before == 'sent') and tonumber(number) == attempt then
-            holder = queue and string.match(holder, '^[^/]*') .. '/' .. queue or holder
+        local is_known = before == 'sent' or (before == 'running' and queue ~= '')
+        if is_known and tonumber(number) == attempt then
+            local owner = string.match(holder, '^[^/]*')
+            holder = queue and string.format('%s/%.0f/%s', owner, now, queue) or holder
             redis.call('HSET', calls, member, string.format('%s:%s:%s:%s', condition, number, failures, holder))
             redis.call('ZADD', leases, 'XX', now + silent_ms, member)
         end
@@ -29,23 +32,30 @@ end
 local function forgotten(sign)
     local member = sign[1] .. '\31' .. sign[2]
     local entry = redis.call('HGET', outbox, member)
-    local condition, number, failures, queue = string.match(entry or '', '^(%a+):(%d+):(%d+):(.*)$')
+    local condition, number, failures, sent = string.match(entry or '', '^(%a+):(%d+):(%d+):(.*)$')
     if condition and condition ~= 'retry' and tonumber(number) == sign[3] then
-        return member, failures, queue
+        return member, failures, sent, condition
     end
 end
 
+for _, sign in ipairs(request.held) do
+    local member, failures, sent, condition = forgotten(sign)
+    if member and condition ~= 'running' then
+        redis.call('HSET', outbox, member, string.format('taken:%d:%s:%s', sign[3], failures, sent))
+        redis.call('ZADD', outbox_due, now + request.heard_ms, member)
+    end
+end
 for _, sign in ipairs(request.begun) do
-    local member, failures, queue = forgotten(sign)
+    local member, failures, sent = forgotten(sign)
     if member then
-        redis.call('HSET', outbox, member, string.format('running:%d:%s:%s', sign[3], failures, queue))
+        redis.call('HSET', outbox, member, string.format('running:%d:%s:%s', sign[3], failures, sent))
         redis.call('ZADD', outbox_due, now + request.lease_ms, member)
     end
 end
 for _, closing in ipairs(request.closed) do
-    local member, failures, queue = forgotten(closing)
+    local member, failures, sent = forgotten(closing)
     if member and closing[4] >= 0 then
-        redis.call('HSET', outbox, member, string.format('retry:%d:%d:%s', closing[3], failures + 1, queue))
+        redis.call('HSET', outbox, member, string.format('retry:%d:%d:%s', closing[3], failures + 1, sent))
         redis.call('ZADD', outbox_due, now + closing[4], member)
     elseif member then
         redis.call('HDEL', outbox, member)
@@ -54,5 +64,6 @@ for _, closing in ipairs(request.closed) do
     end
 end
 
+note(request.held, 'sent', '', request.heard_ms)
 note(request.begun, 'running', nil, request.lease_ms)
-note(request.ended, 'sent', request.instances, request.published_ms)
+note(request.ended, 'sent', request.instances, request.soon_ms)

@@ -4,21 +4,22 @@
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
 --      6 outbox_due (zset, see outbox.lua)    7 calls (hash, see advance.lua)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
---        as lost), instances (the queue of the lanes' tasks and of results), idle (the queues in which nothing lies, as
---        keys),
---        taken_ms (what was published to the queue of the instances before then was taken from there: a probe came out),
---        soon_ms (the time until the next sweep), window (see window.lua), format (of the runs that this version writes
---        down; it leaves others alone)
+--        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
+--        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
+--        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the next
+--        sweep), window (see window.lua), format (of the runs that this version writes down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
---          will be due)}. A call found lost, or due, can be claimed anew.
+--          will be due), {queues from which a probe is awaited}}. A call found lost, or due, can be claimed anew.
 --
--- What may still lie in a queue waits its turn. A call whose queue was seen empty has been taken from there; whoever took
--- it has then as long as a published task to be heard of.
+-- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
+-- and not more: whoever took it has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
+-- its turn.
 
 local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local request = cmsgpack.unpack(ARGV[1])
-local are_results_taken = request.idle[request.instances]
+local taken = request.taken[request.instances] or 0
+local awaited = {}
 local status, format = unpack(redis.call('HMGET', state, 'status', 'format'))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -45,32 +46,40 @@ local function look_again(...)
 end
 
 if format and tonumber(format) ~= request.format or not status then
-    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms) }
+    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {} }
 elseif status ~= 'running' then
-    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]) }
+    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {} }
 end
 
-local function publish(lane)
+-- A lost lane is published twice: one task may be taken by a worker that is stopped, or does not come to begin it.
+local function publish(lane, is_lost)
     local mark = tonumber(redis.call('ZSCORE', published, lane) or 0)
     redis.call('ZADD', published, due, lane) -- anew also where a task is on its way: who takes it up may have read before
     if mark <= now then
         lanes[#lanes + 1] = lane
+        lanes[#lanes + 1] = is_lost and lane or nil
     end
 end
 
 local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
--- When to look again whether a queue is empty: soon, unless very many calls lie there.
+-- When to look again whether a probe has come: soon, unless very many calls lie there.
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 
 local function judge(member, lane)
     local entry = redis.call('HGET', calls, member) or ''
     local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
-    local owner, queue = string.match(holder or '', '^([^/]*)/(.*)$')
-    if condition == 'sent' and not (are_results_taken and (queue == '' or queue == request.instances)) then
-        if request.idle[queue] and queue ~= request.instances then
-            redis.call('HSET', calls, member, string.format('sent:%s:%s:%s/', attempt, failures, owner))
-            redis.call('ZADD', leases, due, member)
+    local owner, since, queue = string.match(holder or '', '^([^/]*)/(%d+)/(.*)$')
+    if condition == 'sent' and not (queue == '' and taken > since + request.report_ms) then
+        -- What was claimed is published a moment later.
+        if queue ~= '' and (request.taken[queue] or 0) > since + request.soon_ms then
+            -- Whoever has taken a result is at work on it.
+            local now_is = queue == request.instances and 'running' or 'sent'
+            redis.call(
+                'HSET', calls, member, string.format('%s:%s:%s:%s/%.0f/', now_is, attempt, failures, owner, now)
+            )
+            redis.call('ZADD', leases, now + request.heard_ms - request.soon_ms, member) -- then a probe follows
         else
+            awaited[queue == '' and request.instances or queue] = true
             redis.call('ZADD', leases, again, member)
         end
         return
@@ -81,8 +90,9 @@ local function judge(member, lane)
         redis.call('HSET', calls, member, string.format('lost:%d:%d:', begun, failures))
         redis.call('HINCRBY', state, 'running', -1)
     end
-    lost = lost + (condition == 'retry' and 0 or 1)
-    publish(lane)
+    local is_lost = condition ~= 'retry'
+    lost = lost + (is_lost and 1 or 0)
+    publish(lane, is_lost)
 end
 
 local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
@@ -93,15 +103,17 @@ local waiting = 0
 for i = 1, #unbegun, 2 do
     local mark = tonumber(unbegun[i + 1])
     if mark == 0 then
-        publish(unbegun[i])
-    elseif are_results_taken or mark - request.published_ms < request.taken_ms then
+        publish(unbegun[i], false)
+    elseif mark - request.published_ms < taken then
         lost = lost + 1
-        publish(unbegun[i])
+        publish(unbegun[i], true)
     else
         waiting = waiting + 1 -- it may lie in the queue still; those behind it are newer
+        awaited[request.instances] = true
     end
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
 local is_all = #silent < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
-return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, look_again(leases, published, KEYS[6]) }
+local next_look = look_again(leases, published, KEYS[6])
+return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited) }

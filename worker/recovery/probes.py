@@ -1,0 +1,69 @@
+"""Probes: messages that prove, when they come out of a queue, that what was published there before was taken.
+
+So what the broker has lost is found also where a queue never runs empty. A worker that takes a probe tells so in a
+report. It proves nothing about what workers do with what they have taken: they speak for that themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from redis import Redis
+
+from worker.messaging.messages import Probe, probe_task
+from worker.messaging.publisher import Publisher
+from worker.storage.keys import probes
+
+_LATE_MS: Final = 2_000
+"""A probe that has not come out for so long may be lost, and another is sent; the wait doubles."""
+
+
+class _Known(NamedTuple):
+    """What is known of one queue; times in milliseconds of the server's clock."""
+
+    taken: int = 0
+    """Before then everything was taken."""
+    asked: int = 0
+    """When the first probe was sent since one has come out; 0 where none is under way."""
+    sent: int = 0
+    """When the last one was sent."""
+
+
+class Probes:
+    """The probes of all queues. All of it raises `RedisError`, and `send` also `InfrastructureError`."""
+
+    def __init__(self, redis: Redis, publisher: Publisher, prefix: str) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._key = probes(prefix)
+
+    def note(self, came_out: Iterable[Probe]) -> None:
+        """Note what came out; what was not sent by a sweep is not believed."""
+        known = self._read()
+        for queue, published_ms in came_out:
+            if queue in known and known[queue].taken < published_ms <= known[queue].sent:
+                known[queue] = _Known(published_ms, 0, known[queue].sent)
+                self._write(queue, known[queue])
+
+    def taken(self) -> Mapping[str, int]:
+        """For each queue the time before which everything published was taken, in milliseconds."""
+        return {queue: known.taken for queue, known in self._read().items()}
+
+    def send(self, queues: Iterable[str]) -> None:
+        """Send probes through queues, unless one is under way there that may still come."""
+        seconds, microseconds = self._redis.time()
+        now = seconds * 1000 + microseconds // 1000
+        known = self._read()
+        for queue in queues:
+            taken, asked, sent = known.get(queue, _Known())
+            if not asked or now - sent >= max(_LATE_MS, sent - asked):
+                self._write(queue, _Known(taken, asked or now, now))
+                self._publisher.publish([probe_task(Probe(queue, now))])
+
+    def _read(self) -> dict[str, _Known]:
+        found: Any = self._redis.hgetall(self._key)
+        return {queue.decode(): _Known(*map(int, known.split(b":"))) for queue, known in found.items()}
+
+    def _write(self, queue: str, known: _Known) -> None:
+        self._redis.hset(self._key, queue, ":".join(map(str, known)))
