@@ -50,8 +50,8 @@ class Load:
         self._ended = threading.Event()
         work = pack_message(ActivityCall(Attempt(NOBODY), "takeAWhile", {}, {}, {}))
         self._kinds = {
-            "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 10),
-            "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 10),
+            "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 25),
+            "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 25),
             "instances": (lane_task(NOBODY.run, None, "instances"), 100),
         }
         self.shortest = {queue: least for queue, (_, least) in self._kinds.items()}

@@ -12,6 +12,7 @@
 `compression`   refusing compressed messages
 `task_events`   Celery's task events under a pool of threads
 `heartbeats`    signs of life of remote calls, and completions
+`reserved`      what a worker has taken and not begun
 `pulse`         whether an event loop turns, and what blocks it
 `outages`       one line when something stops working, one when it works again
 """
