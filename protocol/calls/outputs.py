@@ -13,7 +13,7 @@ from protocol.language.errors import ExpressionError, OutputError, Problem
 from protocol.language.messages import kind_of, read_data, riders, written_message
 from protocol.language.paths import MISSING, lookup, nest, type_name
 from protocol.language.references import Expression, Reference, parse_output_path
-from protocol.schemas import compiled, schema_problem
+from protocol.schemas import compiled
 from protocol.state.fold import Fold
 from protocol.state.operations import Operation
 
@@ -170,13 +170,12 @@ def _alternative(output: Expression, path: str) -> Group:
 def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
     """The declared paths that a returned message carries values for; it may carry no others.
 
-    Whatever else it says rides along, in the message of each path.
+    Whatever else it says rides along, in the message of each path; a schema, too, which counts for nothing: what a call
+    returns chooses no schema.
     """
     data = read_data(message) if _is_of_a_kind(message) else None
     if data is None:
         raise OutputError(f"the result is a Message that is no data message; declared: {output}")
-    if "schema" in message and (problem := schema_problem(message["schema"], "schema")) is not None:
-        raise OutputError(f"the result is a message that is malformed: {problem}")
     for group in output.alternatives:
         writes = [
             Write(place, value, riders(message))

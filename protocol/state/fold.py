@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from protocol.language.errors import Conflict, Unresolved
-from protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise
+from protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
 
@@ -42,8 +42,8 @@ class Fold:
         if not is_promise(message):
             self.apply(operation)
         kind = operation.place.kind
-        if "schema" in message:
-            self._schemas[kind] = message["schema"]
+        if "schema" in message and not is_written(message):
+            self._schemas[kind] = message["schema"]  # what a call returns chooses no schema
         if isinstance(message.get("description"), str):
             self._descriptions[kind] = message["description"]
 
