@@ -8,6 +8,7 @@ from broker_config import Settings, celery_configuration, queue
 from worker.messaging.compression import refuse_compression
 from worker.messaging.consumer import CONSUMER
 from worker.messaging.limits import limits_of
+from worker.messaging.log_context import label_logs
 from worker.messaging.reserved import ReservedStep
 from worker.messaging.task_events import EVENTS
 from worker.recovery.sweep import SweepStep
@@ -24,6 +25,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
+    label_logs(app)
     app.steps["worker"].update({SweepStep, ReservedStep})
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

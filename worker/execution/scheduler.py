@@ -14,6 +14,7 @@ from collections import OrderedDict
 from typing import Final
 
 from worker.errors import OtherFormat
+from worker.messaging.log_context import lane_at_work
 from worker.messaging.messages import Delivery
 from worker.storage.lane import LaneView, RunGone
 
@@ -69,18 +70,19 @@ class Scheduler:
 
     async def _run(self, lane: LaneId, delivery: Delivery | None) -> None:
         """Run a lane that has no runner until nothing more can be done here."""
-        try:
-            runner = await self._open(lane)
-            if delivery is not None:
-                runner.deliver(delivery)
+        with lane_at_work(*lane):
             try:
-                self._leave(lane, await runner.run())
-            finally:
-                del self._runners[lane]
-        except RunGone:
-            logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
-        except OtherFormat as error:
-            logger.warning("run %s is left to other workers: %s", lane[0], error)
+                runner = await self._open(lane)
+                if delivery is not None:
+                    runner.deliver(delivery)
+                try:
+                    self._leave(lane, await runner.run())
+                finally:
+                    del self._runners[lane]
+            except RunGone:
+                logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
+            except OtherFormat as error:
+                logger.warning("run %s is left to other workers: %s", lane[0], error)
 
     async def _open(self, lane: LaneId) -> LaneRunner:
         """Read the lane, and put its runner in place before anybody else who waits for it goes on."""

@@ -14,5 +14,6 @@
 `heartbeats`    signs of life of remote calls, and completions
 `reserved`      what a worker has taken and not begun
 `pulse`         whether an event loop turns, and what blocks it
+`log_context`   which run, instance and call a log line is about
 `outages`       one line when something stops working, one when it works again
 """

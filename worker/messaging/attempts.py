@@ -99,15 +99,19 @@ _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
 _tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakKeyDictionary()
 
 
+def current_attempt() -> Attempt | None:
+    """What the code that asks carries out."""
+    return _current.get(None)
+
+
 def current_call() -> CurrentCall:
     """The call that this code was called for; in threads of one's own only with their context copied.
 
     Raises `LookupError` outside of an activity or a delegate.
     """
-    try:
-        attempt = _current.get()
-    except LookupError:
-        raise LookupError("no call is being carried out here: only activities and delegates can ask") from None
+    attempt = current_attempt()
+    if attempt is None:
+        raise LookupError("no call is being carried out here: only activities and delegates can ask")
     id_ = attempt.id
     return CurrentCall(id_.run, id_.instance, id_.index, attempt.number, id_.idempotency_key)
 

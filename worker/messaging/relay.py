@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Final
 
 from worker.errors import InfrastructureError
@@ -49,7 +50,8 @@ class Relay:
         self._parcels.append((tasks, tried))
         self._kept += len(tasks)
         if self._working is None:
-            self._working = asyncio.ensure_future(self._work())
+            # Not in the context of the lane that happens to be the first: it publishes for all.
+            self._working = asyncio.get_running_loop().create_task(self._work(), context=Context())
         if not self._is_away:
             await tried
 
