@@ -161,6 +161,28 @@ def test_any_change_of_a_messages_bytes_leaves_the_worker_alive(backend: Backend
     assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
 
 
+def test_nothing_that_lies_among_the_reports_ends_recovery(backend: Backend) -> None:
+    """Garbage, messages without their parts, reports of what cannot be: a task that was lost is found all the same."""
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    sign = ["none", "", 0, 1]
+    reports: list[Any] = [
+        {"closed": [[sign, None, delay]]} for delay in (float("inf"), float("nan"), -1.0, 1e300, 2**63)
+    ]
+    reports += [{"begun": [[*sign[:2], *numbers]]} for numbers in ((-1, 1), (2**60, 1), (0, -1), (0, 2**60))]
+    reports += [{"begun": [["}{", "\x1f@", 0, 1]]}, {"probes": [["instances", -1]]}, {"probes": [["", 2**52]]}]
+    whole = [message(packed(report)) for report in reports]
+    junk = [b"", b"{}", b"[]", b"null", b"\xff", b'{"body": 1}', message(b"", properties={"delivery_tag": None})]
+    junk += [mutated(chance.choice(whole), chance) for _ in range(MUTATIONS)]
+    run = backend.client.submit([], {"calls": [ECHO]})
+    backend.redis.delete("instances")
+    backend.redis.lpush("reports", *whole, *junk)
+    with backend.worker() as process:
+        assert backend.wait(run.id).status == "completed", seed
+        assert process.poll() is None, seed
+    assert "failed and goes on" not in backend.log.read_text(errors="replace"), seed
+
+
 def test_forged_results_end_each_call_once_and_add_none(backend: Backend) -> None:
     """Odd instances, indexes, paths and errors, committed through the script: the run comes out whole."""
     names: list[Any] = ["", "①", "x" * 5_000, "a\x1fb", "@", "\x1f", "{", "}", "*", "none"]

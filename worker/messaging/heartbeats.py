@@ -185,12 +185,5 @@ class Reporter:
         return was_reported
 
     def _report_forever(self) -> None:
-        clock = threading.Event()
         outage = Outage(logger, "reporting the calls at work")
-        while not clock.wait(self._interval_seconds):
-            try:
-                self.report()
-            except InfrastructureError as error:
-                outage.failed(error)
-            else:
-                outage.succeeded()
+        outage.keep_doing(self.report, threading.Event(), self._interval_seconds, InfrastructureError)

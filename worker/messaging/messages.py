@@ -30,6 +30,10 @@ T = TypeVar("T")
 
 _ENVELOPE_BYTES: Final = 64 * 1024
 """What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
+_LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number that Redis' scripts keep whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ class Sign(NamedTuple):
 
     run: str
     lane: str
-    call: int
-    attempt: int
+    call: Count
+    attempt: Count
 
 
 class Closing(NamedTuple):
@@ -90,14 +94,14 @@ class Closing(NamedTuple):
     sign: Sign
     error: tuple[str, str] | None = None
     """Type and message."""
-    delay_seconds: float | None = None
+    delay_seconds: Annotated[float, Field(ge=0, le=_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
 
 
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
     queue: str
-    published_ms: Annotated[int, Field(ge=0, lt=2**53)]
+    published_ms: Count
 
 
 @dataclass(frozen=True, slots=True)

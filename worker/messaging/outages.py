@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 
 
 class Outage:
@@ -24,3 +26,17 @@ class Outage:
         if self._is_told:
             self._logger.warning("%s succeeds again", self._what)
             self._is_told = False
+
+    def keep_doing(
+        self, act: Callable[[], None], stopped: threading.Event, interval_seconds: float, *passing: type[Exception]
+    ) -> None:
+        """Do something again and again until it is stopped, whatever it raises; what is `passing` is an outage."""
+        while not stopped.wait(interval_seconds):
+            try:
+                act()
+            except passing as error:
+                self.failed(error)
+            except Exception:
+                self._logger.exception("%s failed and goes on", self._what)
+            else:
+                self.succeeded()

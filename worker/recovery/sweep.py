@@ -154,14 +154,8 @@ class Sweeper:
         return bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
 
     def _run(self) -> None:
-        outage = Outage(logger, "the sweep")
-        while not self._stopped.wait(self._settings.sweep_interval_seconds):
-            try:
-                self.take_turn()
-            except (RedisError, InfrastructureError) as error:
-                outage.failed(error)
-            else:
-                outage.succeeded()
+        interval = self._settings.sweep_interval_seconds
+        Outage(logger, "the sweep").keep_doing(self.take_turn, self._stopped, interval, RedisError, InfrastructureError)
 
     def _drain_heartbeats(self) -> None:
         """Take note of the reports that have come in."""

@@ -98,12 +98,5 @@ class Leases:
                 self._on_cancelled(run)
 
     def _renew_forever(self) -> None:
-        clock = threading.Event()
-        outage = Outage(logger, "renewing leases")
-        while not clock.wait(min(self._lease_seconds / 3, _NOTICE_SECONDS)):
-            try:
-                self.renew()
-            except RedisError as error:
-                outage.failed(error)
-            else:
-                outage.succeeded()
+        interval = min(self._lease_seconds / 3, _NOTICE_SECONDS)
+        Outage(logger, "renewing leases").keep_doing(self.renew, threading.Event(), interval, RedisError)
