@@ -121,15 +121,11 @@ class Settings(BaseSettings):
         500,
         description="Tasks of one run that lie in the queue at a time; its other instances follow as they begin.",
     )
-    concurrency: Count = Field(256, description="Threads, so tasks at a time, in one worker process.")
+    concurrency: Count = Field(256, description="Tasks at a time in one worker process.")
     lease_seconds: float = Field(
         6, gt=0, description="How long a call may go without a sign of life before it is published again."
     )
     sweep_interval_seconds: float = Field(1, gt=0, description="How often a worker looks for calls gone missing.")
-    visibility_timeout_seconds: Count = Field(
-        3600,
-        description="How long the Redis broker waits before it delivers an unacknowledged message again.",
-    )
     send_events: bool = Field(True, description="Send Celery's task events, which Flower shows.")
 
     limit_submission_bytes: Size = Field(ByteSize(256 * _MIB), description="Size of one submission, encoded.")

@@ -68,7 +68,7 @@ def test_kombu_knows_every_transport_option(url: str) -> None:
 def test_the_options_reach_the_channel(app: Celery) -> None:
     with app.connection_for_write() as connection:
         channel = connection.default_channel
-        assert (channel.unacked_mutex_expire, channel.health_check_interval) == (10, 5)
+        assert (channel.ack_emulation, channel.health_check_interval) == (False, 5)
         assert channel.pool.connection_kwargs["socket_timeout"] == 15
         assert channel.supports_batch_publish
 

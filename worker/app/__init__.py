@@ -3,4 +3,6 @@
 `application`  making it from settings
 `runtime`      event loop, connections, scheduler
 `tasks`        what each queue's workers do
+`pool`         running coroutines on the loop, the rest on threads
+`tracing`      running a coroutine with Celery's signals and errors
 """

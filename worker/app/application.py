@@ -15,6 +15,7 @@ from worker.recovery.sweep import SweepStep
 from worker.registry.activities import Registry
 from worker.registry.models import configured_model
 
+from .pool import POOL
 from .runtime import Runtimes
 from .tasks import register_tasks
 
@@ -26,6 +27,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
     label_logs(app)
+    app.conf.worker_pool = POOL
     app.steps["worker"].update({SweepStep, ReservedStep})
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

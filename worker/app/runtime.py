@@ -1,7 +1,7 @@
 """What a worker process needs to run tasks: an event loop in a thread of its own, connections, the scheduler.
 
-Celery has no coroutine tasks. A task hands its coroutine to the process's loop and waits for it in its own thread, so
-thousands of activities that wait cost one loop and not thousands of busy threads.
+Lanes and results are coroutines on this loop (see `pool`). Under a pool of Celery's own, and for remote calls, a task
+hands its coroutine to the loop and waits for it in its own thread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -66,6 +66,10 @@ class Runtime:
             self.settings.require_redis()
         assert self._scheduler is not None
         return self._scheduler
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop."""
+        self._loop.call_soon_threadsafe(function)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop, and wait for it here."""

@@ -6,7 +6,7 @@ A message that is none of ours is refused with one line in the worker's log, whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from broker_config import (
 from protocol import Limits
 from protocol.engine.execution import Failure
 from worker.errors import MalformedMessage
+from worker.execution.scheduler import Scheduler
 from worker.messaging.attempts import Result
 from worker.messaging.messages import (
     ActivityCall,
@@ -44,8 +45,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
 Work = Callable[[Runtime, T], None]
+Doing = Callable[[Scheduler, T], Coroutine[Any, Any, None]]
 RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
-Doing = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
+Carrying = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
 
 
 class BackgroundFailed(Exception):
@@ -58,48 +60,76 @@ class BackgroundFailed(Exception):
 def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     """Register every task of ours with an application."""
 
-    def task(name: str, read: Read[T], *, is_dropped_again: bool = False, **options: Any) -> Callable[[Work[T]], None]:
-        """Make a task of a function: it is given what `read` makes of the message, if that can be read.
+    def reader(name: str, read: Read[T]) -> Callable[[Sequence[object], Mapping[str, object]], T | None]:
+        """What makes a task's message of its arguments; one that cannot be read is refused, and there is none."""
 
-        With `is_dropped_again` a message that the broker delivers again is acknowledged and that is all. The sweep sees
-        to calls that were lost, and it alone: else one would run again an hour after it ended, or beside itself when a
-        connection breaks.
+        def message_of(arguments: Sequence[object], named: Mapping[str, object]) -> T | None:
+            try:
+                if len(arguments) != 1 or named:
+                    raise MalformedMessage("it should have one argument")
+                return read(arguments[0], limits)
+            except MalformedMessage as error:
+                logger.error("%s: a message is refused: %s", name, error)
+                return None
+
+        return message_of
+
+    def task(name: str, read: Read[T], **options: Any) -> Callable[[Work[T]], None]:
+        """Make a task of a function that is given what `read` makes of the message, if that can be read.
+
+        A message that the broker delivers again is acknowledged and that is all. The sweep sees to calls that were
+        lost, and it alone: else one would run again long after it ended, or beside itself when a connection breaks.
         """
+        message_of = reader(name, read)
 
         def register(work: Work[T]) -> None:
             @wraps(work)
             def run(celery_task: Task, *arguments: object, **named: object) -> None:
-                if is_dropped_again and (celery_task.request.delivery_info or {}).get("redelivered"):
+                if (celery_task.request.delivery_info or {}).get("redelivered"):
                     return
-                try:
-                    if len(arguments) != 1 or named:
-                        raise MalformedMessage("it should have one argument")
-                    message = read(arguments[0], limits)
-                except MalformedMessage as error:
-                    logger.error("%s: a message is refused: %s", name, error)
-                else:
+                if (message := message_of(arguments, named)) is not None:
                     work(runtimes.current(), message)
 
             app.task(name=name, bind=True, **options)(run)
 
         return register
 
-    @task(EXECUTE_INSTANCE, unpack_lane_id)
-    def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
+    def coroutine(name: str, read: Read[T], **options: Any) -> Callable[[Doing[T]], None]:
+        """Make a task of a coroutine function on the loop. It may come twice."""
+        message_of = reader(name, read)
+
+        def register(doing: Doing[T]) -> None:
+            async def begin(request: Mapping[str, Any]) -> None:
+                if (message := message_of(request["args"], request["kwargs"])) is not None:
+                    await doing(runtimes.current().scheduler, message)
+
+            @wraps(doing)
+            def run(*arguments: object, **named: object) -> None:
+                runtimes.current().run(begin({"args": arguments, "kwargs": named}))
+
+            app.task(name=name, **options)(run)
+            app.conf.acts_coroutines[name] = begin
+
+        return register
+
+    app.conf.acts_coroutines = {}
+
+    @coroutine(EXECUTE_INSTANCE, unpack_lane_id)
+    async def execute_instance(scheduler: Scheduler, lane: tuple[str, str | None]) -> None:
         """Run the calls of one lane that are ready."""
-        runtime.run(runtime.scheduler.drive(*lane))
+        await scheduler.drive(*lane)
 
     @task(PROBE, unpack_probe, ignore_result=True)
     def probe(runtime: Runtime, probe: Probe) -> None:
         """Tell that what was published to this queue before that time was taken."""
         runtime.reporter.came_out(probe)
 
-    @task(DELIVER, unpack_delivery)
-    def deliver(runtime: Runtime, delivery: Delivery) -> None:
+    @coroutine(DELIVER, unpack_delivery)
+    async def deliver(scheduler: Scheduler, delivery: Delivery) -> None:
         """Bring the result of a remote call back to its lane, and carry on there."""
-        runtime.run(runtime.scheduler.deliver(delivery))
+        await scheduler.deliver(delivery)
 
-    @task(EXECUTE_DELEGATE, unpack_delegate_call, is_dropped_again=True)
+    @task(EXECUTE_DELEGATE, unpack_delegate_call)
     def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
         """Run one delegate on its snapshot of the context."""
         if message.awaited:
@@ -107,18 +137,18 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
         else:
             _try(runtime, message, runtime.remote.delegate)
 
-    @task(EXECUTE_ACTIVITY, unpack_activity_call, is_dropped_again=True)
+    @task(EXECUTE_ACTIVITY, unpack_activity_call)
     def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
         _carry_out(runtime, message, runtime.remote.activity)
 
-    @task(EXECUTE_BACKGROUND, unpack_activity_call, is_dropped_again=True, ignore_result=True)
+    @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
     def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
         _try(runtime, message, runtime.remote.activity)
 
 
-def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a remote call, and bring back what comes of it."""
     attempt = message.attempt
     with runtime.reporter.at_work(attempt):
@@ -127,7 +157,7 @@ def _carry_out(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) 
             runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
 
 
-def _try(runtime: Runtime, message: RemoteCall, doing: Doing[RemoteCall]) -> None:
+def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
     attempt = message.attempt
     with runtime.reporter.at_work(attempt):

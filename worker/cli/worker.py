@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from broker_config import Settings
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-POOLS: Final = ("threads", "prefork", "solo")
+COROUTINES: Final = "coroutines"
+POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
 
 _LOCAL_POLL_SECONDS: Final = 0.02
 
@@ -46,7 +47,7 @@ _LOCAL_POLL_SECONDS: Final = 0.02
 )
 @click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>.")
 @click.option("--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True)
-@click.option("--pool", "-P", type=click.Choice(POOLS), default="threads", show_default=True, help="How tasks run.")
+@click.option("--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @common_options
 def worker(
@@ -98,9 +99,9 @@ def worker(
     _hasten(app, settings)
     celery_worker = app.Worker(
         hostname=_nodename(name),
-        pool=pool,
-        # Threads wait for activities most of their time; processes are there to compute.
-        concurrency=concurrency or (settings.concurrency if pool == "threads" else usable_processors()),
+        pool=app.conf.worker_pool if pool == COROUTINES else pool,
+        # Coroutines and threads wait for activities most of their time; processes are there to compute.
+        concurrency=concurrency or (settings.concurrency if pool in (COROUTINES, "threads") else usable_processors()),
         loglevel=log_level.upper(),
         queues=served,
         quiet=True,

@@ -9,6 +9,8 @@
 `relay`         publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
+`holding`       what it has in hand, and how much that may be
+`task_log`      one line for each task
 `compression`   refusing compressed messages
 `task_events`   Celery's task events under a pool of threads
 `heartbeats`    signs of life of remote calls, and completions

@@ -14,6 +14,9 @@ from typing import Any, Final
 from celery import signals
 from celery.worker.consumer import Consumer
 
+from .holding import Hand, hold
+from .task_log import log_one_line_per_task
+
 logger = logging.getLogger(__name__)
 
 _ENVELOPE_BYTES: Final = 1024 * 1024
@@ -23,13 +26,25 @@ _ENVELOPE_BYTES: Final = 1024 * 1024
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer, which outlives whatever lies in its queues."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        log_one_line_per_task()
+        self._hand = Hand()
+        super().__init__(*arguments, **options)
+
+    def connect(self) -> Any:
+        """Connect to the broker."""
+        connection = super().connect()
+        if connection.transport.driver_type == "redis":
+            hold(connection.default_channel, self._hand)
+        return connection
+
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
         """Return what is called with each message."""
         handle = super().create_task_handler(*arguments, **options)
         most_bytes = int(self.app.conf.acts_settings.limit_submission_bytes) + _ENVELOPE_BYTES
 
         def on_task_received(message: Any) -> None:
-            outlive_channel(message)
+            self._take(message)
             try:
                 reason = _objection(message, most_bytes)
                 if reason is None:
@@ -59,24 +74,36 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Called by Celery for a message that it cannot or must not decode."""
         self._refuse(message, type(exc).__name__)
 
+    def _take(self, message: Any) -> None:
+        """Have a message in hand until it is answered."""
+        self._hand.tasks += 1
+
+        def let_go() -> None:
+            self._hand.tasks -= 1
+
+        outlive_channel(message, let_go)
+
     def _refuse(self, message: Any, reason: str) -> None:
         logger.error("a message of %.200r is refused: %s", message.delivery_info.get("routing_key"), reason)
         message.reject_log_error(logger, self.connection_errors)
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
 
-def outlive_channel(message: Any) -> None:
+def outlive_channel(message: Any, answered: Callable[[], None] = lambda: None) -> None:
     """Let an answer to a message whose channel is dead be an error of the connection, which Celery logs and outlives.
+
+    `answered` is called with each answer.
 
     A channel that could not be closed, the server being away or full, has no connection any more, and kombu's raises
     AttributeError for that; the worker would end. There is no way to answer: the broker delivers the message again.
     """
-    message.ack_log_error = _forgiving(message.ack_log_error)
-    message.reject_log_error = _forgiving(message.reject_log_error)
+    message.ack_log_error = _forgiving(message.ack_log_error, answered)
+    message.reject_log_error = _forgiving(message.reject_log_error, answered)
 
 
-def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
+def _forgiving(answer: Callable[..., None], answered: Callable[[], None]) -> Callable[..., None]:
     def answer_if_possible(log: logging.Logger, errors: tuple[type[Exception], ...], *how: Any, **named: Any) -> None:
+        answered()
         answer(log, (*errors, AttributeError), *how, **named)
 
     return answer_if_possible

@@ -1,0 +1,43 @@
+"""What a worker has in hand, in its own memory: kombu's ledger of unacknowledged messages in Redis is not kept.
+
+That ledger (`unacked`) costs a transaction for each message taken and one for each acknowledged, and nothing of ours is
+brought back by it: a lane, a result or a call whose worker dies is found in the log's own records within seconds, long
+before a visibility timeout is over, and the broker's second opinion on remote calls is refused (see `recovery.sweep`).
+What it is needed for otherwise stays: a worker takes no more than it may have in hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.transport.virtual import QoS
+
+
+class Hand:
+    """How many tasks the messages are that a worker has taken and not answered yet."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+
+class Held(QoS):  # type: ignore[misc]  # kombu has no types
+    """The messages that one channel has delivered. What is not acknowledged when it closes is left to the sweep."""
+
+    restore_at_shutdown = False
+
+    def __init__(self, hand: Hand, channel: Any) -> None:
+        super().__init__(channel)
+        self._hand = hand
+
+    def can_consume(self) -> bool:
+        """Whether another message may be taken: the limit counts tasks, of which a message may carry several."""
+        return not self.prefetch_count or self._hand.tasks < self.prefetch_count
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Let go of a message. It is never put back: the sweep sees to it, and counts what kills its workers."""
+        super().reject(delivery_tag)
+
+
+def hold(channel: Any, hand: Hand) -> None:
+    """Let a channel of the Redis transport, from which nothing is consumed yet, keep what it delivers in memory."""
+    channel._qos = Held(hand, channel)

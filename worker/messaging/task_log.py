@@ -1,0 +1,17 @@
+"""What a task leaves in the worker's log: one line, when it has ended, with its run, instance and call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from celery.app import trace
+
+_DONE: Final = "%(name)s %(args)s: done in %(runtime).3f s [%(id)s]"
+
+
+def log_one_line_per_task() -> None:
+    """Replace Celery's two lines, which do not say what a task is about. On the level DEBUG its first one stays."""
+    trace.LOG_SUCCESS = _DONE
+    if not trace.logger.isEnabledFor(logging.DEBUG):
+        logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
