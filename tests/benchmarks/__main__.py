@@ -39,8 +39,10 @@ def _engine(arguments: argparse.Namespace) -> None:
     rounds = arguments.rounds or 5
     about = report.surroundings()
     bench = Bench(rounds, has_peers=not arguments.no_peers, is_full=arguments.full, say=engine.progress)
-    rows = list(engine.measure(bench, arguments.only))
-    engine.progress("")
+    rows = []
+    for row in engine.measure(bench, arguments.only):
+        rows.append(row)
+        engine.progress(report.summary(row), is_lasting=True)
     lines = list(report.lines_of(about, rows, rounds))
     print("\n".join(lines))
     if arguments.json:

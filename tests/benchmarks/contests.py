@@ -92,8 +92,8 @@ class Bench:
     most: int | None = None
     """No job is larger: for tests."""
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
-    started: dict[str, str] = field(default_factory=dict)
-    """Side to what was started for the latest row."""
+    started: list[str] = field(default_factory=list)
+    """What was started for the latest row."""
 
     def size(self, wanted: int) -> int:
         """How large a job is that should have a size."""
@@ -112,7 +112,7 @@ class Bench:
         """A side that is up and has done a job of up to a size. Raises `SideFailed`."""
         with running(side, delay_seconds=delay_seconds) as up:
             up.do(job, min(size, _WARM))
-            self.started[side.name] = up.started
+            self.started.append(up.started)
             yield up
 
 
@@ -122,8 +122,8 @@ class Contest:
 
     job: str
     size: int
-    goals: Sequence[tuple[Side, str, Goal]]
-    """Peer, figure and what our figure is to be, in times the peer's."""
+    goals: Sequence[tuple[Side, str, Goal | None]]
+    """Peer, figure, and what the ratio is to be, if anything."""
     units: Mapping[str, str] = field(default_factory=lambda: {"per second": "/s"})
     """The figures of the job."""
     delay_seconds: float = 0.0

@@ -18,7 +18,7 @@ def measure(bench: Bench, only: Sequence[str] = ()) -> Iterator[Measured]:
     for number, row in enumerate(ROWS, start=1):
         if only and row.name not in only:
             continue
-        bench.started = {}
+        bench.started = []
         lines: list[Line] = []
         told = bench.say
         bench.say = lambda text: told(f"row {number} of {len(ROWS)}, {row.name}: {text}")  # noqa: B023
@@ -28,10 +28,12 @@ def measure(bench: Bench, only: Sequence[str] = ()) -> Iterator[Measured]:
             lines.append(Line("", "", failure=f"{type(failure).__name__}: {failure}"))
         finally:
             bench.say = told
-        yield Measured(number, row.name, row.title, lines, dict(bench.started))
+        yield Measured(number, row.name, row.title, lines, tuple(dict.fromkeys(bench.started)))
 
 
-def progress(text: str) -> None:
-    """Say on a terminal what is going on, on one line; elsewhere nothing."""
+def progress(text: str, *, is_lasting: bool = False) -> None:
+    """Say what is going on: on a terminal on its last line, elsewhere only what is to stay."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{text}", end="\n" if is_lasting else "", file=sys.stderr, flush=True)
+    elif is_lasting:
+        print(text, file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ import signal
 import statistics
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
@@ -66,6 +67,21 @@ def latency(size: int, work: Callable[[int], object], wanted: Callable[[int], ob
         taken.append((time.perf_counter() - start) * 1_000)
         expect(found, wanted(number))
     return {"p50": statistics.median(taken), "p99": sorted(taken)[int(0.99 * (size - 1))]}
+
+
+def publishing(size: int, publish: Callable[[str], object], take: Callable[[str], int]) -> Figures:
+    """How many calls are published in a second, and how many are executed until all are.
+
+    The calls put the numbers below `size` under a key of their own; `take` waits for one of them.
+    """
+    key = f"noted:{uuid.uuid4().hex}"
+    start = time.perf_counter()
+    publish(key)
+    published = time.perf_counter() - start
+    missing = set(range(size))
+    while missing:
+        missing.discard(take(key))
+    return {"per second": size / published, "executed": size / (time.perf_counter() - start)}
 
 
 def expect(found: object, wanted: object) -> None:

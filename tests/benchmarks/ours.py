@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from tests.benchmarks.jobs import BRIEF, CONTEXT, Figures, expect, latency, rate, serve
+from tests.benchmarks.jobs import BRIEF, CONTEXT, Figures, expect, latency, publishing, rate, serve
 from worker import Client, Result
 
 Call = Mapping[str, Any]
@@ -70,17 +69,18 @@ def delegates(size: int) -> Figures:
 
 
 def forgotten(size: int) -> Figures:
-    """Sent and forgotten: a run has ended when all is sent; then we wait until all is done."""
-    key = f"noted:{uuid.uuid4().hex}"
-    call = {"_tool": "note", "number": "†input.number", "key": key}
-    figures = rate(size, lambda: _run(size, [call]).status, "completed")
+    """A run has ended when all is sent."""
+
+    def publish(key: str) -> None:
+        _run(size, [{"_tool": "note", "number": "†input.number", "key": key}])
+
     with Redis.from_url(_client().settings.require_redis()) as redis:
-        noted: set[int] = set()
-        while len(noted) < size:
+
+        def take(key: str) -> int:
             found: Any = redis.blpop([key])
-            noted.add(int(found[1]))
-        expect(noted, set(range(size)))
-    return figures
+            return int(found[1])
+
+        return publishing(size, publish, take)
 
 
 def _sums(size: int, calls: Sequence[Call]) -> list[Any]:

@@ -31,7 +31,7 @@ class Measured:
     name: str
     title: str
     lines: Sequence[Line]
-    started: Mapping[str, str]
+    started: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -60,6 +60,16 @@ def surroundings() -> dict[str, str]:
     }
 
 
+def summary(row: Measured) -> str:
+    """A row on one line."""
+    parts = [
+        f"{line.what} {_figure(line.ours, line.unit)}".strip()
+        + (f" ({line.ratio:.2f} x {line.peer})" if line.ratio is not None else line.failure and f" ({line.failure})")
+        for line in row.lines
+    ]
+    return f"{row.number} {row.name}: {', '.join(parts)}"
+
+
 def lines_of(about: Mapping[str, str], rows: Sequence[Measured], rounds: int) -> Iterator[str]:
     """Everything, line by line."""
     yield from (f"- {name}: {value}" for name, value in about.items())
@@ -76,8 +86,8 @@ def lines_of(about: Mapping[str, str], rows: Sequence[Measured], rounds: int) ->
     yield ""
     started: dict[str, list[int]] = {}
     for measured in rows:
-        for side, what in measured.started.items():
-            started.setdefault(f"{side}: {what}", []).append(measured.number)
+        for what in measured.started:
+            started.setdefault(what, []).append(measured.number)
     yield from (f"- {what} (row {', '.join(map(str, numbers))})" for what, numbers in started.items())
 
 

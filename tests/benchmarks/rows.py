@@ -73,6 +73,7 @@ def _delegates(bench: Bench) -> Iterator[Line]:
         Wire(_port(ours)) as wire,
         worker_of(_ours("--processes", "1", "-Q", "delegates"), ours.at(url_of(wire.port)), ours.log),
     ):
+        bench.started.append(ours.started)
 
         def carried() -> Figures:
             received, sent = wire.received_bytes, wire.sent_bytes
@@ -86,11 +87,11 @@ def _delegates(bench: Bench) -> Iterator[Line]:
 
 
 def _workers(bench: Bench) -> Iterator[Line]:
-    """Each worker process has eight calls at work at a time, and as many to do as the one that is alone."""
+    """Each worker process has four calls at work at a time, and as many to do as the one that is alone."""
     alone = None
     for count in (1, 2, 4, 8)[: bench.size(4)]:
         size = bench.size(80) * count
-        with bench.warm(_ours("--processes", str(count), "--concurrency", "8"), "waiting", size) as ours:
+        with bench.warm(_ours("--processes", str(count), "--concurrency", "4"), "waiting", size) as ours:
             rate = bench.repeated(f"{count} processes", partial(ours.do, "waiting", size))[_RATE]
         if alone is None:
             alone = rate
@@ -239,13 +240,22 @@ ROWS: Final = (
         Contest("waiting", 500, [(CELERY_THREADS, _RATE, Goal(2.5)), (TASKIQ, _RATE, Goal(1))]),
     ),
     Row("delegates", "500 delegates, 1 KB in scope of 200 KB", _delegates),
-    Row("forgotten", "5,000 calls sent and forgotten", Contest("forgotten", 5_000, [(CELERY, _RATE, Goal(2))])),
+    Row(
+        "forgotten",
+        "5,000 calls sent and forgotten",
+        Contest(
+            "forgotten",
+            5_000,
+            [(CELERY, _RATE, Goal(2)), (CELERY, "executed", None)],
+            units={_RATE: "/s", "executed": "/s"},
+        ),
+    ),
     Row(
         "distance",
         "one call for each of 2,000 instances, Redis 2 ms away",
         replace(_ONE_CALL, goals=[(CELERY, _RATE, Goal(8))], delay_seconds=0.002),
     ),
-    Row("workers", "calls that wait 100 ms, eight at a time in each worker process", _workers),
+    Row("workers", "calls that wait 100 ms, four at a time in each worker process", _workers),
     Row("commits", "one call for each of 2,000 instances, beside one client that commits one by one", _commits),
     Row("memory", "what is left in Redis of an instance with one call", _memory),
     Row("start", "from nothing", _start),

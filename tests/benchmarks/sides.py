@@ -99,9 +99,9 @@ class Running:
     def started(self) -> str:
         """What was started, in words."""
         if not self.side.worker:
-            return f"in its own process, {_processes(family(self.client.pid))}"
+            return f"{self.side.name}: no command, {_processes(family(self.client.pid))} with its client"
         times = f"{self.side.workers} x " if self.side.workers > 1 else ""
-        return f"{times}`{' '.join(self.side.worker)}`, {_processes(self.worker_pids)}"
+        return f"{self.side.name}: {times}`{' '.join(self.side.worker)}`, {_processes(self.worker_pids)}"
 
     @property
     def worker_pids(self) -> list[int]:

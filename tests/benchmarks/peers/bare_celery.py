@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from functools import cache
 from typing import Any
 
@@ -16,8 +15,8 @@ from tests.benchmarks.jobs import (
     CONTEXT,
     PAUSE_SECONDS,
     Figures,
-    expect,
     latency,
+    publishing,
     rate,
     serve,
 )
@@ -87,21 +86,15 @@ def delegates(size: int) -> Figures:
 
 
 def forgotten(size: int) -> Figures:
-    key = f"noted:{uuid.uuid4().hex}"
-
-    def work() -> None:
+    def publish(key: str) -> None:
         for number in range(size):
             note.delay(number, key)
 
-    figures = rate(size, work, None)
-    noted = {_noted(key) for _ in range(size)}
-    expect(noted, set(range(size)))
-    return figures
+    def take(key: str) -> int:
+        found: Any = _redis().blpop([key])
+        return int(found[1])
 
-
-def _noted(key: str) -> int:
-    found: Any = _redis().blpop([key])
-    return int(found[1])
+    return publishing(size, publish, take)
 
 
 @cache
