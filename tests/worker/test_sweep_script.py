@@ -347,7 +347,7 @@ def silence(judged: Judged, seconds: float) -> None:
     judged.redis.zadd(active_runs(judged.prefix), {RUN: 1})
 
 
-def test_recovery_pauses_for_one_lease_after_no_worker_could_reach_the_servers(judged: Judged) -> None:
+def test_nothing_is_declared_lost_for_a_while_after_no_worker_could_reach_the_servers(judged: Judged) -> None:
     judged.begin(1)
     judged.claim(0)
     judged.sweeper.take_turn()
@@ -357,7 +357,9 @@ def test_recovery_pauses_for_one_lease_after_no_worker_could_reach_the_servers(j
         judged.redis.delete(f"{judged.prefix}:sweeping")
         judged.another_sweeper().take_turn()
         assert judged.entry().startswith("running")
+        judged.lease(None, 0, 1)
     judged.redis.hset(f"{judged.prefix}:recovery", "until", 1)
+    judged.redis.zadd(f"{judged.prefix}:due", {RUN: 1})
     judged.redis.delete(f"{judged.prefix}:sweeping")
     judged.sweeper.take_turn()
     assert judged.entry() == "lost:1:0:"

@@ -22,7 +22,7 @@ from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
 from worker.messaging.cancellation import Cancellations
-from worker.messaging.heartbeats import Reporter, Reports
+from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import TaskMessage
 from worker.messaging.publisher import Publisher
@@ -48,8 +48,8 @@ class Runtime:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
-        third = settings.lease_seconds / 3
-        self.reporter = Reporter(Reports(app, settings), interval_seconds=third, pulse=self._pulse())
+        interval = report_interval_seconds(settings)
+        self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._relay = Relay(self._publish)
         self._threads = Threads(settings.concurrency)

@@ -1,7 +1,7 @@
 """Reports: signs of life of calls that are carried out where the log is not seen (DESIGN "Sweep").
 
-Whoever carries out remote calls sees only the broker. So each such process tells there, three times in a lease's
-length, all calls it has at work, in one small message; the sweep reads them before it judges who is dead.
+Whoever carries out remote calls sees only the broker. So each such process tells there, once a second, all calls it has
+at work, in one small message; the sweep reads them before it judges who is dead.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ from .pulse import Pulse
 logger = logging.getLogger(__name__)
 
 _FAILURE: Final = "the broker takes or gives no reports"
+_LONGEST_INTERVAL_SECONDS: Final = 1.0
 _PAGE: Final = 100
 """How many reports are read at a time."""
+
+
+def report_interval_seconds(settings: Settings) -> float:
+    """How often a process tells what it has at work."""
+    return min(settings.lease_seconds / 3, _LONGEST_INTERVAL_SECONDS)
 
 
 class Reports:

@@ -19,7 +19,7 @@ from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE
 from protocol import Limits
 from worker.errors import InfrastructureError, MalformedMessage
 
-from .heartbeats import Reports
+from .heartbeats import Reports, report_interval_seconds
 from .limits import limits_of
 from .messages import Report, Sign, sign_in
 from .outages import Outage
@@ -39,7 +39,7 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
     def start(self, parent: WorkController) -> None:
         """Called by the worker when it starts."""
         settings: Settings = parent.app.conf.acts_settings
-        arguments = Reports(parent.app, settings), limits_of(settings), settings.lease_seconds / 3
+        arguments = Reports(parent.app, settings), limits_of(settings), report_interval_seconds(settings)
         threading.Thread(target=self._report_forever, args=arguments, name="acts-reserved", daemon=True).start()
 
     def stop(self, parent: WorkController) -> None:

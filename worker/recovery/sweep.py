@@ -3,8 +3,9 @@
 It also ends the life of runs: when a run is over, its keys get their expiry. Every instance worker sweeps; a lock in
 Redis lets one at a time, and not for long: a worker that stops in the middle keeps no other one waiting.
 
-After all workers lost contact with the servers, recovery pauses for one lease: heartbeats may have been missed. When
-they last had it is noted in Redis (lua/contact.lua), so a worker that alone could not reach them pauses nothing.
+After all workers lost contact with the servers, nothing at work is declared lost for half a lease, in which who lives
+is heard of again: heartbeats may have been missed. When they last had contact is noted in Redis (lua/contact.lua), so a
+worker that alone could not reach them pauses nothing.
 
 A run whose keys are broken is passed over with a line in the log; the others are looked after.
 """
@@ -27,7 +28,7 @@ from redis.exceptions import LockError, RedisError, ResponseError
 
 from broker_config import Settings
 from worker.errors import InfrastructureError
-from worker.messaging.heartbeats import Reports
+from worker.messaging.heartbeats import Reports, report_interval_seconds
 from worker.messaging.messages import Closing, Probe, Report, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
@@ -85,6 +86,8 @@ class Sweeper:
         """For each queue the time before which everything published there was taken, in milliseconds."""
         self._awaited: set[str] = set()
         """Queues from which a probe is awaited in this sweep."""
+        self._suspended = False
+        """Whether heartbeats may have been missed: then nothing at work is declared lost."""
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._broken: set[str] = set()
@@ -114,8 +117,7 @@ class Sweeper:
     def sweep(self, since_ms: int = 0) -> None:
         """Look after every run once; before `since_ms` there was none. Raises as `take_turn`."""
         self._drain_heartbeats()
-        if self._is_suspended(since_ms):
-            return
+        self._suspended = self._is_suspended(since_ms)
         for run in self._slots.reconcile():
             self._due.note(run)
         self._taken = self._probes.taken()
@@ -150,7 +152,7 @@ class Sweeper:
         """Note that the servers were reached; says whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
-        arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000), since_ms]
+        arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000 / 2), since_ms]
         return bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
 
     def _run(self) -> None:
@@ -244,11 +246,13 @@ class Sweeper:
         lease, soon = self._settings.lease_seconds, self._settings.sweep_interval_seconds
         times = {
             "published_ms": PUBLISHED_SECONDS,
-            "heard_ms": max(PUBLISHED_SECONDS, lease * 2 / 3),
-            "report_ms": lease / 3 + soon,
+            "heard_ms": lease * 2 / 3,
+            "report_ms": report_interval_seconds(self._settings) + soon,
             "soon_ms": soon,
         }
-        return {"taken": self._taken, **{name: int(seconds * 1000) for name, seconds in times.items()}}
+        return {"taken": self._taken, "suspended": self._suspended} | {
+            name: int(seconds * 1000) for name, seconds in times.items()
+        }
 
     def _judge(self, keys: Keys, pipeline: Pipeline) -> None:
         request = {

@@ -1,10 +1,9 @@
 -- Note that a sweep reached both servers and read the heartbeats there, and say whether recovery is suspended.
 --
--- Where no worker could do so for a while, heartbeats may have been missed: for the length of a lease nothing is declared
--- lost. A worker that alone could not suspends nothing, since others have noted their sweeps meanwhile.
+-- Where no worker could do so for a while, heartbeats may have been missed: for some time nothing is declared lost. A worker that alone could not suspends nothing, since others have noted their sweeps meanwhile.
 --
 -- KEYS 1 recovery  hash  heard (the time in ms of the last sweep), until (recovery is suspended until then)
--- ARGV 1 gap_ms (so long may no worker sweep)    2 lease_ms    3 since (there was nothing to sweep before, in ms)
+-- ARGV 1 gap_ms (so long may no worker sweep)    2 pause_ms    3 since (there was nothing to sweep before, in ms)
 -- Returns 1 where recovery is suspended, else 0.
 
 local clock = redis.call('TIME')

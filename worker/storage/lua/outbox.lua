@@ -1,11 +1,11 @@
 -- Look after what was sent and forgotten (SPEC R5.1): send again what was lost, or is due to be tried again.
 --
--- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<time in ms at which it was sent>/<queue>"; the
---                      counts as in advance.lua
+-- KEYS 1 outbox  hash  "<lane>\31<call>" -> "<condition>:<attempt>:<failures>:<time in ms at which it was sent>/<queue>";
+--                      the counts as in advance.lua
 --      2 tasks   hash  -> the call's task
 --      3 due     zset  -> the time in ms at which it is to be looked after
--- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms, heard_ms and taken (see sweep.lua),
---        limit_attempts (that many executions may be lost)
+-- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms, heard_ms, taken and suspended (see
+--        sweep.lua), limit_attempts (that many executions may be lost)
 -- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}, and awaited (see sweep.lua). What
 --        is dead stays here, for whoever asks to be told of it again, until it is removed.
 --
@@ -37,6 +37,8 @@ for _, member in ipairs(silent) do
     if condition == 'sent' and is_taken then
         redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s/%s', attempt, failures, sent, queue))
         redis.call('ZADD', due, now + request.heard_ms, member)
+    elseif is_lost and request.suspended then
+        redis.call('ZADD', due, again, member)
     elseif condition == 'sent' then
         awaited[queue] = true
         redis.call('ZADD', due, again, member)

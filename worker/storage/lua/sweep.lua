@@ -6,8 +6,9 @@
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
---        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the next
---        sweep), window (see window.lua), format (of the runs that this version writes down; it leaves others alone)
+--        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the
+--        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
+--        window.lua), format (of the runs that this version writes down; it leaves others alone)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
 --          will be due), {queues from which a probe is awaited}}. A call found lost, or due, can be claimed anew.
@@ -77,11 +78,16 @@ local function judge(member, lane)
             redis.call(
                 'HSET', calls, member, string.format('%s:%s:%s:%s/%.0f/', now_is, attempt, failures, owner, now)
             )
-            redis.call('ZADD', leases, now + request.heard_ms - request.soon_ms, member) -- then a probe follows
+            local is_soon = now_is == 'sent' and request.heard_ms - request.soon_ms -- then a probe follows the result
+            redis.call('ZADD', leases, now + (is_soon or request.published_ms), member)
         else
             awaited[queue == '' and request.instances or queue] = true
             redis.call('ZADD', leases, again, member)
         end
+        return
+    end
+    if request.suspended and condition ~= 'retry' then
+        redis.call('ZADD', leases, again, member)
         return
     end
     redis.call('ZREM', leases, member)
