@@ -112,6 +112,7 @@ class Execution:
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
         self._promises = dict(graph.promises)
+        self._given_up: dict[int, Reference] = {}
         self._may_have_come = True
         self._ready: dict[int, set[Expression]] = {}
         self._touched: dict[int, dict[Expression, None]] = {}
@@ -189,8 +190,24 @@ class Execution:
 
     def give_up_promises(self) -> None:
         """Wait no longer for what is promised: it counts as something that no call brings, and `||` falls back."""
+        self._given_up |= self._promises
         for node in list(self._promises):
             self._end_promise(node)
+
+    def missed(self, outcome: Outcome) -> tuple[Reference, ...]:
+        """The promised places that were given up and that a call had to do without (SPEC R11.6): it was skipped for
+        them, or its scopes lack what they require.
+        """
+        if not self._given_up:
+            return ()
+        call, places = self._calls[outcome.index], self._given_up.values()
+        if outcome.status is Status.SKIPPED:
+            expressions = [one for one in call.expressions if isinstance(self._verdict(call, one), str)]
+            found = (place for one in expressions for place in one.references if place in places)
+        else:
+            scopes = self._graph.scopes.get(outcome.index, {}).values()
+            found = (self._given_up[node] for nodes in scopes for node in nodes if node in self._given_up)
+        return tuple(place for place in dict.fromkeys(found) if not self._fold.exists(place))
 
     def scoped(self, call: Call) -> dict[str, Any]:
         """The call's context argument: kind to folded value (SPEC R8.3)."""
@@ -318,6 +335,8 @@ class Execution:
         found = verdict(expression.alternatives, self._readiness.unsettled(call.index), self._fold.exists)
         if found is not None:
             return found
+        if any(place in self._given_up.values() for place in expression.references):
+            return f"{expression} is not there: it was promised and did not come in time"
         return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
 
     def _why(self, call: Call, expression: Expression) -> str:

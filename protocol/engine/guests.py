@@ -29,15 +29,23 @@ class Guests:
             self._ended.add(index)
             self._end(index)
 
+    def give_up_promises(self) -> None:
+        """Wait no longer for what is promised."""
+        for node in list(self._promises):
+            self._end_promise(node)
+
     def is_settled(self, index: int) -> bool:
         """Whether a gather call has nothing to wait for in this lane any more (SPEC R6.5)."""
         for node, place in tuple(self._promises.items()):
             if self._fold.exists(place):
-                del self._promises[node]
-                self._end(node)
+                self._end_promise(node)
         unsettled = self._readiness.unsettled(index)
         verdicts = (verdict(one.alternatives, unsettled, self._fold.exists) for one in self._calls[index].expressions)
         return self._readiness.are_scopes_settled(index) and all(one is not False for one in verdicts)
+
+    def _end_promise(self, node: int) -> None:
+        del self._promises[node]
+        self._end(node)
 
     def _end(self, node: int) -> None:
         for _ in self._readiness.end(node):

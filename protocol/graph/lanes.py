@@ -31,6 +31,10 @@ class Lane:
     graph: Graph
     held: frozenset[Reference] = frozenset()
     """The places, of those that make a difference to the graph, that the initial context holds."""
+    promised: frozenset[Reference] = frozenset()
+    """The places that its calls read and that are only promised (SPEC R6.3)."""
+    required: frozenset[Reference] = frozenset()
+    """The places that the promises require and that have no value, of those that its scopes cover."""
     unsatisfiable: tuple[Unresolvable, ...] = ()
     """What its calls can never read, where that rejects nothing (SPEC R6.3a); its `instance` is one of this kind."""
     gathers: Gathers | None = None
@@ -161,7 +165,7 @@ class _Builder:
             self._note(self._cycles(graph, members))
         graph, missing = members.graphs[key]
         gathers = self._gathered(instance, members) if self._gathers and instance is not None else None
-        return Lane(instance, members.calls, graph, held, missing, gathers)
+        return Lane(instance, members.calls, graph, *key, missing, gathers)
 
     def join(self, lanes: Mapping[str | None, Lane]) -> None:
         """Note the cycles that pass through several lanes, and what gather calls find in no instance (SPEC R10.4)."""
@@ -192,7 +196,9 @@ class _Builder:
     def _promised(
         self, instance: str | None, members: _Members | _Guests
     ) -> tuple[frozenset[Reference], frozenset[Reference]]:
-        """Of the places of input that are read those that are promised and not there, and all that promises require."""
+        """Of the places of input that are read those that are promised and not there; of those that scopes cover all
+        that promises require.
+        """
         promises = self._promises.seen_by(instance) if self._promises.all else ()
         if not promises:
             return frozenset(), frozenset()
@@ -202,7 +208,8 @@ class _Builder:
             for place in members.waits.inputs
             if any(promise.names(place) for promise in promises) and not fold.exists(place)
         )
-        return promised, frozenset(place for promise in promises for place in promise.required(fold))
+        required = frozenset(place for promise in promises for place in promise.required(fold))
+        return promised, members.waits.covered(required)
 
     def _read(self, instance: str | None, calls: list[Call]) -> _Members:
         own = (*self._begun.get(instance, ()), *calls)

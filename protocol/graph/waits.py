@@ -57,11 +57,18 @@ class Waits:
         """The places of input that parameters read: they may be promised."""
         return tuple(dict.fromkeys(at for reader in self._readers for at in reader.waits if at.kind == KIND))
 
+    def covered(self, places: Set[Reference]) -> frozenset[Reference]:
+        """Those of some places of input that a scope covers."""
+        if not places:
+            return frozenset()
+        seen = {scope for scopes in self._scopes.waits.values() for scope in scopes if scope.kind == KIND}
+        return frozenset(place for place in places if any(map(place.overlaps, seen)))
+
     def graph(
         self, held: Set[Reference], promised: Set[Reference] = frozenset(), required: Set[Reference] = frozenset()
     ) -> Graph:
         """The graph of a lane whose context holds these of the uncertain places; of `inputs` some are `promised`, and
-        the schemas of the promises have `required` places. What is promised counts as held.
+        the schemas of the promises have `required` places that scopes cover. What is promised counts as held.
 
         Where parameters wait for each other in a cycle, scope waits are left out: nothing of it will run.
         """
@@ -143,10 +150,8 @@ def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference])
     """The graph with what waits for promised values: parameters at their places, scopes for all that is required there
     (SPEC R6.3).
     """
-    seen = {scope for places in graph.scopes.values() for scope in places if scope.kind == KIND}
-    awaited = promised | {place for place in required if any(map(place.overlaps, seen))}
     first = min(graph.barriers, default=0) - 1
-    nodes = {place: first - number for number, place in enumerate(sorted(awaited, key=str))}
+    nodes = {place: first - number for number, place in enumerate(sorted(promised | required, key=str))}
     waits = {
         index: {at: (*before, nodes[at]) if at in promised else before for at, before in places.items()}
         if not promised.isdisjoint(places)

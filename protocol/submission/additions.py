@@ -6,7 +6,7 @@ what is there, and the schema of their kind, which is that of a promise where on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from protocol.calls.outputs import kind_problems
@@ -17,23 +17,24 @@ from protocol.state.context import Context
 from protocol.state.operations import read_operation
 from protocol.state.shapes import message_problems
 
-from .amendments import SoFar
-
 _OF_THE_ENGINE = ("_call", "_date", "_path")
 
 
-def check_data(value: Any, so_far: SoFar, limits: Limits) -> tuple[Message, ...]:
+def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances: Sequence[str]) -> tuple[Message, ...]:
     """The data messages to append: `value` is one or a list of them. Raises `Rejected` with every error, its pointers
     into the value. Each is held against those before it as well.
+
+    `so_far` are the messages of the run's log, in order: at least the global ones and those of the instances that the
+    value names. `instances` are all that the run has.
     """
     messages = value if isinstance(value, list) else [value]
     places = [(index,) if isinstance(value, list) else () for index in range(len(messages))]
     problems = [p for message, at in zip(messages, places, strict=True) for p in _shape_problems(message, limits, *at)]
     if problems:
         raise Rejected(problems)
-    context = Context.trusted(so_far.messages)
+    context = Context.trusted(so_far)
     for message, at in zip(messages, places, strict=True):
-        found = list(_content_problems(message, context, *at))
+        found = list(_content_problems(message, context, instances, *at))
         problems += found
         if not found:
             context.append(message)
@@ -57,11 +58,11 @@ def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]
             yield Problem(pointer(*at, key), "is written by the engine: leave it out")
 
 
-def _content_problems(message: Message, context: Context, *at: int) -> Iterator[Problem]:
+def _content_problems(message: Message, context: Context, instances: Sequence[str], *at: int) -> Iterator[Problem]:
     """What the run's log says against a message of the right shape."""
     instance = message.get("_instance")
-    if instance is not None and instance not in context.instances:
-        cause = UnknownName(instance, context.instances)
+    if instance is not None and instance not in instances:
+        cause = UnknownName(instance, tuple(instances))
         yield Problem(pointer(*at, "_instance"), f"instance {instance!r} is not in the run", cause)
         return
     operation = read_operation(message, "the message")

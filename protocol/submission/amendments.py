@@ -37,6 +37,7 @@ class SoFar:
     tools: Mapping[str, Any] = field(default_factory=dict)
     """What its calls have named so far, with the schemas."""
     delegates: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
     allow: frozenset[str] | None = None
     """The names that its calls may use (SPEC R4.2a)."""
     kept: Mapping[str | None, Sequence[Call]] = field(default_factory=dict)
@@ -57,6 +58,7 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
         "solution": value.get("solution", {"calls": value.get("calls")}),
         "tools": _joined(so_far.tools, value.get("tools")),
         "delegates": _joined(so_far.delegates, value.get("delegates")),
+        "config": dict(so_far.config),
     }
     try:
         submission, problems = read_submission(whole, known.limits)

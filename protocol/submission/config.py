@@ -69,7 +69,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "tokens": Setting(*_COUNT),
     "seconds": Setting(*_SECONDS),
     "request_seconds": Setting(*_SECONDS),
-    "promise_seconds": Setting(*_SECONDS),
+    "promise_seconds": Setting(*_SECONDS, in_submission=True),
     "approve": Setting(_is_approval, 'a list of tool names, references such as "†state.user", or "*"'),
     "approve_seconds": Setting(*_SECONDS),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"'),

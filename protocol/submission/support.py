@@ -35,14 +35,15 @@ def _settings(plan: Layout) -> Iterator[Problem]:
 
 
 def _promises(plan: Layout) -> Iterator[Problem]:
-    """What is promised and not given: a run of this version does not wait for it (SPEC R6.3)."""
-    for promised in plan.promised:
+    """What is promised and not given, where nothing says how long a run is to wait for it (SPEC R6.3)."""
+    for promised in plan.promised if "promise_seconds" not in plan.submission.config else ():
         if promised.needed:
             where = f" of instance {promised.instance!r}" if promised.instance is not None else ""
             message = dumps(_message(promised), ensure_ascii=False)
             yield Problem(
                 pointer("context", promised.at),
-                f"{promised.place}{where} is promised and has no value: add a message such as {message} to the context",
+                f"{promised.place}{where} is promised and has no value: add a message such as {message} to the "
+                "context, or say in config.promise_seconds how long the run is to wait for it",
             )
 
 

@@ -107,8 +107,10 @@ def test_r6_3_a_run_needs_what_is_required_or_read() -> None:
     first = unsupported(checked(call(), context=[PROMISE]))[0]
     assert first.message == (
         "†input.query is promised and has no value: add a message such as "
-        '{"type": "input", "input": {"query": "…"}} to the context'
+        '{"type": "input", "input": {"query": "…"}} to the context, '
+        "or say in config.promise_seconds how long the run is to wait for it"
     )
+    assert unsupported(checked(call(), context=[PROMISE], config={"promise_seconds": 60})) == []
     whole = given(query="q", user={"name": "Ann"})
     assert unsupported(checked(call(), context=[PROMISE, whole])) == []
     assert len(unsupported(checked(call(value="†input.note"), context=[PROMISE, whole]))) == 1

@@ -82,7 +82,7 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
     assert unsupported(plan) == []
 
 
-HONOURED = {"max_concurrency", "ignore", "partial"}
+HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds"}
 
 
 @pytest.mark.parametrize("key", SETTINGS)

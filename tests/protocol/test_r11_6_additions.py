@@ -8,7 +8,6 @@ import pytest
 
 from protocol import Limits, Rejected
 from protocol.submission.additions import check_data
-from protocol.submission.amendments import SoFar
 
 PROMISE = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}}, "required": ["n", "m"]}}
 LOG: list[dict[str, Any]] = [
@@ -19,7 +18,7 @@ LOG: list[dict[str, Any]] = [
 
 
 def added(value: Any) -> tuple[Any, ...]:
-    return check_data(value, SoFar(LOG, {}, 0), Limits())
+    return check_data(value, LOG, Limits(), ["①", "②"])
 
 
 def problems(value: Any) -> list[tuple[str, str]]:

@@ -100,6 +100,29 @@ def amend(run: str, file: str, *, common: Common) -> int:
     return COMPLETED
 
 
+@click.command(short_help="Add data messages to a run under way.")
+@click.argument("run", metavar="RUN")
+@click.argument("file")
+@common_options
+def send(run: str, file: str, *, common: Common) -> int:
+    """Add the data messages of FILE (or - for standard input) to RUN: all of them or none.
+
+    FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" says whose it is. They
+    are held against the schema of what was promised. Calls that wait for that go on.
+
+    Exit codes: 0 added, 2 rejected and nothing added, 3 not found, over already, or no server.
+    """
+    from worker.cli.source import read_submission
+
+    with documented(as_json=common.json, has_status=True):
+        value = read_submission(file, common.settings())
+        with found_run(run, common) as found:
+            found.send(value)
+            document = found.status()
+    print_status(document, common)
+    return COMPLETED
+
+
 def _order(run: str, common: Common, order: Callable[[Run], None]) -> int:
     with found_run(run, common) as found:
         order(found)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from worker.cli.check import check
-from worker.cli.control import amend, cancel, fork, pause, resume
+from worker.cli.control import amend, cancel, fork, pause, resume, send
 from worker.cli.dead import dead
 from worker.cli.doctor.command import doctor
 from worker.cli.explain import explain
@@ -76,6 +76,7 @@ for command in (
     cancel,
     fork,
     amend,
+    send,
     dead,
     worker,
     doctor,

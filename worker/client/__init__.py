@@ -9,6 +9,7 @@
 `progress`       a run's events
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
+`sending`        adding data messages to a run under way
 `fork`           a new run from a moment of another
 `local_backend`  a server and a worker for a while
 """

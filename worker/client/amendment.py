@@ -32,6 +32,7 @@ from worker.storage.definition import (
     LaneRecord,
     pack_amended_lane,
     pack_amendment,
+    places_of,
     unpack_definition,
     unpack_lane,
 )
@@ -201,6 +202,7 @@ def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int) -> SoFar
         is_template=bool(definition.versions[0]),
         tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
         delegates=definition.delegates,
+        config=definition.config,
         allow=definition.allow,
     )
 
@@ -214,7 +216,7 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] |
     is_template = plan.submission.is_template and new is not None
     record = LaneRecord(
         calls=lane.begun if is_template else (*lane.begun, *calls),
-        held=frozenset(map(str, new.held)) if new is not None else frozenset(),
+        **(places_of(new) if new is not None else {}),
         version=version if is_template else None,
         begun=frozenset(call.index for call in lane.begun),
         amendment=by,

@@ -139,6 +139,10 @@ class AsyncRun:
         """Put other calls in place of those that have not begun. Raises as `Run.amend` does."""
         await to_thread(self._run.amend, amendment)
 
+    async def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""
+        return await to_thread(self._run.send, messages)
+
     async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from. Raises as `Run.explain` does."""
         return await to_thread(self._run.explain, path, instance=instance, at=at)

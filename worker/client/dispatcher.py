@@ -26,7 +26,7 @@ from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.storage.clock import ServerClock
-from worker.storage.definition import FORMAT, pack_definition, pack_lane
+from worker.storage.definition import FORMAT, pack_definition, pack_lane, promises_due
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
 from worker.storage.leases import PUBLISHED_SECONDS
@@ -103,6 +103,7 @@ class Dispatcher:
             "remaining": plan.size,
             "submitted": milliseconds,
             "look": due,
+            **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
         }
         id_ = next(ids)
         yield _adding(keys.log, id_, {"s": state["status"]})
@@ -123,6 +124,10 @@ class Dispatcher:
                 for command in batch:
                     command(pipeline)
                 pipeline.execute()
+
+
+def _waits_for_promises(plan: Plan) -> bool:
+    return any(lane.graph.promises for lane in plan.lanes.values())
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, Fields]]:

@@ -21,7 +21,7 @@ from protocol.engine.solution_output import output_fault
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import CallId, lane_token
-from worker.storage.definition import FORMAT, Definition, unpack_definition
+from worker.storage.definition import FORMAT, Definition, promises_due, unpack_definition
 from worker.storage.due import DueRuns
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
@@ -40,6 +40,41 @@ class _Lane:
     last: str = "0-0"
     records: list[bytes] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Copied:
+    """What was found in the log while it was copied."""
+
+    definition: Definition
+    lanes: dict[str | None, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
+    shared: Fold = field(default_factory=Fold)
+    """What global messages say."""
+    missed: tuple[str, ...] = ()
+    gave_up: bool = False
+
+    def take_in(self, entry: Entry) -> None:
+        """Take in the next entry of a lane."""
+        lane = self.lanes[entry.instance]
+        lane.last = entry.id
+        if entry.record is not None:
+            lane.records.append(entry.record)
+        if entry.amendment is not None:
+            self.definition = self.definition.amended(entry.amendment)
+            self.gave_up = False
+        if entry.message is not None and entry.instance is None:
+            self.shared.append(entry.message, f"message {entry.id}")
+        if entry.call is not None and entry.status is not None:
+            lane.ended[entry.call] = entry.status.value
+        self.missed = self.missed or entry.missed
+        self.gave_up = self.gave_up or entry.gives_up
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Why the run will have failed although no call has, as fields of its state."""
+        fault = output_fault(self.definition.output, self.shared)
+        missed = {"missed": ", ".join(self.missed)} if self.missed else {}
+        return missed | ({"output_fault": fault} if fault else {})
 
 
 class Forker:
@@ -68,11 +103,9 @@ class Forker:
             found: Any = self._redis.lrange(self._keys.instances, 0, -1)
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
-            shared = Fold()
-            lanes, definition = self._copy_log(keys, unpack_definition(data), at, shared)
-            counts = self._write_lanes(keys, lanes, definition)
-            fault = output_fault(definition.output, shared)
-            self._start(keys, counts, at, milliseconds, is_paused=is_paused, output_fault=fault)
+            copied = self._copy_log(keys, unpack_definition(data), at)
+            counts = self._write_lanes(keys, copied.lanes, copied.definition)
+            self._start(keys, counts, at, milliseconds, copied, is_paused=is_paused)
         except BaseException:
             delete_run(self._redis, keys)
             raise
@@ -107,11 +140,9 @@ class Forker:
                     return at if until == at and id_ == found[0][0] else id_.decode()
             until = f"({found[-1][0].decode()}"
 
-    def _copy_log(
-        self, keys: Keys, definition: Definition, at: str, shared: Fold
-    ) -> tuple[dict[str | None, _Lane], Definition]:
-        """Copy everything but the end of the run; what global messages say goes into `shared`."""
-        lanes: dict[str | None, _Lane] = defaultdict(_Lane)
+    def _copy_log(self, keys: Keys, definition: Definition, at: str) -> _Copied:
+        """Copy everything but the end of the run."""
+        copied = _Copied(definition)
         entries = self._history.raw(until=at)
         while page := list(islice(entries, _ENTRIES_AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
@@ -123,13 +154,9 @@ class Forker:
                     if entry.run_status is not None:
                         pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
                         continue
-                    if entry.amendment is not None:
-                        definition = definition.amended(entry.amendment)
-                    if entry.message is not None and entry.instance is None:
-                        shared.append(entry.message, f"message {entry.id}")
-                    _take_in(lanes[entry.instance], entry)
+                    copied.take_in(entry)
                 pipeline.execute()
-        return lanes, definition
+        return copied
 
     def _write_lanes(self, keys: Keys, lanes: Mapping[str | None, _Lane], definition: Definition) -> Counter[str]:
         """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
@@ -160,14 +187,14 @@ class Forker:
         return {"amended": "".join(past)} if past else {}
 
     def _start(
-        self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, *, is_paused: bool, output_fault: str | None
+        self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, copied: _Copied, *, is_paused: bool
     ) -> None:
         """The last command makes a run of it."""
         total = counts.pop("total", 0)
         remaining = total - counts.total()
         status = "paused" if is_paused else "running"
         if not remaining:
-            status = "failed" if counts["failed"] or output_fault else "completed"
+            status = "failed" if counts["failed"] or copied.faults else "completed"
         state: dict[Any, Any] = {
             "format": FORMAT,
             "status": status,
@@ -177,21 +204,14 @@ class Forker:
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),
-            **({"output_fault": output_fault} if output_fault else {}),
+            **copied.faults,
+            **({} if copied.gave_up else promises_due(copied.definition.config, milliseconds)),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
         id_ = self._redis.xadd(keys.log, {"s": status})
         self._redis.xadd(keys.statuses, {"s": status}, id=id_)
         self._redis.hset(keys.state, mapping=state)
         DueRuns(self._redis, keys.prefix).note(keys.run)
-
-
-def _take_in(lane: _Lane, entry: Entry) -> None:
-    lane.last = entry.id
-    if entry.record is not None:
-        lane.records.append(entry.record)
-    if entry.call is not None and entry.status is not None:
-        lane.ended[entry.call] = entry.status.value
 
 
 def _amendments(field: bytes | None) -> list[tuple[str, str]]:

@@ -59,7 +59,9 @@ class Result:
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
     reason: str | None = None
-    """Why the run has failed although no call did: its output cannot be read (SPEC R4.9)."""
+    """Why the run has failed although no call did: its output cannot be read (SPEC R4.9), or what was promised has not
+    come (SPEC R11.6).
+    """
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
@@ -94,6 +96,7 @@ class Assembly:
         shared = Fold()
         self._lanes: dict[str | None, _Lane] = {None: _Lane(shared)}
         self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
+        self._missed: tuple[str, ...] = ()
 
     def feed(self, entry: Entry) -> None:
         """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
@@ -107,6 +110,7 @@ class Assembly:
             return
         if entry.amendment is not None:
             self._definition = self._definition.amended(entry.amendment)
+        self._missed = self._missed or entry.missed
         if entry.message is not None:
             lane.fold.append(entry.message, f"message {entry.id}")
         if entry.call is not None and entry.status is not None:
@@ -118,6 +122,9 @@ class Assembly:
         folds = {instance: lane.fold for instance, lane in self._lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
         output, reason = _output(self._definition.output, status, shared)
+        if self._missed and status in ("completed", "failed"):
+            seconds = self._definition.config["promise_seconds"]
+            reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
         return Result(
             run=self._run,
             status="failed" if reason is not None else status,

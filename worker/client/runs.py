@@ -103,6 +103,19 @@ class Run:
         self._state()
         self._control.cancel()
 
+    def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Add data messages, one or a list of them; the calls that wait for what was promised go on (SPEC R11.6).
+
+        Returns their ids in the log. Raises `protocol.Rejected` with everything that is wrong with them, and then none
+        was added; `RunOver`, `BeingAmended`.
+        """
+        from .sending import Sender
+
+        self._state()
+        with redis_errors(self._settings):
+            value = dict(messages) if isinstance(messages, Mapping) else list(messages)
+            return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._instances())
+
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
 

@@ -299,6 +299,7 @@ class LaneRunner:
             global_seen=lane.global_seen,
             owner=self._owner,
             outcomes=outcomes,
+            missed=self._missed(outcomes),
             waking=self._waking(outcomes),
             rests=rests,
             claims=claims,
@@ -343,6 +344,11 @@ class LaneRunner:
         ours = (*self._inline.attempts, *(attempt for attempt, _ in self._results))
         for index in (*(attempt.id.index for attempt in ours), *self._mailbox.resting):
             self._execution.record(index, Status.RUNNING)
+
+    def _missed(self, outcomes: Iterable[Outcome]) -> dict[int, list[str]]:
+        """The promised places that calls had to do without."""
+        found = ((outcome.index, self._execution.missed(outcome)) for outcome in outcomes)
+        return {index: [str(place) for place in places] for index, places in found if places}
 
     def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
         if self._lane.instance is not None:

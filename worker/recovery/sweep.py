@@ -69,7 +69,7 @@ class Sweeper:
         self._publisher = publisher
         self._reports = reports
         self._settings = settings
-        self._script = redis.register_script(read_script("names", "window", "sweep"))
+        self._script = redis.register_script(read_script("run", "names", "window", "sweep"))
         self._signs = redis.register_script(read_script("signs"))
         self._outbox = Outbox(redis, publisher, settings)
         self._probes = Probes(redis, publisher, settings.key_prefix)
@@ -262,7 +262,10 @@ class Sweeper:
             "window": self._settings.publish_window,
             "format": FORMAT,
         }
-        names = [keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due, keys.calls]
+        names = (
+            *(keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due),
+            *(keys.calls, keys.log, keys.lanes),
+        )
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 
     def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:

@@ -7,7 +7,7 @@ lane costs nothing for the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from protocol.graph.graph import Graph
 from protocol.graph.lanes import Lane
 from protocol.graph.waits import Waits
 from protocol.graph.writers import Writers
-from protocol.language.references import parse
+from protocol.language.references import Reference, parse
 from worker.errors import OtherFormat
 from worker.messaging.packing import pack, unpack
 
@@ -33,6 +33,10 @@ class LaneRecord:
     calls: tuple[Call, ...] = ()
     held: frozenset[str] = frozenset()
     """The places that the context held then, of those that make a difference."""
+    promised: frozenset[str] = frozenset()
+    """The places that its calls read and that were only promised then."""
+    required: frozenset[str] = frozenset()
+    """The places that promises required then and that its scopes cover."""
     version: int | None = None
     """Which of the definition's templates are the lane's, besides its own calls."""
     begun: frozenset[int] = frozenset()
@@ -87,9 +91,9 @@ class Definition:
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
         """What the lane's calls wait for; `shared` are the global calls it can see."""
         visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
-        held = {parse(text).references[0] for text in record.held}
         own = [call for call in calls if call.index not in record.begun]
-        return Waits(own, Writers(visible)).graph(held)
+        places = map(_places, (record.held, record.promised, record.required))
+        return Waits(own, Writers(visible)).graph(*places)
 
 
 def pack_definition(plan: Plan) -> bytes:
@@ -108,6 +112,14 @@ def pack_definition(plan: Plan) -> bytes:
             "allow": None if plan.allow is None else sorted(plan.allow),
         }
     )
+
+
+def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
+    """The fields of a run's state that say until when it waits for what is promised (SPEC R11.6)."""
+    if "promise_seconds" not in config:
+        return {}
+    wait_ms = int(config["promise_seconds"] * 1000)
+    return {"promise_ms": wait_ms, "promises_due": now_ms + wait_ms}
 
 
 def require_format(number: int) -> None:
@@ -138,7 +150,7 @@ def unpack_definition(data: bytes) -> Definition:
 def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     """The record in the first entry of a lane; null for calls means a plan's templates."""
     calls = None if is_template else _pack_calls(lane.calls)
-    return pack({"calls": calls, "held": sorted(map(str, lane.held))})
+    return pack({"calls": calls, **_pack_places(places_of(lane))})
 
 
 def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
@@ -159,7 +171,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
     return pack(
         {
             "calls": _pack_calls(record.calls),
-            "held": sorted(record.held),
+            **_pack_places({"held": record.held, "promised": record.promised, "required": record.required}),
             "version": record.version,
             "begun": sorted(record.begun),
             "amendment": record.amendment,
@@ -174,10 +186,26 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
     return LaneRecord(
         calls=_unpack_calls(calls or (), tools),
         held=frozenset(fields["held"]),
+        promised=frozenset(fields.get("promised", ())),
+        required=frozenset(fields.get("required", ())),
         version=fields.get("version", 0 if calls is None else None),
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
     )
+
+
+def places_of(lane: Lane) -> dict[str, frozenset[str]]:
+    """The places that the context held or promised when a lane was laid out, as its record has them."""
+    places = {"held": lane.held, "promised": lane.promised, "required": lane.required}
+    return {name: frozenset(map(str, found)) for name, found in places.items()}
+
+
+def _pack_places(places: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
+    return {name: sorted(found) for name, found in places.items() if found or name == "held"}
+
+
+def _places(texts: Iterable[str]) -> set[Reference]:
+    return {parse(text).references[0] for text in texts}
 
 
 def _pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:

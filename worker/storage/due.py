@@ -32,10 +32,13 @@ class DueRuns:
         """Have the next sweep look at a run."""
         self._redis.zadd(self._key, {run: 0})
 
+    def note_until(self, run: str, delay_ms: int) -> None:
+        """Have a sweep look at a run after a delay, where none is to do so before."""
+        self._redis.zadd(self._key, {run: self._now() + delay_ms}, lt=True)
+
     def take(self, most: int) -> dict[str, float]:
         """Runs in which something is due, each with the mark that is to be given back."""
-        seconds, microseconds = self._redis.time()
-        now = seconds * 1000 + microseconds // 1000
+        now = self._now()
         found: Any = self._redis.zrangebyscore(self._key, "-inf", now, start=0, num=most)
         mark = now + _TAKEN_MS + 0.5  # no other writer gives a fraction, so it is seen whether one has written
         if found:
@@ -46,3 +49,7 @@ class DueRuns:
         """Say when to look at the runs again; where nothing is said, nothing will be due."""
         runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
         self._settle(keys=[self._key], args=[pack_list(runs)])
+
+    def _now(self) -> int:
+        seconds, microseconds = self._redis.time()
+        return int(seconds * 1000 + microseconds // 1000)

@@ -69,6 +69,8 @@ class RunView:
         self.statuses: dict[int, Status] = {}
         self.record = LaneRecord()
         self.seen = "0-0"
+        self.gave_up = "0-0"
+        """The id with which the run gave up what was promised and had not come."""
         self._work: dict[bytes, LaneWork] = {}
 
     @classmethod
@@ -117,6 +119,8 @@ class RunView:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
                 self.statuses[entry.call] = entry.status
+            if entry.gives_up:
+                self.gave_up = entry.id
             self.seen = entry.id
 
 
@@ -137,8 +141,10 @@ class LaneView:
         self.mark = mark
         """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
-        record = next((entry.record for entry in reversed(entries) if entry.record is not None), None)
-        work = run.work(record, instance)
+        first = next((entry for entry in reversed(entries) if entry.record is not None), None)
+        self._first = first.id if first is not None else "0-0"
+        """The entry that says what the lane is; what was given up before is waited for anew."""
+        work = run.work(first.record if first is not None else None, instance)
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
@@ -173,8 +179,10 @@ class LaneView:
             self.execution.record(index, Status.RUNNING)
 
     def note_global(self) -> None:
-        """Take in what the run's view has learnt of global calls."""
+        """Take in what the run's view has learnt: global calls that have ended, and values that may have come."""
         self.global_seen = self.run.seen
+        self.execution.receive()
+        self._note_given_up(self.run.gave_up)
         for index in self.awaited:
             if index in self.run.statuses:
                 self.execution.record(index, self.run.statuses[index])
@@ -198,8 +206,10 @@ class LaneView:
 
     @property
     def waits_for_global(self) -> bool:
-        """Whether a global call has still to come for some call of this lane."""
-        return any(index not in self.run.statuses for index in self.awaited)
+        """Whether some call of this lane waits for a global call, or for a promised value that may come globally."""
+        if self.instance is None:
+            return False  # its own entries wake it
+        return bool(self.execution.promised) or any(index not in self.run.statuses for index in self.awaited)
 
     async def catch_up(self, log: MessageLog) -> bool:
         """Read what has come since, where everything of our own is in the log; False if the lane was amended."""
@@ -219,4 +229,12 @@ class LaneView:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
                 self.execution.record(entry.call, entry.status)
+            if entry.gives_up:
+                self._note_given_up(entry.id)
             self.seen = entry.id
+        self.execution.receive()
+
+    def _note_given_up(self, id_: str) -> None:
+        """Note that the run has given up, with an entry, what was promised."""
+        if id_key(id_) > id_key(self._first):
+            self.execution.give_up_promises()

@@ -4,7 +4,8 @@ A run is one stream. An entry that belongs to a lane begins with the fields `l`,
 entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
 message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
-record, what the lanes share of an amendment. An entry with `s` and without a lane is a change of the run's status.
+record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6).
+An entry with `s` and without a lane is a change of the run's status.
 Readers pass over fields that they do not know.
 
 Ids are given by the server, so they order everything that happened in the run.
@@ -48,6 +49,10 @@ class Entry:
     reason: str | None = None
     record: bytes | None = None
     amendment: bytes | None = None
+    missed: tuple[str, ...] = ()
+    """What was promised, did not come in time, and what the call had to do without."""
+    gives_up: bool = False
+    """Whether what is promised is not waited for any more."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
 
@@ -119,6 +124,8 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         reason=detail.get("reason"),
         record=fields.get(b"k"),
         amendment=fields.get(b"a"),
+        missed=tuple(detail.get("missed", ())),
+        gives_up=b"g" in fields,
         run_status=status if b"l" not in fields else None,
     )
 
@@ -192,6 +199,7 @@ class MessageLog:
         global_seen: str,
         owner: str,
         outcomes: Sequence[Outcome] = (),
+        missed: Mapping[int, Sequence[str]] = MappingProxyType({}),
         waking: Iterable[int] = (),
         rests: Sequence[Rest] = (),
         claims: Sequence[Claim] = (),
@@ -203,6 +211,7 @@ class MessageLog:
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua).
 
+        `missed` says by call which promised places it had to do without.
         `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
         `output_fault` is what `LaneView.output_fault` says.
         """
@@ -220,7 +229,13 @@ class MessageLog:
             "output_fault": output_fault,
             "window": self._window,
             "outcomes": [
-                _outcome(outcome, sendings.get(outcome.index), wakes=outcome.index in wakes) for outcome in outcomes
+                _outcome(
+                    outcome,
+                    sendings.get(outcome.index),
+                    wakes=outcome.index in wakes,
+                    missed=missed.get(outcome.index, ()),
+                )
+                for outcome in outcomes
             ],
             "retries": [
                 {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
@@ -264,11 +279,12 @@ def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool) -> dict[str, Any]:
+def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str]) -> dict[str, Any]:
     return {
         "call": outcome.index,
         "status": outcome.status.value,
-        "detail": _detail(outcome),
+        "detail": _detail(outcome, missed),
+        "missed": ", ".join(missed),
         "wakes": wakes,
         "messages": [pack(message) for message in outcome.messages],
         "task": pack_task(sending) if sending is not None else b"",
@@ -276,12 +292,14 @@ def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool) -> d
     }
 
 
-def _detail(outcome: Outcome) -> bytes:
+def _detail(outcome: Outcome, missed: Sequence[str]) -> bytes:
     detail: dict[str, Any] = {}
     if outcome.error is not None:
         detail["error"] = dict(outcome.error)
     if outcome.reason is not None:
         detail["reason"] = outcome.reason
+    if missed:
+        detail["missed"] = list(missed)
     return pack(detail) if detail else b""
 
 

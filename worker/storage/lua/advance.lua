@@ -2,8 +2,9 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    status, remaining, n:<status> counters, running, output_fault, look (when the sweep looks at the
---                          run next, in ms; none where nothing was due)
+-- KEYS 1 state     hash    status, remaining, n:<status> counters, running, output_fault, missed (what was promised, did
+--                          not come in time and could not be done without), look (when the sweep looks at the run next,
+--                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua)
 --      2 log       stream  of the run: see log.py for the fields of an entry
 --      3 lanes     hash    lane -> "<id of its last entry>:<how many of its calls have begun and not ended>"
 --      4 calls     hash    "<lane>\31<call>" -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
@@ -23,7 +24,7 @@
 --        arrived), takes_up (the mark of the lane's published task as it was before the lane was read: one that was set
 --        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
 --        long as global calls have not ended),
---        outcomes: {call, status, detail (msgpack or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
+--        outcomes: {call, status, detail (msgpack or ""), missed (see above, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
 --        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
@@ -146,6 +147,9 @@ for _, outcome in ipairs(request.outcomes) do
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
             becomes_due(now + 1000)
         end
+        if outcome.missed ~= '' then
+            redis.call('HSETNX', state, 'missed', outcome.missed)
+        end
         if outcome.wakes then
             wakes = wakes + 1
             lets_out = true
@@ -167,8 +171,7 @@ if ended > 0 then
     redis.call('ZREM', leases, unpack(released))
     local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
     if remaining == 0 then
-        local failed = redis.call('HMGET', state, 'n:failed', 'output_fault')
-        status = (failed[1] or failed[2]) and 'failed' or 'completed'
+        status = end_status(state)
         change_status(state, log, statuses, status, now)
         becomes_due(now + request.published_ms) -- its keys are to expire
     end

@@ -79,10 +79,13 @@ local function finish()
         local amended = redis.call('HGET', state, 'amended') or ''
         redis.call('HSET', state, 'amended', amended .. since .. ':' .. last_id() .. ' ')
     end
+    local promise_ms = tonumber(redis.call('HGET', state, 'promise_ms') or nil)
+    if promise_ms then
+        redis.call('HSET', state, 'promises_due', string.format('%.0f', now + promise_ms))
+    end
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
-        local is_failed = tonumber(redis.call('HGET', state, 'n:failed') or 0) > 0
-        change((is_failed or redis.call('HEXISTS', state, 'output_fault') == 1) and 'failed' or 'completed')
+        change(end_status(state))
     end
 end
 

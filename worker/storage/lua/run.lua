@@ -18,3 +18,17 @@ local function read_lane(entry)
     local last, open = string.match(entry or '0-0:0', '^(.*):(%d+)$')
     return last, tonumber(open)
 end
+
+-- Append an entry that ends no call to a lane; returns its id.
+local function append_entry(log, lanes, lane, ...)
+    local last, open = read_lane(redis.call('HGET', lanes, lane))
+    last = redis.call('XADD', log, '*', 'l', lane, 'p', last, ...)
+    redis.call('HSET', lanes, lane, last .. ':' .. open)
+    return last
+end
+
+-- How a run ends whose last call has ended.
+local function end_status(state)
+    local failed, output_fault, missed = unpack(redis.call('HMGET', state, 'n:failed', 'output_fault', 'missed'))
+    return (tonumber(failed or 0) > 0 or output_fault or missed) and 'failed' or 'completed'
+end

@@ -1,8 +1,9 @@
 -- Find what was begun or published and has given no sign of life in time, and what is due to be tried again; mark the
--- lanes of both as published again. Let out lanes of the backlog where the window has room.
+-- lanes of both as published again. Let out lanes of the backlog where the window has room. Where what was promised has
+-- not come in time (`promises_due` in the state, in ms), say so in the log, and wake the lanes that wait.
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
---      6 outbox_due (zset, see outbox.lua)    7 calls (hash, see advance.lua)
+--      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
@@ -21,7 +22,8 @@ local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local request = cmsgpack.unpack(ARGV[1])
 local taken = request.taken[request.instances] or 0
 local awaited = {}
-local status, format = unpack(redis.call('HMGET', state, 'status', 'format'))
+local status, format, promises_due = unpack(redis.call('HMGET', state, 'status', 'format', 'promises_due'))
+promises_due = tonumber(promises_due or nil)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
@@ -34,6 +36,9 @@ local function look_again(...)
     for _, key in ipairs({ ... }) do
         local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
         soonest = first and math.min(soonest or math.huge, tonumber(first)) or soonest
+    end
+    if promises_due and status == 'running' then
+        soonest = math.min(soonest or promises_due, promises_due)
     end
     if not soonest then
         redis.call('HDEL', state, 'look')
@@ -60,6 +65,14 @@ local function publish(lane, is_lost)
         lanes[#lanes + 1] = lane
         lanes[#lanes + 1] = is_lost and lane or nil
     end
+end
+
+if promises_due and promises_due <= now then
+    append_entry(KEYS[8], KEYS[9], '', 'g', '1')
+    redis.call('HDEL', state, 'promises_due')
+    redis.call('HINCRBY', state, 'wakes', 1)
+    promises_due = nil
+    publish('', false)
 end
 
 local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)

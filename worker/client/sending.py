@@ -1,0 +1,96 @@
+"""Sending: data messages for a run under way (SPEC R11.6).
+
+They are held against what the log says of the lanes that they go to, and appended in one step (lua/send.lua), which
+also marks the lanes that may read them: should the client die after it, the workers' sweep publishes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol.submission.additions import check_data
+from worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
+from worker.messaging.attempts import lane_token
+from worker.messaging.limits import limits_of
+from worker.messaging.messages import lane_task
+from worker.messaging.packing import pack, unpack
+from worker.storage.due import DueRuns
+from worker.storage.history import History
+from worker.storage.keys import ENDED, Keys
+from worker.storage.lane import id_key
+from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.scripts import pack_request, read_script
+
+if TYPE_CHECKING:
+    from worker.messaging.publisher import Publisher
+
+logger = logging.getLogger(__name__)
+
+_PUBLISHED_MS = int(PUBLISHED_SECONDS * 1000)
+
+
+class Sender:
+    """Adds messages to one run. `publisher` is asked for when something is to be published."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._publisher = publisher
+        self._due = DueRuns(redis, settings.key_prefix)
+        self._script = redis.register_script(read_script("run", "window", "send"))
+
+    def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
+        """Append messages, `value` being one or a list of them; returns their ids in the log.
+
+        `instances` are those that the run has. Raises `Rejected`, and then nothing was appended; `RunNotFound`,
+        `RunOver`, `BeingAmended`, `RedisError`.
+        """
+        messages = check_data(value, self._so_far(value, instances), limits_of(self._settings), instances)
+        if not messages:
+            return ()
+        run = self._keys.run
+        self._due.note_until(run, _PUBLISHED_MS)
+        answer = self._append(messages)
+        if answer["status"] == "gone":
+            raise RunNotFound(run)
+        if answer["status"] in ENDED:
+            raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it any more")
+        if answer["is_amended"]:
+            raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
+        self._publish(answer["lanes"])
+        return tuple(answer["ids"])
+
+    def _so_far(self, value: Any, instances: Sequence[str]) -> list[Mapping[str, Any]]:
+        """The messages of the lanes that the value names, and the global ones, in the order of the log."""
+        sent = value if isinstance(value, list) else [value]
+        named = {message.get("_instance") for message in sent if isinstance(message, dict)}
+        lanes = (None, *(instance for instance in instances if instance in named))
+        entries = (entry for lane in lanes for entry in self._history.lane(lane))
+        found = sorted((id_key(entry.id), entry.message) for entry in entries if entry.message is not None)
+        return [message for _, message in found]
+
+    def _append(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Run the script (see send.lua)."""
+        keys = self._keys
+        request = {
+            "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
+            "published_ms": _PUBLISHED_MS,
+            "window": self._settings.publish_window,
+        }
+        names = [keys.state, keys.log, keys.lanes, keys.published, keys.backlog, keys.parked]
+        answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
+        return answer
+
+    def _publish(self, lanes: Sequence[str]) -> None:
+        """Publish the lanes that may read what was added; where the broker does not take them, the sweep does."""
+        run, queue = self._keys.run, self._settings.queue_instances
+        try:
+            self._publisher().publish(lane_task(run, lane or None, queue) for lane in lanes)
+        except InfrastructureError as error:
+            logger.warning("run %s has the messages, the workers' sweep publishes its tasks: %s", run, error)

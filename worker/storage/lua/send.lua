@@ -1,0 +1,44 @@
+-- Add messages to a run under way (SPEC R11.6): all of them or none, each at the end of its lane. The lanes that may read
+-- them are marked as published, so that the sweep publishes them should the client die before it has.
+--
+-- KEYS 1 state (hash)    2 log (stream)    3 lanes (hash)    4 published (zset)    5 backlog (list)    6 parked (zset);
+--      see advance.lua
+-- ARGV 1 the request, msgpack: messages (pairs of lane and message, which is msgpack), published_ms (how long a published
+--        task may lie before it counts as lost), window (see window.lua)
+-- Returns msgpack: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
+--          added), ids (of what was added), lanes (to be published)
+
+local state, log, lanes, published, backlog, parked = unpack(KEYS)
+local request = cmsgpack.unpack(ARGV[1])
+local run = redis.call('HMGET', state, 'status', 'amending', 'look')
+local status, look = run[1], tonumber(run[3] or nil)
+local ids, woken, touched = {}, {}, {}
+if status and not is_over(status) and not run[2] then
+    local clock = redis.call('TIME')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    local due = now + request.published_ms
+    for i, pair in ipairs(request.messages) do
+        local lane = pair[1]
+        ids[i] = append_entry(log, lanes, lane, 'm', pair[2])
+        if not touched[lane] then
+            touched[lane] = true
+            woken[#woken + 1] = lane
+            redis.call('ZADD', published, status == 'paused' and 0 or due, lane)
+        end
+    end
+    if touched[''] then
+        redis.call('HINCRBY', state, 'wakes', 1)
+    end
+    if status == 'paused' then
+        woken = {}
+    else
+        local keys = { state = state, published = published, backlog = backlog, parked = parked }
+        for _, lane in ipairs(refill(keys, request.window, due)) do
+            woken[#woken + 1] = lane
+        end
+        if not look or due < look then
+            redis.call('HSET', state, 'look', string.format('%.0f', due))
+        end
+    end
+end
+return cmsgpack.pack({ status = status or 'gone', is_amended = run[2] ~= false, ids = ids, lanes = woken })
