@@ -18,7 +18,6 @@ from protocol.language.errors import Conflict, OutputError, segments
 from protocol.language.paths import MISSING, copied, lookup, nest
 from protocol.language.references import Path, Reference
 from protocol.schemas import compiled
-from protocol.schemas.excerpts import excerpt_at
 from protocol.state.fold import Fold
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
@@ -70,7 +69,7 @@ class DemandedShapes:
             there = lookup(value, path)
             if there is not MISSING and (not demanded or (there != PLACEHOLDER and _fits(there, demanded))):
                 continue
-            also = [part for schema in (*own, *said) if (part := excerpt_at(path, compiled(schema))) is not None]
+            also = [part for schema in (*own, *said) if (part := compiled(schema).excerpt_at(path)) is not None]
             wishes = (self._example([*wished, *also], PLACEHOLDER) for wished in (demanded, demanded[:1], ()))
             wanted = (_put(copied(value), path, example) for example in wishes)
             value = next(filter(admits, wanted), value)
@@ -116,7 +115,7 @@ class DemandedShapes:
                 if len(place.path) >= len(at) and (not in_list or isinstance(place.path[len(at) - 1], int)):
                     needs.setdefault(place.path[len(at) :], []).append(schema)
                 elif schema is not None and len(place.path) < len(at):
-                    part = excerpt_at(at[len(place.path) :], compiled(schema))
+                    part = compiled(schema).excerpt_at(at[len(place.path) :])
                     needs.setdefault((), []).extend([] if part is None else [part])
             for path, type_ in self._bases.get(target.key, {}).items() if not in_list else ():
                 needs.setdefault(path, []).append({"type": type_})
@@ -130,7 +129,7 @@ class DemandedShapes:
         for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), _MOST_READS):
             if reader.index in readers:
                 tool = self._layout.tools.get(reader.tool) if path else None
-                yield place, excerpt_at(path, tool.compiled) if tool is not None else None
+                yield place, tool.compiled.excerpt_at(path) if tool is not None else None
 
 
 def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
@@ -167,7 +166,7 @@ def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:
 def _said(place: Reference, path: Path, here: Fold) -> Any:
     """What the schema of the kind says of what is at a path, or None."""
     schema = here.schema(place.kind)
-    return excerpt_at(path, compiled(schema)) if schema is not MISSING else None
+    return compiled(schema).excerpt_at(path) if schema is not MISSING else None
 
 
 def _is_list(places: Iterable[Reference], here: Fold) -> bool:

@@ -10,8 +10,7 @@ from protocol.calls.call import Call, place_in
 from protocol.graph.lanes import Lane
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, Reference
-from protocol.schemas import CompiledSchema, Schema, compiled
-from protocol.schemas.excerpts import excerpt
+from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 

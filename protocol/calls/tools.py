@@ -17,10 +17,9 @@ from typing import Any, Final
 from protocol.language.errors import Cause, Problem, pointer, segments, shortened
 from protocol.language.paths import MISSING
 from protocol.language.references import Path
-from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, joined
+from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
 from protocol.schemas.addresses import settled
 from protocol.schemas.calls import call_schema, speaks_of_meta_properties
-from protocol.schemas.excerpts import excerpt
 from protocol.schemas.parts import applied
 from protocol.schemas.patterns import matches
 from protocol.state.scopes import NamedScopes

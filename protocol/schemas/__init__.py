@@ -1,16 +1,16 @@
 """Schemas: JSON Schema, draft 2020-12, applied to values that may not be known whole (SPEC R4.1, R4.6).
 
 `compilation`   a schema compiled once, and applied to values, to values with expressions, and at paths
-`validation`    one schema of a document applied to values; `wording` what is said of those that do not fit
+`validation`    one schema of a document applied to values, and what is said of those that do not fit
 `leniency`      what is wrong for certain while expressions stand for values
 `calls`         what a tool's schema says of a call as a whole: of parameters and of meta-properties
-`parts`         what of a schema speaks of which place; `excerpts` a part as a schema of its own
+`parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `addresses`     where references lead
 `patterns`      regular expressions of ECMA-262, and what they cost
 `work`          how much a schema can take, read off before it is applied
 """
 
 from .compilation import CompiledSchema, compiled, schema_problem
-from .parts import Schema, SchemaError, joined, referred
+from .parts import Schema, SchemaError, excerpt, joined, referred
 
-__all__ = ["CompiledSchema", "Schema", "SchemaError", "compiled", "joined", "referred", "schema_problem"]
+__all__ = ["CompiledSchema", "Schema", "SchemaError", "compiled", "excerpt", "joined", "referred", "schema_problem"]

@@ -19,9 +19,8 @@ from protocol.language.references import Path
 
 from .addresses import settled
 from .leniency import Said, lenient_problems
-from .parts import REFERENCES, Schema, SchemaError, admits_type, found, joined, parts_at, reachable, referred
-from .validation import ADDRESS, Checker, schema_error
-from .wording import Known
+from .parts import REFERENCES, Schema, SchemaError, admits_type, excerpt, found, joined, parts_at, reachable, referred
+from .validation import ADDRESS, Checker, Known, schema_error
 from .work import reading, work_of
 
 _PATHS_KEPT: Final = 1_024
@@ -82,6 +81,14 @@ class CompiledSchema:
     def parts_at(self, path: Path) -> list[Schema]:
         """The parts of the schema that speak of a path."""
         return parts_at(self._entry, path, self.document)
+
+    def excerpt_at(self, path: Path) -> dict[str, Any] | None:
+        """What the schema says of the value at a path, as a schema of its own; None where it says nothing of it."""
+        parts = self.parts_at(path)
+        said = [part for part in parts if isinstance(part, dict) and part]
+        if not said or False in parts:
+            return None
+        return excerpt(said[0] if len(said) == 1 else {"allOf": said}, self.document)
 
     def _admits(self, path: Path, type_: str) -> bool:
         """Whether a value of a type can stand at a path, as far as types say it."""

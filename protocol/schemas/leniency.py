@@ -17,8 +17,7 @@ from protocol.language.paths import lookup, parts_of
 from protocol.language.references import Expression, Path
 
 from .parts import LISTED, NAMED
-from .validation import Checker
-from .wording import as_problems
+from .validation import Checker, as_problems
 from .work import EXCEEDED, MOST_WORK
 
 Said = tuple[Checker, ...] | Problem
@@ -37,16 +36,18 @@ _INSIDE: Final = _LEFT_OVER | {
 
 def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
     """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
-    if not holds_expression(value):
-        return checker.problems(value, *at)
     known = _known(value)
     if checker.work.of(known) > MOST_WORK:
         return [Problem(pointer(*at), EXCEEDED)]
     try:
-        errors = [] if checker.is_valid(known) else checker.errors(known)
-        return as_problems([error for error in errors if _is_certain(error, value, said_at)], *at)
+        if checker.is_valid(known):
+            return []
+        if holds_expression(value):
+            errors = [error for error in checker.errors(known) if _is_certain(error, value, said_at)]
+            return as_problems(errors, *at)
     except ValueError:
-        return checker.problems(known, *at)
+        pass  # said below
+    return checker.problems(known, *at)
 
 
 def holds_expression(value: Any) -> bool:
@@ -56,11 +57,11 @@ def holds_expression(value: Any) -> bool:
 
 def _known(value: Any) -> Any:
     """The value with null in place of each expression."""
+    if isinstance(value, (str, Expression)):
+        return value if isinstance(value, str) else None
     if isinstance(value, dict):
         return {key: _known(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_known(item) for item in value]
-    return None if isinstance(value, Expression) else value
+    return [_known(item) for item in value] if isinstance(value, list) else value
 
 
 def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:

@@ -1,8 +1,11 @@
-"""Parts: what of a schema speaks of a value as a whole, and of what is in it (SPEC R4.1, R4.6)."""
+"""Parts: what of a schema speaks of a value as a whole, and of what is in it (SPEC R4.1, R4.6).
+
+An *excerpt* is a part as a schema of its own, with what its references lead to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -141,6 +144,17 @@ def found(path: Path, root: Any) -> Any:
     return root
 
 
+def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
+    """A part of a document whose references are pointers, or what is made of such parts."""
+    names: dict[str, str] = {}
+    alone = _moved({key: value for key, value in part.items() if key not in DEFINITIONS}, document, names)
+    definitions: dict[str, Any] = {}
+    while missing := [reference for reference, name in names.items() if name not in definitions]:
+        for reference in missing:
+            definitions[names[reference]] = _moved(referred(reference, document), document, names)
+    return {**alone, "$defs": definitions} if definitions else dict(alone)
+
+
 def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> list[Schema]:
     """What is said of a property or element of which nothing else speaks, whatever the value is."""
     keyword = "unevaluatedItems" if isinstance(segment, int) else "unevaluatedProperties"
@@ -166,3 +180,18 @@ def _below(schema: Schema, segment: str | int) -> list[Schema]:
 
 def _given(keyword: str, schema: dict[str, Any]) -> list[Schema]:
     return [schema[keyword]] if keyword in schema else []
+
+
+def _moved(value: Any, document: Schema, names: dict[str, str]) -> Any:
+    """A copy whose references lead to definitions by these names."""
+    if isinstance(value, list):
+        return [_moved(item, document, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {key: item if key in VALUES else _moved(item, document, names) for key, item in value.items()}
+    for keyword in REFERENCES:
+        reference = moved.get(keyword)
+        if isinstance(reference, str) and isinstance(referred(reference, document), (dict, bool)):
+            name = names.setdefault(reference, f"{reference.rpartition('/')[2].strip('#') or 'whole'}-{len(names)}")
+            moved[keyword] = reference_to(("$defs", name))
+    return moved

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import Any, Final
 
 from protocol.language.limits import Limits
@@ -41,29 +42,43 @@ _INSIDE: Final = (NAMED | LISTED | SINGLE) - {*_NAMING, *IN_PLACE}
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a schema can take: `applications` for each part of a value, at most."""
+    """What a schema can take: how often it looks at a part of a value, at most, by how deep that is in the value."""
 
-    applications: int
+    levels: tuple[int, ...]
     units_per_text: int
     """For every few characters of a text, each time a schema looks at it."""
     patterns_going_back: int
 
+    @property
+    def applications(self) -> int:
+        """How often it looks at any part, at most."""
+        return max(self.levels)
+
     def listing(self, value: Any) -> int:
         """The units that it can take to list what is wrong with a value."""
-        return max(self.of(value), _UNITS_PER_ERROR * self.applications * sum(1 for _ in parts_of(value)))
+        return max(self.of(value), sum(_UNITS_PER_ERROR * often * len(parts) for often, parts in self._looks(value)))
 
     def of(self, value: Any) -> int:
         """The units that it can take to apply the schema to a value; none where that is too little to count."""
         if self.applications <= _FREE and self.units_per_text == 1 and not self.patterns_going_back:
             return 0
-        parts = characters = attempts = 0
-        for part in parts_of(value):
-            parts += 1
-            for text in filter(str.__instancecheck__, part if isinstance(part, dict) else (part,)):
-                characters += len(text)
-                attempts += 2 * min(2 ** min(len(text), 20), MOST_STEPS_BACK)
-        units = self.applications * (parts + self.units_per_text * (characters // _CHARACTERS))
-        return units + self.patterns_going_back * attempts
+        units = 0
+        for often, parts in self._looks(value):
+            texts = (text for part in parts for text in (part if isinstance(part, dict) else (part,)))
+            sizes = [len(text) for text in texts if isinstance(text, str)]
+            units += often * (len(parts) + self.units_per_text * -(-sum(sizes) // _CHARACTERS))
+            units += self.patterns_going_back * sum(2 * min(2 ** min(size, 20), MOST_STEPS_BACK) for size in sizes)
+        return units
+
+    def _looks(self, value: Any) -> Iterator[tuple[int, list[Any]]]:
+        """The parts of a value level by level, and how often each is looked at."""
+        depth, parts = 0, [value]
+        while parts:
+            yield self.levels[depth] if depth < len(self.levels) else self.applications, parts
+            inside = (
+                part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, (dict, list))
+            )
+            depth, parts = depth + 1, [*chain.from_iterable(inside)]
 
 
 def reading(schema: Any) -> int:
@@ -80,7 +95,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     """
     parts = {id(part): part for _, part in reached}
     if not parts:
-        return Work(1, 1, 0)
+        return Work((1,), 1, 0)
     beside = {at: _known(in_place(part, root, *IN_PLACE), parts) for at, part in parts.items()}
     try:
         inner_first = [*TopologicalSorter(beside).static_order()]
@@ -102,18 +117,18 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     named = {at: _known((below for _, below in held(part, _NAMING)), parts) for at, part in parts.items()}
     others = {at: _known((below for _, below in held(part, _INSIDE)), parts) for at, part in parts.items()}
     units = summed({at: _own(part) for at, part in parts.items()}, left_over)
-    top, most = next(iter(parts)), 0
-    for _ in range(_LEVELS):
-        most = max(most, units[top])
+    levels = [units[first := next(iter(parts))]]
+    while len(levels) < _LEVELS:
         deepest = {at: max((units[below] for below in named[at]), default=0) for at in parts}
         deeper = summed({at: deepest[at] + sum(units[below] for below in others[at]) for at in parts}, left_over)
         if deeper == units:
             break
         units = deeper
+        levels.append(units[first])
     patterns = [cost_of(pattern) for part in parts.values() for pattern in _patterns(part)]
     widest = max((cost.ways for cost in patterns), default=0)
     going_back = sum(cost.goes_back for cost in patterns)
-    return Work(most, widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back)
+    return Work(tuple(levels), widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back)
 
 
 def _known(schemas: Iterable[Any], parts: Mapping[int, Any]) -> list[int]:

@@ -112,6 +112,19 @@ def test_a_pattern_in_which_nothing_has_an_end_is_refused_in_time(begun: str) ->
     assert time.process_time() - began < SECONDS
 
 
+def test_alternatives_that_hold_values_like_themselves_are_applied_to_what_is_no_deeper_than_it_is() -> None:
+    shapes = [
+        {"properties": {"op": {"const": n}, "of": {"items": {"$ref": "#"}}}, "required": ["op"]} for n in range(5)
+    ]
+    tree = compiled({"anyOf": [*shapes, {"type": "integer"}]})
+    assert tree.problems({"op": 1, "of": [1, {"op": 2, "of": [3]}]}) == []
+    assert tree.problems({"op": 1, "of": [{"op": 9}]}) != []
+    deep: Any = 1
+    for _ in range(40):
+        deep = {"op": 4, "of": [deep]}
+    assert tree.problems(deep) == [Problem("", EXCEEDED)]
+
+
 LARGE: dict[str, Any] = {"allOf": [{"pattern": f"(?!x)\\p{{L}}{{90}}{number}"} for number in range(1_000)]}
 
 
