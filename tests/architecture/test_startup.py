@@ -36,6 +36,14 @@ def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
     assert loaded & {"protocol", "broker_config", "pydantic", "redis", "kombu", "celery", "rich"} == set()
 
 
+def test_what_supervises_workers_loads_no_library_of_theirs() -> None:
+    code = "import sys, worker.cli.supervisor, worker.client.programs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "asyncio" in loaded
+    assert loaded & {"protocol", "broker_config", "pydantic", "redis", "kombu", "celery", "rich"} == set()
+
+
 def test_checking_loads_neither_celery_nor_redis(tmp_path: Path) -> None:
     (tmp_path / "submission.json").write_text(json.dumps(SUBMISSION))
     (tmp_path / "activities.py").write_text(ACTIVITIES)

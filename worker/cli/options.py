@@ -36,6 +36,15 @@ class Common:
         }
         return {name: value for name, value in given.items() if value is not None}
 
+    def environment(self) -> dict[str, str]:
+        """Variables that say the same to another process of ours, whose command line then shows no password."""
+        given = {
+            "ACTS_ACTIVITIES": ",".join(self.activities) or None,
+            "ACTS_BROKER_URL": self.broker,
+            "ACTS_REDIS_URL": self.redis,
+        }
+        return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
+
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
         from broker_config import load

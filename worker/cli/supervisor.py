@@ -1,8 +1,8 @@
 """The supervisor of `acts worker`: as many worker processes as are asked for, each kept running until it is to end.
 
 A worker process is one event loop on one processor. Each is a program of its own (`acts worker --processes 1`), so none
-shares a thread, a lock or a connection with another. The first one starts alone until it has loaded the activities:
-what is wrong with them is then reported once.
+shares a thread, a lock or a connection with another. The first one starts alone until it has loaded settings and
+activities: what is wrong with them is then reported once.
 
 A process that ends unasked is started again, later each time while it keeps ending soon. The processes end with the
 supervisor, however that ends (`supervised`).

@@ -73,9 +73,6 @@ def worker(
     Exit codes: 0 stopped, 2 bad settings or activities, 3 it could not go on.
     """
     stdout = _stdout_of_our_own()
-    settings = common.settings()
-    # `worker.celery` reads the settings when it is imported, and so does whatever the activities start.
-    os.environ.update(settings.to_environment())
     _names(queues)
     count = processes or (1 if pool == "prefork" else usable_processors())
     if count > 1:
@@ -83,9 +80,12 @@ def worker(
         options += ["--queues", queues] if queues is not None else []
         options += ["--activity-queues"] if activity_queues else []
         options += ["--concurrency", str(concurrency)] if concurrency is not None else []
-        return _supervise(count, name, options, stdout if common.json else None)
+        return _supervise(_commands(count, name, options), common.environment(), stdout if common.json else None)
     if supervised:
         end_with_supervisor()
+    settings = common.settings()
+    # `worker.celery` reads the settings when it is imported, and so does whatever the activities start.
+    os.environ.update(settings.to_environment())
     load_registry(settings)
     if supervised:
         _announce(stdout, LOADED)
@@ -116,21 +116,26 @@ def worker(
     return UNAVAILABLE if celery_worker.exitcode else COMPLETED
 
 
-def _supervise(count: int, name: str | None, options: list[str], machine: TextIO | None) -> int:
-    """Run that many processes with these options; return the exit code."""
+def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO | None) -> int:
+    """Run these processes; return the exit code."""
     import asyncio
 
     from worker.cli.supervisor import Supervisor
-    from worker.client.local_backend import own_command
 
     def announce(ready: list[Any]) -> None:
         if machine is not None:
             processes = [{"worker": worker["worker"], "pid": worker["pid"]} for worker in ready]
             _announce(machine, {**ready[0], "pid": os.getpid(), "processes": processes})
 
+    return asyncio.run(Supervisor(commands, env, announce).run())
+
+
+def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:
+    """What starts so many processes with these options."""
+    from worker.client.programs import own_command
+
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
-    commands = [own_command(*common, *(["--name", own] if own is not None else [])) for own in _numbered(name, count)]
-    return asyncio.run(Supervisor(commands, os.environ, announce).run())
+    return [own_command(*common, *(["--name", own] if own is not None else [])) for own in _numbered(name, count)]
 
 
 def _numbered(name: str | None, count: int) -> Iterator[str | None]:

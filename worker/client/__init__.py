@@ -11,5 +11,6 @@
 `amendment`      replacing calls that have not begun
 `sending`        adding data messages to a run under way
 `fork`           a new run from a moment of another
+`programs`       how a process of ours starts another
 `local_backend`  a server and a worker for a while
 """

@@ -8,7 +8,6 @@ sent and not awaited (SPEC R5.1) is done before the block is left in peace; an e
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,8 @@ from typing import Any, Final
 from broker_config import EmbeddedServer, GuardedProcess, Settings
 from worker.errors import InfrastructureError
 from worker.storage.keys import Keys, active_runs
+
+from .programs import own_command
 
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
@@ -33,16 +34,6 @@ _SWEEP_INTERVAL_SECONDS: Final = 0.2
 _LONGEST_WAIT_SECONDS: Final = 10.0
 """Less than a connection waits for an answer."""
 _TOLD_LINES: Final = 3
-_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.__main__ import run; run()"
-
-
-def own_command(*arguments: str) -> list[str]:
-    """What starts `acts` with these arguments in a process of its own.
-
-    It finds the same modules under the same names as this process: also where the current directory holds another
-    `worker.py`.
-    """
-    return [sys.executable, "-P", "-c", _PROGRAM.format(path=sys.path), *arguments]
 
 
 @contextmanager
