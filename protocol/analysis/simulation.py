@@ -18,6 +18,7 @@ from protocol.calls.call import Call
 from protocol.calls.outputs import Output
 from protocol.calls.tools import Tool
 from protocol.engine.execution import Execution, Outcome, Status, Success
+from protocol.engine.guests import Guests
 from protocol.graph.lanes import Lane
 from protocol.language.paths import nest
 from protocol.schemas import compiled
@@ -143,9 +144,22 @@ class _Run:
             if promised.instance not in self._left_out:
                 self._context.append(_kept(promised))
         self._executions = {
-            name: Execution(lane.calls, lane.graph, self._context.fold(name), self._tools, instance=name)
+            name: Execution(
+                lane.calls, lane.graph, self._context.fold(name), self._tools, instance=name, gather=self._gathered
+            )
             for name, lane in self._lanes.items()
         }
+        self._guests = {
+            name: Guests(lane.gathers, self._context.fold(name))
+            for name, lane in self._lanes.items()
+            if name is not None and lane.gathers is not None
+        }
+        self._unsettled = {
+            call.index: {name for name, guests in self._guests.items() if not guests.is_settled(call.index)}
+            for call in plan.calls
+            if call.gather
+        }
+        """Gather call -> the instances in which it has still something to wait for (SPEC R10.4)."""
         self._awaiting = self._waits_for_global_calls()
         self._undecided = dict.fromkeys(self._lanes)
         self._started: list[tuple[str | None, Call]] = []
@@ -185,7 +199,7 @@ class _Run:
         found: dict[int, list[str | None]] = {}
         shared = {call.index for call in self._lanes[None].calls} if None in self._lanes else set()
         for instance, lane in self._lanes.items():
-            for index in lane.graph.awaited & shared if instance is not None else ():
+            for index in lane.awaited & shared if instance is not None else ():
                 found.setdefault(index, []).append(instance)
         return found
 
@@ -221,6 +235,26 @@ class _Run:
         for name in (instance, *others):
             self._executions[name].record(outcome.index, outcome.status)
             self._undecided[name] = None
+            self._settle(name, outcome.index)
+
+    def _settle(self, instance: str | None, ended: int) -> None:
+        """Note which gather calls have nothing to wait for in a lane any more, now that a call has ended."""
+        guests = self._guests.get(instance) if instance is not None else None
+        if instance is None or guests is None:
+            return
+        guests.end(ended)
+        for index, unsettled in self._unsettled.items():
+            if instance in unsettled and guests.is_settled(index):
+                unsettled.discard(instance)
+                if not unsettled:
+                    self._executions[None].reconsider(index)
+                    self._undecided[None] = None
+
+    def _gathered(self, call: Call) -> dict[str, Fold] | None:
+        """The values of all instances that are run, once none has anything left that the call waits for."""
+        if self._unsettled[call.index]:
+            return None
+        return {name: self._context.fold(name) for name in self._context.instances}
 
     def _call(self, instance: str | None, call: Call) -> SimulatedCall:
         end = self._ends.get((instance, call.index))

@@ -180,6 +180,16 @@ class Execution:
             self._candidates[index] = None
 
     @property
+    def gathering(self) -> tuple[Call, ...]:
+        """The gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4)."""
+        candidates = (self._calls[index] for index in sorted(self._candidates))
+        return tuple(
+            call
+            for call in candidates
+            if call.gather and call.index not in self._decided and self.status(call.index) is Status.WAITING
+        )
+
+    @property
     def promised(self) -> tuple[Reference, ...]:
         """The promised places that calls of the lane wait for (SPEC R6.3)."""
         return tuple(self._promises.values())
@@ -216,7 +226,10 @@ class Execution:
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
         """The parent's part of a delegate's context (SPEC R9.2)."""
-        return scoped_messages(self._fold, call.scopes)
+        gathered = self._gathered(call) if call.gather else None
+        return (
+            gathered.scoped_messages(call.scopes) if gathered is not None else scoped_messages(self._fold, call.scopes)
+        )
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""

@@ -8,6 +8,7 @@ says it once, beside the commit that made it so; the last one makes the global l
 from __future__ import annotations
 
 from protocol.graph.gathering import Gathers
+from protocol.language.references import Reference
 from protocol.state.fold import Fold
 
 from .readiness import Readiness, verdict
@@ -17,11 +18,18 @@ class Guests:
     """The gather calls in one lane. `fold` holds the messages of the log as the lane's reader sees them."""
 
     def __init__(self, gathers: Gathers, fold: Fold) -> None:
+        self.waiting = gathers.waiting
+        """The calls that have anything to wait for in the lane."""
         self._calls = {call.index: call for call in gathers.calls}
         self._readiness = Readiness(self._calls, gathers.graph)
         self._promises = dict(gathers.graph.promises)
         self._fold = fold
         self._ended: set[int] = set()
+
+    @property
+    def promised(self) -> tuple[Reference, ...]:
+        """The promised places that gather calls still wait for in the lane (SPEC R6.3)."""
+        return tuple(self._promises.values())
 
     def end(self, index: int) -> None:
         """Note that a call of the lane, or a global one, has ended; its messages are in the fold."""

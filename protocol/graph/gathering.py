@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from protocol.calls.call import Call
@@ -20,12 +21,23 @@ from .graph import Graph, Nodes
 _ANY: Final = Reference("any")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gathers:
-    """The gather calls of the global lane, and what they wait for in the lane of an instance."""
+    """The gather calls of the global lane, and what they wait for in the lane of an instance.
+
+    The places are those of `Lane`, as the gather calls see them in the instance.
+    """
 
     calls: tuple[Call, ...]
     graph: Graph
+    held: frozenset[Reference] = frozenset()
+    promised: frozenset[Reference] = frozenset()
+    required: frozenset[Reference] = frozenset()
+
+    @cached_property
+    def waiting(self) -> tuple[int, ...]:
+        """The calls that have anything to wait for in the lane; the others are settled there from the beginning."""
+        return tuple(call.index for call in self.calls if self.graph.directly_before(call.index))
 
 
 class Joined:

@@ -40,6 +40,17 @@ class Lane:
     gathers: Gathers | None = None
     """The gather calls that wait in the lane of an instance, where there are any (SPEC R10.4)."""
 
+    @property
+    def awaited(self) -> frozenset[int]:
+        """Every call that its calls, and the gather calls in it, wait for, also through barriers."""
+        return self.graph.awaited | (self.gathers.graph.awaited if self.gathers is not None else frozenset())
+
+    @property
+    def promised_places(self) -> tuple[Reference, ...]:
+        """The promised places that its calls, and the gather calls in it, wait for (SPEC R6.3)."""
+        gathered = self.gathers.graph.promises.values() if self.gathers is not None else ()
+        return *self.graph.promises.values(), *gathered
+
 
 @dataclass(frozen=True, slots=True)
 class Unresolvable(Cause):
@@ -188,7 +199,7 @@ class _Builder:
         held = guests.holdings.of(self._context.fold(instance))
         key = held, *self._promised(instance, guests)
         if key not in guests.graphs:
-            guests.graphs[key] = Gathers(self._gathers, guests.waits.graph(*key))
+            guests.graphs[key] = Gathers(self._gathers, guests.waits.graph(*key), *key)
             missing = guests.waits.unsatisfiable(held | key[1])
             self._unread.append({Unresolvable(call.index, at, expression, None) for call, at, expression in missing})
         return guests.graphs[key]

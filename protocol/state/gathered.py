@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protocol.language.errors import Unresolved
+from protocol.language.messages import TEXT_TYPES, render_data
 from protocol.language.references import Expression, Reference
 
 from .fold import Fold
-from .scopes import scoped
+from .scopes import scoped, scoped_messages
 
 
 class Gathered:
@@ -45,6 +46,11 @@ class Gathered:
             else:
                 found.update(scoped(self._shared, own))
         return found
+
+    def scoped_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
+        """What scopes yield, as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""
+        texts = scoped_messages(self._shared, [scope for scope in scopes if scope.kind in TEXT_TYPES])
+        return texts + [render_data(kind, value) for kind, value in self.scoped(scopes).items()]
 
     def _is_own(self, places: Sequence[Reference]) -> bool:
         return any(fold.has_own(place) for fold in self._folds.values() for place in places)

@@ -93,7 +93,7 @@ class Layout:
             for lane in self.lanes.values():
                 if promise.instance not in (None, lane.instance):
                     continue
-                fold, waited_for = self.context.fold(lane.instance), lane.graph.promises.values()
+                fold, waited_for = self.context.fold(lane.instance), lane.promised_places
                 if fold.root(KIND) is shared.root(KIND):  # the same is missing there as in the lanes before
                     if id(lane.graph) in alike:
                         continue

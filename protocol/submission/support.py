@@ -19,7 +19,7 @@ from .layout import Layout, Promised
 
 def unsupported(plan: Layout) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return [*_settings(plan), *_promises(plan), *_gathering(plan), *_loops(plan)]
+    return [*_settings(plan), *_promises(plan), *_loops(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -44,15 +44,6 @@ def _promises(plan: Layout) -> Iterator[Problem]:
                 pointer("context", promised.at),
                 f"{promised.place}{where} is promised and has no value: add a message such as {message} to the "
                 "context, or say in config.promise_seconds how long the run is to wait for it",
-            )
-
-
-def _gathering(plan: Layout) -> Iterator[Problem]:
-    """Calls that read in every instance (SPEC R10.4)."""
-    for call in plan.calls:
-        if call.gather:
-            yield Problem(
-                pointer(*plan.submission.place(call.index), "_gather"), "_gather is not supported by this version"
             )
 
 

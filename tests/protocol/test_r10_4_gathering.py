@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol import Rejected, check_submission
-from protocol.submission.support import unsupported
 
 from . import naive
 from .building import call, checked, plan_submission, pointers, problems_of, run, run_plan, statuses, submission
@@ -107,10 +106,6 @@ def test_r10_4_lanes_of_the_same_calls_share_what_is_waited_for() -> None:
     calls = [call(to="†state.n", value="†state.price"), call(to="†data.all", value="†state.n", _gather=True)]
     plan = check_submission(plan_submission(*calls, context=context))
     assert len({id(lane.gathers) for lane in plan.lanes.values() if lane.instance is not None}) == 1
-
-
-def test_r10_4_a_run_of_this_version_refuses_it() -> None:
-    assert pointers(unsupported(checked(call(_gather=True), context=CONTEXT))) == ["/solution/calls/0/_gather"]
 
 
 @st.composite

@@ -30,9 +30,10 @@ from worker.messaging.packing import pack, unpack
 from worker.storage.definition import (
     Definition,
     LaneRecord,
+    all_places_of,
+    gather_counts,
     pack_amended_lane,
     pack_amendment,
-    places_of,
     unpack_definition,
     unpack_lane,
 )
@@ -124,11 +125,14 @@ class Amender:
             if lane.record.amendment != by and (request := _request(lane, plan, version, by)) is not None
         ]
         if not is_shared_written:
-            self._step("lane", **requests.pop(0), shared=pack_amendment(plan, _awaited(lanes[0], plan)))
+            counts = gather_counts(lane.gathers for lane in plan.lanes.values())
+            gathers = [(str(index), count) for index, count in counts.items()]
+            shared = pack_amendment(plan, _awaited(lanes[0], plan))
+            self._step("lane", **requests.pop(0), shared=shared, gathers=gathers)
         for start in range(0, len(requests), _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for request in requests[start : start + _AT_ONCE]:
-                    self._send("lane", request | {"shared": b""}, pipeline)
+                    self._send("lane", request | {"shared": b"", "gathers": []}, pipeline)
                 for reply in pipeline.execute():
                     self._take(reply)
 
@@ -148,6 +152,7 @@ class Amender:
                 keys.published,
                 keys.backlog,
                 keys.parked,
+                keys.gathers,
             ],
             args=[pack_request({"step": step, "who": self._who, **request})],
             client=client,
@@ -211,12 +216,13 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] |
     """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
     new = plan.lanes.get(lane.instance)
     calls = new.calls if new is not None else ()
-    if lane.instance is not None and not (calls or lane.begun or lane.dropped):
+    is_gathered = new is not None and new.gathers is not None
+    if lane.instance is not None and not (calls or lane.begun or lane.dropped or is_gathered):
         return None
     is_template = plan.submission.is_template and new is not None
     record = LaneRecord(
         calls=lane.begun if is_template else (*lane.begun, *calls),
-        **(places_of(new) if new is not None else {}),
+        **(all_places_of(new) if new is not None else {}),
         version=version if is_template else None,
         begun=frozenset(call.index for call in lane.begun),
         amendment=by,
@@ -233,5 +239,5 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] |
 def _awaited(shared: _Lane, plan: Plan) -> frozenset[int]:
     """The global calls, new or at work, that new calls of instances wait for."""
     own = plan.lanes[None].calls if None in plan.lanes else ()
-    waited_for = {index for lane in plan.lanes.values() if lane.instance is not None for index in lane.graph.awaited}
+    waited_for = {index for lane in plan.lanes.values() if lane.instance is not None for index in lane.awaited}
     return frozenset(call.index for call in (*shared.begun, *own) if call.index in waited_for)

@@ -20,13 +20,14 @@ from redis.exceptions import RedisError
 
 from broker_config import Settings
 from protocol import Plan
+from protocol.graph.lanes import Lane
 from worker.errors import InfrastructureError
 from worker.messaging.attempts import lane_token
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.storage.clock import ServerClock
-from worker.storage.definition import FORMAT, pack_definition, pack_lane, promises_due
+from worker.storage.definition import FORMAT, gather_counts, pack_definition, pack_lane, promises_due
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
 from worker.storage.leases import PUBLISHED_SECONDS
@@ -91,6 +92,8 @@ class Dispatcher:
             last[lane] = id_
         for lanes in _batches(list(last)):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
+        if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
+            yield _setting(keys.gathers, dict(gathers))
         published, backlog = self._lanes(plan)
         for lanes in _batches(published):
             yield _marking(keys.published, lanes, due)
@@ -112,7 +115,7 @@ class Dispatcher:
 
     def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
         """The lanes with something to do, the global one first: those published at once, and those that follow."""
-        lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if lane.calls]
+        lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if _has_work(lane)]
         lanes.sort(key=bool)
         window = self._settings.publish_window
         return lanes[:window], lanes[window:]
@@ -127,7 +130,12 @@ class Dispatcher:
 
 
 def _waits_for_promises(plan: Plan) -> bool:
-    return any(lane.graph.promises for lane in plan.lanes.values())
+    return any(lane.promised_places for lane in plan.lanes.values())
+
+
+def _has_work(lane: Lane) -> bool:
+    """Whether there are calls to run, or gather calls wait there for something."""
+    return bool(lane.calls) or (lane.gathers is not None and bool(lane.gathers.waiting))
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, Fields]]:

@@ -18,10 +18,19 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol.engine.solution_output import output_fault
+from protocol.graph.gathering import Gathers
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import CallId, lane_token
-from worker.storage.definition import FORMAT, Definition, promises_due, unpack_definition
+from worker.storage.definition import (
+    FORMAT,
+    Definition,
+    LaneRecord,
+    gather_counts,
+    promises_due,
+    unpack_definition,
+    unpack_lane,
+)
 from worker.storage.due import DueRuns
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
@@ -161,6 +170,10 @@ class Forker:
     def _write_lanes(self, keys: Keys, lanes: Mapping[str | None, _Lane], definition: Definition) -> Counter[str]:
         """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
         counts: Counter[str] = Counter()
+        guests = _guests(lanes, definition)
+        if gathers := gather_counts(guests.values()):
+            numbers: dict[Any, Any] = dict(gathers)
+            self._redis.hset(keys.gathers, mapping=numbers)
         remaining = iter(lanes.items())
         while batch := list(islice(remaining, _LANES_AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
@@ -173,7 +186,8 @@ class Forker:
                             CallId(keys.run, instance, call).member: how for call, how in lane.ended.items()
                         }
                         pipeline.hset(keys.calls, mapping=ended)
-                    if len(lane.ended) < size:
+                    waits = instance in guests and guests[instance].waiting
+                    if len(lane.ended) < size or waits:
                         pipeline.rpush(keys.backlog, token)
                     counts.update(lane.ended.values())
                     counts["total"] += size
@@ -212,6 +226,25 @@ class Forker:
         self._redis.xadd(keys.statuses, {"s": status}, id=id_)
         self._redis.hset(keys.state, mapping=state)
         DueRuns(self._redis, keys.prefix).note(keys.run)
+
+
+def _guests(lanes: Mapping[str | None, _Lane], definition: Definition) -> dict[str | None, Gathers]:
+    """The gather calls that have not ended, in the lanes of instances."""
+    shared = lanes.get(None)
+    if shared is None or not shared.records:
+        return {}
+    record = unpack_lane(shared.records[-1], definition.tools)
+    calls = definition.lane_calls(record, None)
+    if not any(call.gather for call in calls):
+        return {}
+    gone = record.begun | shared.ended.keys()
+    found: dict[str | None, Gathers] = {}
+    for instance, lane in lanes.items():
+        own = unpack_lane(lane.records[-1], definition.tools) if lane.records else LaneRecord()
+        gathers = definition.gathers(definition.lane_calls(own, instance), own, calls, gone)
+        if instance is not None and gathers is not None:
+            found[instance] = gathers
+    return found
 
 
 def _amendments(field: bytes | None) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from protocol.engine.execution import Execution, Failure, Outcome, Start, Status
 from protocol.language.errors import Conflict
 from worker.messaging.attempts import Attempt, CallId, Result, Retry
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.messaging.packing import pack
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
 from worker.storage.log import Advance, Claim, Rest
@@ -98,13 +99,15 @@ class LaneRunner:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
         outcomes, rests = self._take_results()
+        await self._gather()
         starts = self._decide(outcomes) if self._run_status == "running" else []
         is_all = not self._results and len(outcomes) + len(starts) < _MOST
         starts = await self._admission.admit(starts)
-        if outcomes or rests or starts:
+        settled = self._lane.newly_settled()
+        if outcomes or rests or starts or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             ended = [self._lane.by_index[index] for index in indexes]
-            await self._commit(outcomes, rests, starts, is_all=is_all)
+            await self._commit(outcomes, rests, starts, settled, is_all=is_all)
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
@@ -119,6 +122,11 @@ class LaneRunner:
             self._results += await self._inline.wait(self._mailbox.wait())
             return True
         return False
+
+    async def _gather(self) -> None:
+        """Read the values of all instances for the calls that need them, once each has what they wait for."""
+        if self._run_status == "running" and (calls := self._lane.gathering):
+            await self._lane.gather(self._services.log, calls)
 
     def _decide(self, outcomes: list[Outcome]) -> list[Start]:
         """What can be started now, as far as it fits a commit; outcomes that need no execution join the others."""
@@ -157,11 +165,18 @@ class LaneRunner:
             self._mailbox.remind(index, delay_seconds)
 
     async def _commit(
-        self, outcomes: Sequence[Outcome], rests: Sequence[Rest], starts: Sequence[Start], *, is_all: bool
+        self,
+        outcomes: Sequence[Outcome],
+        rests: Sequence[Rest],
+        starts: Sequence[Start],
+        settled: Sequence[int],
+        *,
+        is_all: bool,
     ) -> None:
         advance = await self._advance(
             outcomes=outcomes,
             rests=rests,
+            settled=settled,
             claims=[self._claim(start) for start in starts],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
@@ -173,6 +188,9 @@ class LaneRunner:
         woken = [self._lane_task(lane or None) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []
+        self._lane.let_go()
+        if is_ours:
+            self._lane.note_settled(settled)
         if woken or sent or messages:
             await self._services.publish([*woken, *sent, *messages])
         if not is_ours:
@@ -236,15 +254,28 @@ class LaneRunner:
         if activity is None:
             self._results.append((attempt, Failure("UnknownActivity", unknown_code("activity", call.runner.name))))
             return None
-        function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
+        scopes = self._execution.scoped(call)
+        if call.gather and self._is_too_large(len(pack([dict(start.parameters), scopes])), attempt):
+            return None
+        function = activity.bind(call.properties, start.parameters, scopes)
         self._inline.begin(activity, function, attempt)
         return None
+
+    def _is_too_large(self, size: int, attempt: Attempt) -> bool:
+        """Whether what a gather call reads is more than a remote message may hold; it has failed then (SPEC R10.4)."""
+        most = self._services.limits.submission_bytes
+        if size > most:
+            text = f"what it gathers has {size} bytes, where {most} are allowed (ACTS_LIMIT_SUBMISSION_BYTES)"
+            self._results.append((attempt, Failure("TooLarge", text)))
+        return size > most
 
     def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
         """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
         is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
         first = Attempt(attempt.id) if is_forgotten else attempt
         message = self._services.remote.message(start, first, self._execution, definition)
+        if start.call.gather and self._is_too_large(len(message.body), attempt):
+            return None
         if not is_forgotten:
             return message
         self._sendings[start.call.index] = message
@@ -286,6 +317,7 @@ class LaneRunner:
         *,
         outcomes: Sequence[Outcome] = (),
         rests: Sequence[Rest] = (),
+        settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
         park: bool = False,
         leaves: bool = False,
@@ -302,6 +334,7 @@ class LaneRunner:
             missed=self._missed(outcomes),
             waking=self._waking(outcomes),
             rests=rests,
+            settled=settled,
             claims=claims,
             sendings=self._sendings,
             park=park,

@@ -7,13 +7,15 @@ lane costs nothing for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from protocol import Plan
 from protocol.calls.call import Call, make_call
 from protocol.calls.tools import Executor, Runner, Tool
+from protocol.graph.gathering import Gathers
 from protocol.graph.graph import Graph
 from protocol.graph.lanes import Lane
 from protocol.graph.waits import Waits
@@ -24,6 +26,10 @@ from worker.messaging.packing import pack, unpack
 
 FORMAT: Final = 3
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
+
+
+PLACES: Final = ("held", "promised", "required")
+"""What a record says of the context (see `Lane`)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class LaneRecord:
     """The places that promises required then and that its scopes cover."""
     version: int | None = None
     """Which of the definition's templates are the lane's, besides its own calls."""
+    gathers: Mapping[str, frozenset[str]] | None = None
+    """The places, by the names above, as the gather calls of the global lane saw them here (SPEC R10.4)."""
     begun: frozenset[int] = frozenset()
     """Calls that were at work when the lane was amended: they wait for no other call."""
     amendment: str | None = None
@@ -66,8 +74,11 @@ class Definition:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
         if record.version is None:
             return record.calls
-        templates = (call for call in self.versions[record.version] if call.instance in (None, instance))
-        return (*record.calls, *templates)
+        templates = self.versions[record.version]
+        if instance is None and any(call.gather for call in templates):
+            return (*record.calls, *(call for call in templates if call.gather))
+        own = (call for call in templates if call.instance in (None, instance) and not call.gather)
+        return (*record.calls, *own)
 
     def are_same_everywhere(self, record: LaneRecord) -> bool:
         """Whether all instances with this record have the same calls."""
@@ -90,10 +101,20 @@ class Definition:
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
         """What the lane's calls wait for; `shared` are the global calls it can see."""
-        visible = sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index)
         own = [call for call in calls if call.index not in record.begun]
         places = map(_places, (record.held, record.promised, record.required))
-        return Waits(own, Writers(visible)).graph(*places)
+        return Waits(own, _writers(calls, shared)).graph(*places)
+
+    def gathers(
+        self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call], begun: Container[int]
+    ) -> Gathers | None:
+        """What gather calls wait for in the lane of an instance; `begun` are global calls that wait for nothing."""
+        gathering = tuple(call for call in shared if call.gather and call.index not in begun)
+        if not gathering or record.gathers is None:
+            return None
+        held, promised, required = (frozenset(_places(record.gathers.get(name, ()))) for name in PLACES)
+        waits = Waits(gathering, _writers(calls, shared), are_guests=True)
+        return Gathers(gathering, waits.graph(held, promised, required), held, promised, required)
 
 
 def pack_definition(plan: Plan) -> bytes:
@@ -150,7 +171,7 @@ def unpack_definition(data: bytes) -> Definition:
 def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     """The record in the first entry of a lane; null for calls means a plan's templates."""
     calls = None if is_template else _pack_calls(lane.calls)
-    return pack({"calls": calls, **_pack_places(places_of(lane))})
+    return pack({"calls": calls, **_pack_all_places(all_places_of(lane))})
 
 
 def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
@@ -171,7 +192,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
     return pack(
         {
             "calls": _pack_calls(record.calls),
-            **_pack_places({"held": record.held, "promised": record.promised, "required": record.required}),
+            **_pack_all_places({name: getattr(record, name) for name in (*PLACES, "gathers")}),
             "version": record.version,
             "begun": sorted(record.begun),
             "amendment": record.amendment,
@@ -188,20 +209,42 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         held=frozenset(fields["held"]),
         promised=frozenset(fields.get("promised", ())),
         required=frozenset(fields.get("required", ())),
+        gathers=_unpack_gathers(fields.get("gathers")),
         version=fields.get("version", 0 if calls is None else None),
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
     )
 
 
-def places_of(lane: Lane) -> dict[str, frozenset[str]]:
+def all_places_of(lane: Lane) -> dict[str, Any]:
     """The places that the context held or promised when a lane was laid out, as its record has them."""
-    places = {"held": lane.held, "promised": lane.promised, "required": lane.required}
-    return {name: frozenset(map(str, found)) for name, found in places.items()}
+    return {**_places_of(lane), "gathers": _places_of(lane.gathers) if lane.gathers is not None else None}
 
 
-def _pack_places(places: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
-    return {name: sorted(found) for name, found in places.items() if found or name == "held"}
+def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
+    """Of how many lanes each gather call has to wait for something; see advance.lua."""
+    return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
+
+
+def _places_of(laid_out: Lane | Gathers) -> dict[str, frozenset[str]]:
+    return {name: frozenset(map(str, getattr(laid_out, name))) for name in PLACES}
+
+
+def _pack_all_places(places: Mapping[str, Any]) -> dict[str, Any]:
+    gathers = places["gathers"]
+    return _pack_places(places) | ({} if gathers is None else {"gathers": _pack_places(gathers)})
+
+
+def _pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {name: sorted(places[name]) for name in PLACES if places[name] or name == "held"}
+
+
+def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:
+    return None if fields is None else {name: frozenset(fields.get(name, ())) for name in PLACES}
+
+
+def _writers(calls: Sequence[Call], shared: Sequence[Call]) -> Writers:
+    return Writers(sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index))
 
 
 def _places(texts: Iterable[str]) -> set[Reference]:

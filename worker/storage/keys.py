@@ -71,6 +71,11 @@ class Keys:
         return self._key("parked")
 
     @property
+    def gathers(self) -> str:
+        """Hash: gather call -> the lanes that have not found it settled yet (SPEC R10.4; see advance.lua)."""
+        return self._key("gathers")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -108,6 +113,7 @@ class Keys:
             self.calls,
             self.leases,
             self.parked,
+            self.gathers,
             self.published,
             self.backlog,
             self.outbox,

@@ -6,15 +6,19 @@ own part. Both are only ever fed from the log, in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from protocol.calls.call import Call
 from protocol.engine.execution import FINAL, Execution, Outcome, Status
+from protocol.engine.guests import Guests
 from protocol.engine.solution_output import output_fault
+from protocol.graph.gathering import Gathers
 from protocol.graph.graph import Graph
+from protocol.language.references import Reference
 from protocol.state.fold import Fold
+from protocol.state.operations import read_operation
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .log import Entry, MessageLog
@@ -51,7 +55,8 @@ class LaneWork:
     calls: tuple[Call, ...]
     graph: Graph
     awaited: frozenset[int]
-    """The global calls that calls of the lane wait for."""
+    """The global calls that calls of the lane wait for, or gather calls in it."""
+    gathers: Gathers | None = None
 
     @cached_property
     def by_index(self) -> Mapping[int, Call]:
@@ -88,6 +93,11 @@ class RunView:
         """The global calls."""
         return self.definition.lane_calls(self.record, None)
 
+    @property
+    def has_gathers(self) -> bool:
+        """Whether some global call reads in every instance (SPEC R10.4)."""
+        return any(call.gather for call in self.calls)
+
     def work(self, record: bytes | None, instance: str | None) -> LaneWork:
         """What is to be done in a lane of that record; lanes of the same templates share it."""
         if record is None:
@@ -104,7 +114,9 @@ class RunView:
         calls = self.definition.lane_calls(record, instance)
         shared = self.calls if instance is not None else ()
         graph = self.definition.graph(calls, record, shared)
-        return LaneWork(calls, graph, graph.awaited & {call.index for call in shared})
+        gathers = self.definition.gathers(calls, record, shared, self.record.begun)
+        awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
+        return LaneWork(calls, graph, awaited & {call.index for call in shared}, gathers)
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global lane; those seen before are passed over."""
@@ -133,6 +145,7 @@ class LaneView:
         instance: str | None,
         entries: Iterable[Entry],
         mark: float | None = None,
+        unsettled: Mapping[int, int] | None = None,
     ) -> None:
         self.run = run
         self.instance = instance
@@ -149,8 +162,20 @@ class LaneView:
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
         self.execution = Execution(
-            self.calls, work.graph, self.fold, definition.tools, instance=instance, returns=definition.returns
+            self.calls,
+            work.graph,
+            self.fold,
+            definition.tools,
+            instance=instance,
+            returns=definition.returns,
+            gather=self._gathered,
         )
+        self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
+        self._told: set[int] = set()
+        """The gather calls of which the log knows that they are settled here."""
+        self._unsettled = unsettled
+        self._folds: tuple[frozenset[int], Mapping[str, Fold]] = frozenset(), {}
+        """What was gathered: for which calls, and the values of all instances."""
         self.feed(entries)
         self.note_global()
 
@@ -161,10 +186,15 @@ class LaneView:
         The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
         advance.lua) is not that of a loss which is not seen.
         """
+        has_gathers = instance is None and run.has_gathers
+        # Read before the entries: where no lane is left, what the calls wait for is among them.
+        unsettled = await log.unsettled(run.run) if has_gathers else None
         opened = await log.open(run.run, instance)
         if any(entry.record is not None for entry in opened.entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
-        view = cls(run, instance, opened.entries, opened.mark)
+            if instance is None and run.has_gathers and not has_gathers:
+                return await cls.open(log, run, instance)
+        view = cls(run, instance, opened.entries, opened.mark, unsettled)
         if opened.open_calls:
             left = [call.index for call in view.calls if view.execution.status(call.index) not in FINAL]
             running = await log.at_work(run.run, instance, left, opened.now_ms)
@@ -185,7 +215,7 @@ class LaneView:
         self._note_given_up(self.run.gave_up)
         for index in self.awaited:
             if index in self.run.statuses:
-                self.execution.record(index, self.run.statuses[index])
+                self._end(index, self.run.statuses[index])
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
@@ -193,7 +223,7 @@ class LaneView:
             return
         for message in outcome.messages:
             self.fold.append(message, f"result of call {outcome.index}")
-        self.execution.record(outcome.index, outcome.status)
+        self._end(outcome.index, outcome.status)
 
     def output_fault(self) -> str | None:
         """Why the run's output cannot be read; empty where it can, None where that is not known here (SPEC R4.9).
@@ -209,7 +239,8 @@ class LaneView:
         """Whether some call of this lane waits for a global call, or for a promised value that may come globally."""
         if self.instance is None:
             return False  # its own entries wake it
-        return bool(self.execution.promised) or any(index not in self.run.statuses for index in self.awaited)
+        promised = (*self.execution.promised, *(self._guests.promised if self._guests is not None else ()))
+        return bool(promised) or any(index not in self.run.statuses for index in self.awaited)
 
     async def catch_up(self, log: MessageLog) -> bool:
         """Read what has come since, where everything of our own is in the log; False if the lane was amended."""
@@ -228,7 +259,7 @@ class LaneView:
             if entry.message is not None:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
-                self.execution.record(entry.call, entry.status)
+                self._end(entry.call, entry.status)
             if entry.gives_up:
                 self._note_given_up(entry.id)
             self.seen = entry.id
@@ -238,3 +269,53 @@ class LaneView:
         """Note that the run has given up, with an entry, what was promised."""
         if id_key(id_) > id_key(self._first):
             self.execution.give_up_promises()
+            if self._guests is not None:
+                self._guests.give_up_promises()
+
+    def _end(self, index: int, status: Status) -> None:
+        self.execution.record(index, status)
+        if self._guests is not None:
+            self._guests.end(index)
+
+    def newly_settled(self) -> list[int]:
+        """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""
+        if self._guests is None:
+            return []
+        left = (one for one in self._guests.waiting if one not in self._told and one not in self.run.statuses)
+        return [index for index in left if self._guests.is_settled(index)]
+
+    def note_settled(self, calls: Iterable[int]) -> None:
+        """Note that the log knows that gather calls are settled here."""
+        self._told.update(calls)
+
+    @property
+    def gathering(self) -> list[Call]:
+        """The gather calls of the global lane that can be decided once `gather` has read for them."""
+        left, loaded = self._unsettled, self._folds[0]
+        if left is None:
+            return []
+        calls = self.execution.gathering
+        return [call for call in calls if not left.get(call.index) and call.index not in loaded]
+
+    async def gather(self, log: MessageLog, calls: Sequence[Call]) -> None:
+        """Read the values of all instances, as far as calls read them."""
+        kinds = {place.kind for call in calls for place in (*call.scopes, *_places(call))}
+        folds = {instance: Fold(self.fold) for instance in await log.instances(self.run.run)}
+        async for id_, instance, message in log.messages(self.run.run):
+            operation = read_operation(message, f"message {id_}")
+            if operation is not None and operation.place.kind in kinds:
+                folds[instance].append(message, f"message {id_}")
+        self._folds = frozenset(call.index for call in calls), folds
+
+    def let_go(self) -> None:
+        """Keep no longer what was gathered."""
+        self._folds = frozenset(), {}
+
+    def _gathered(self, call: Call) -> Mapping[str, Fold] | None:
+        calls, folds = self._folds
+        return folds if call.index in calls else None
+
+
+def _places(call: Call) -> Iterator[Reference]:
+    """The places that a call's parameters read."""
+    return (place for expression in call.expressions for place in expression.references)

@@ -15,7 +15,7 @@ The stream is the truth; `calls` only makes commits exactly-once, `lanes` and th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -202,6 +202,7 @@ class MessageLog:
         missed: Mapping[int, Sequence[str]] = MappingProxyType({}),
         waking: Iterable[int] = (),
         rests: Sequence[Rest] = (),
+        settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
         sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
         park: bool = False,
@@ -211,7 +212,8 @@ class MessageLog:
     ) -> Advance:
         """Append outcomes, claim calls, all at once (see advance.lua).
 
-        `missed` says by call which promised places it had to do without.
+        `missed` says by call which promised places it had to do without, `settled` are gather calls that have nothing
+        to wait for in the lane any more.
         `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
         `output_fault` is what `LaneView.output_fault` says.
         """
@@ -228,6 +230,7 @@ class MessageLog:
             "takes_up": takes_up,
             "output_fault": output_fault,
             "window": self._window,
+            "settled": list(settled),
             "outcomes": [
                 _outcome(
                     outcome,
@@ -259,12 +262,37 @@ class MessageLog:
             keys.outbox,
             keys.outbox_tasks,
             keys.outbox_due,
+            keys.gathers,
         )
         reply = await self._commands.run_script(self._advance, names, pack_request(request))
         advance = _read_advance(reply)
         if advance.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
+
+    async def unsettled(self, run: str) -> dict[int, int]:
+        """Gather call -> in how many lanes it has still something to wait for; those without any may be left out."""
+        found = await self._commands.execute("HGETALL", self._keys(run).gathers)
+        return {int(call): int(lanes) for call, lanes in found.items()}
+
+    async def instances(self, run: str) -> list[str]:
+        """The instances of a run, in the order of its context."""
+        found = await self._commands.execute("LRANGE", self._keys(run).instances, 0, -1)
+        return [instance.decode() for instance in found]
+
+    async def messages(self, run: str) -> AsyncIterator[tuple[str, str, Mapping[str, Any]]]:
+        """The messages of all instances as they are now, in order: id, instance, message."""
+        key, after = self._keys(run).log, "-"
+        last = await self._commands.execute("XREVRANGE", key, "+", "-", "COUNT", 1)
+        until = last[0][0] if last else "0-0"
+        while True:
+            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
+            for id_, fields in page:
+                if b"m" in fields and (lane := fields[b"l"]):
+                    yield id_.decode(), lane.decode(), unpack(fields[b"m"])
+            if len(page) < _PAGE:
+                return
+            after = f"({page[-1][0].decode()}"
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)

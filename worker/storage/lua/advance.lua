@@ -17,6 +17,7 @@
 --                          one at 0 is not in the queue: its lane was left since the run is paused
 --      9 backlog   list    lanes whose turn to be published has not come yet
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
+--      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
@@ -27,6 +28,8 @@
 --        outcomes: {call, status, detail (msgpack or ""), missed (see above, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
 --        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
+--        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
+--        `calls` each is "settled" for the lane; the last lane wakes the global one),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
@@ -43,7 +46,7 @@
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      lost      whoever was at work on it is dead: only the sweep says so
 
-local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due = unpack(KEYS)
+local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -125,11 +128,12 @@ look_up(request.outcomes)
 look_up(request.retries)
 look_up(request.claims)
 
-local accepted, ended, lets_out, wakes = {}, 0, false, 0
+local accepted, ended, lets_out, wakes, all_accepted, gathered = {}, 0, false, 0, true, false
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
     local is_news = not is_over(status) and not is_final(before)
     accepted[#accepted + 1] = is_news
+    all_accepted = all_accepted and is_news
     if is_news then
         append(outcome)
         ended = ended + 1
@@ -241,12 +245,24 @@ elseif request.takes_up and tonumber(redis.call('ZSCORE', published, lane)) == r
     lets_out = true
 end
 local woken = {}
+if all_accepted and not is_over(status) then
+    for _, call in ipairs(request.settled) do
+        if redis.call('HSETNX', calls, field(call), 'settled') == 1 and redis.call('HINCRBY', gathers, call, -1) == 0 then
+            redis.call('ZADD', published, status == 'paused' and 0 or now + request.published_ms, '')
+            gathered = true
+        end
+    end
+end
 if lets_out and status == 'running' then
     local keys = { state = state, published = published, backlog = backlog, parked = parked }
     woken = refill(keys, request.window, now + request.published_ms)
     if #woken > 0 then
         becomes_due(now + request.published_ms)
     end
+end
+if gathered and status == 'running' then
+    woken[#woken + 1] = ''
+    becomes_due(now + request.published_ms)
 end
 if request.leaves and nothing_new then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)

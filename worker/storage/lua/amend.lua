@@ -4,17 +4,18 @@
 -- KEYS 1 state  hash  see advance.lua; here also amending (who is at it), amending:by (which amendment, once it is known
 --                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
 --                     running), amended (for each amendment the last id before it and its own last, joined by colons)
---      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    (see advance.lua)
+--      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    9 gathers    (see advance.lua)
 -- ARGV 1 the request, msgpack: step, who, and for the step
 --        begin
 --        plan    by: this amendment is about to be written
 --        lane    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
---                msgpack), record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls)
+--                msgpack), record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
+--                gathers (pairs of a new gather call and the number of lanes in which it waits)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
 -- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
 
-local state, log, statuses, lanes, calls, published, backlog, parked = unpack(KEYS)
+local state, log, statuses, lanes, calls, published, backlog, parked, gathers = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -70,6 +71,9 @@ local function amend_lane()
     redis.call('HINCRBY', state, 'n:skipped', skipped)
     redis.call('HINCRBY', state, 'total', request.added)
     redis.call('HINCRBY', state, 'remaining', request.added - skipped)
+    for _, pair in ipairs(request.gathers) do
+        redis.call('HSET', gathers, pair[1], pair[2])
+    end
     redis.call('RPUSH', backlog, request.lane)
 end
 
