@@ -22,6 +22,7 @@ __all__ = [
     "EXECUTE_BACKGROUND",
     "EXECUTE_DELEGATE",
     "EXECUTE_INSTANCE",
+    "EXECUTE_INSTANCES",
     "PROBE",
     "queue",
     "queue_names",
@@ -32,6 +33,9 @@ __all__ = [
 
 EXECUTE_INSTANCE = "acts.execute_instance"
 """Runs the calls of one instance that are ready."""
+
+EXECUTE_INSTANCES = "acts.execute_instances"
+"""No task but a message that carries several of `EXECUTE_INSTANCE`."""
 
 PROBE = "acts.probe"
 """Proves, when it is taken from the queue of the instances, that what was published before it was taken too."""

@@ -12,7 +12,14 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker_config import DELIVER, EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, EmbeddedServer
+from broker_config import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCES,
+    EmbeddedServer,
+)
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .broker_messages import message, packed, task_body
@@ -60,6 +67,17 @@ REFUSED: dict[str, bytes] = {
     "more bytes than a lane's name has": message(task_body(packed(["none", "x" * 2_000_000]))),
     "a lane without a run": message(task_body(packed([None, None]))),
     "a lane that is an object": message(task_body(packed({"run": SECRET}))),
+    "an envelope without lanes": message(task_body(packed(["none", 0, []])), task=EXECUTE_INSTANCES),
+    "an envelope of too many lanes": message(task_body(packed(["none", 0, ["x"] * 101])), task=EXECUTE_INSTANCES),
+    "an envelope of lanes that are none": message(
+        task_body(packed(["none", 0, [{SECRET: 1}]])), task=EXECUTE_INSTANCES
+    ),
+    "an envelope numbered by letters": message(task_body(packed(["none", SECRET, ["x"]])), task=EXECUTE_INSTANCES),
+    "an envelope of more bytes than there may be": message(
+        task_body(packed(["none", 0, ["x" * 30_000] * 50])), task=EXECUTE_INSTANCES
+    ),
+    "an envelope of text": message(task_body(SECRET), task=EXECUTE_INSTANCES),
+    "an envelope without an argument": message(task_body(), task=EXECUTE_INSTANCES),
     "a result of nothing": message(task_body(packed({"id": ID})), task=DELIVER),
     "a result that is a number": message(task_body(packed({"id": ID, "result": 5})), task=DELIVER),
     "a result of neither kind": message(task_body(packed({"id": ID, "result": {SECRET: 1}})), task=DELIVER),

@@ -6,6 +6,7 @@
 `messages`      the argument of each task
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches
+`envelopes`     several lanes in one message
 `relay`         publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker

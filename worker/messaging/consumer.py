@@ -8,16 +8,23 @@ costs one line that says why and shows nothing of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from celery import signals
 from celery.worker.consumer import Consumer
 
+from worker.errors import MalformedMessage
+
+from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
+from .limits import limits_of
 from .task_log import log_one_line_per_task
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ENVELOPE_BYTES: Final = 1024 * 1024
 """What Celery may add to a message of ours."""
@@ -29,6 +36,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
         self._hand = Hand()
+        self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
 
     def connect(self) -> Any:
@@ -43,18 +51,16 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         handle = super().create_task_handler(*arguments, **options)
         most_bytes = int(self.app.conf.acts_settings.limit_submission_bytes) + _ENVELOPE_BYTES
 
-        def on_task_received(message: Any) -> None:
-            self._take(message)
-            try:
-                reason = _objection(message, most_bytes)
-                if reason is None:
-                    handle(message)
-            except (*self.connection_errors, *self.channel_errors):
-                raise
-            except Exception as error:
-                reason = type(error).__name__
+        def tasks_of(message: Any) -> Iterable[Any]:
+            outlive_channel(message)
+            reason = _objection(message, most_bytes)
             if reason is not None:
-                self._refuse(message, reason)
+                raise MalformedMessage(reason)
+            return self._taken(message)
+
+        def on_task_received(message: Any) -> None:
+            for task in self._accepted(message, lambda: tasks_of(message)) or ():
+                self._accepted(task, partial(handle, task))
 
         return on_task_received
 
@@ -74,14 +80,28 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Called by Celery for a message that it cannot or must not decode."""
         self._refuse(message, type(exc).__name__)
 
-    def _take(self, message: Any) -> None:
-        """Have a message in hand until it is answered."""
-        self._hand.tasks += 1
+    def _accepted(self, message: Any, work: Callable[[], T]) -> T | None:
+        """Do something with a message; it is refused for what is wrong with it. Raises errors of the connection."""
+        try:
+            return work()
+        except (*self.connection_errors, *self.channel_errors):
+            raise
+        except MalformedMessage as error:
+            self._refuse(message, str(error))
+        except Exception as error:
+            self._refuse(message, type(error).__name__)
+        return None
 
-        def let_go() -> None:
-            self._hand.tasks -= 1
-
-        outlive_channel(message, let_go)
+    def _taken(self, message: Any) -> Iterable[Any]:
+        """Have the tasks of a message in hand, each until it is answered."""
+        if not is_envelope(message):
+            self._hand.hold(message)
+            return (message,)
+        room = max(1, getattr(message.channel.qos, "room", 1))
+        tasks = take_apart(message, self._limits, room)
+        for task in tasks:
+            self._hand.hold(task)
+        return tasks
 
     def _refuse(self, message: Any, reason: str) -> None:
         logger.error("a message of %.200r is refused: %s", message.delivery_info.get("routing_key"), reason)
@@ -89,21 +109,18 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
 
-def outlive_channel(message: Any, answered: Callable[[], None] = lambda: None) -> None:
+def outlive_channel(message: Any) -> None:
     """Let an answer to a message whose channel is dead be an error of the connection, which Celery logs and outlives.
-
-    `answered` is called with each answer.
 
     A channel that could not be closed, the server being away or full, has no connection any more, and kombu's raises
     AttributeError for that; the worker would end. There is no way to answer: the broker delivers the message again.
     """
-    message.ack_log_error = _forgiving(message.ack_log_error, answered)
-    message.reject_log_error = _forgiving(message.reject_log_error, answered)
+    message.ack_log_error = _forgiving(message.ack_log_error)
+    message.reject_log_error = _forgiving(message.reject_log_error)
 
 
-def _forgiving(answer: Callable[..., None], answered: Callable[[], None]) -> Callable[..., None]:
+def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
     def answer_if_possible(log: logging.Logger, errors: tuple[type[Exception], ...], *how: Any, **named: Any) -> None:
-        answered()
         answer(log, (*errors, AttributeError), *how, **named)
 
     return answer_if_possible

@@ -8,9 +8,12 @@ What it is needed for otherwise stays: a worker takes no more than it may have i
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from kombu.transport.virtual import QoS
+
+_UNLIMITED: Final = 1_000_000
 
 
 class Hand:
@@ -18,6 +21,19 @@ class Hand:
 
     def __init__(self) -> None:
         self.tasks = 0
+
+    def hold(self, task: Any) -> None:
+        """Count a task's message until it is answered."""
+        self.tasks += 1
+        task.ack_log_error = self._letting_go(task.ack_log_error)
+        task.reject_log_error = self._letting_go(task.reject_log_error)
+
+    def _letting_go(self, answer: Callable[..., None]) -> Callable[..., None]:
+        def answer_and_let_go(*arguments: Any, **named: Any) -> None:
+            self.tasks -= 1
+            answer(*arguments, **named)
+
+        return answer_and_let_go
 
 
 class Held(QoS):  # type: ignore[misc]  # kombu has no types
@@ -31,7 +47,12 @@ class Held(QoS):  # type: ignore[misc]  # kombu has no types
 
     def can_consume(self) -> bool:
         """Whether another message may be taken: the limit counts tasks, of which a message may carry several."""
-        return not self.prefetch_count or self._hand.tasks < self.prefetch_count
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may be taken."""
+        return self.prefetch_count - self._hand.tasks if self.prefetch_count else _UNLIMITED
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Let go of a message. It is never put back: the sweep sees to it, and counts what kills its workers."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from broker_config import DELIVER, EXECUTE_INSTANCE, PROBE
+from broker_config import DELIVER, EXECUTE_INSTANCE, EXECUTE_INSTANCES, PROBE
 from protocol import Limits, Message, Output
 from protocol.engine.execution import Failure, Success
 from protocol.language.errors import pointer
@@ -30,10 +30,21 @@ T = TypeVar("T")
 
 _ENVELOPE_BYTES: Final = 64 * 1024
 """What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
+_MOST_LANES: Final = 100
+"""How many lanes are taken from one message."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 """A number that Redis' scripts keep whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Several lanes of one run, on their way in one message; `first` is the number of the first one there."""
+
+    run: str
+    first: int
+    instances: Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,10 @@ class TaskMessage:
     shown: str
     is_forgotten: bool = False
     """Fire and forget: no result backend, whatever is configured."""
+    lane: tuple[str, str | None] | None = None
+    """The lane that it drives, by run and instance, where it does."""
+    lanes: Lanes | None = None
+    """The lanes that it carries, where it is an envelope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +250,25 @@ def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeate
 
 def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
     """The task that drives a lane."""
-    return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}")
+    body = pack_lane_id(run, instance)
+    return TaskMessage(EXECUTE_INSTANCE, queue, body, shown_lane(run, instance), lane=(run, instance))
+
+
+def shown_lane(run: str, instance: str | None) -> str:
+    """What operators are shown of a lane's task."""
+    return f"{run} {instance or '-'}"
+
+
+def lanes_task(lanes: Lanes, queue: str) -> TaskMessage:
+    """The message that carries several lanes' tasks."""
+    body = pack([lanes.run, lanes.first, lanes.instances])
+    return TaskMessage(EXECUTE_INSTANCES, queue, body, f"{lanes.run}, {len(lanes.instances)} lanes", lanes=lanes)
+
+
+def unpack_lanes(data: object, limits: Limits) -> Lanes:
+    """The lanes that a message carries. Raises `MalformedMessage`."""
+    run, first, instances = _read(_LANES, data, limits.message_bytes)
+    return Lanes(run, first, instances)
 
 
 def sign_in(data: object, limits: Limits) -> Sign:
@@ -275,6 +308,13 @@ _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
 _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
+_LANES: Final = TypeAdapter(
+    tuple[
+        str,
+        Annotated[int, Field(ge=0, le=_MOST_LANES)],
+        Annotated[list[str | None], Field(min_length=1, max_length=_MOST_LANES)],
+    ]
+)
 
 
 def _read(shape: TypeAdapter[T], data: object, most_bytes: int) -> T:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import ChannelError
 
 from .broker import broker_failures, retry_while_unavailable
 from .cancellation import COMMAND
-from .messages import TaskMessage
+from .envelopes import enveloped, sent_events
+from .messages import Lanes, TaskMessage
 
 BATCH: Final = 500
 
@@ -56,7 +58,10 @@ class Publisher:
 
     def _publish(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
-            for task in batch:
+            for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
+                if task.lanes is not None:
+                    self._send(task, task.lanes, producer)
+                    continue
                 self._app.send_task(
                     task.task,
                     args=[task.body],
@@ -67,6 +72,16 @@ class Publisher:
                     retry=False,
                     ignore_result=True if task.is_forgotten else None,
                 )
+
+    def _send(self, task: TaskMessage, lanes: Lanes, producer: Any) -> None:
+        """Send an envelope; events tell of its tasks, and not of itself."""
+        amqp, id_ = self._app.amqp, str(uuid.uuid4())
+        message = amqp.as_task_v2(
+            id_, task.task, args=[task.body], argsrepr=task.shown, kwargsrepr="-", ignore_result=None
+        )
+        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
+        if self._app.conf.task_send_sent_event:
+            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, lanes, task.queue), producer)
 
 
 def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:

@@ -7,10 +7,14 @@ what was published is removed, under the dispatcher's own lock, and nothing else
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from celery.app.events import Events
+from celery.events import Event
 from celery.events.dispatcher import EventDispatcher
+from celery.events.event import group_from
+from celery.utils.time import utcoffset
 
 
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
@@ -27,6 +31,13 @@ class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has
                 if published:
                     self._publish(published, self.producer, f"{group}.multi")
                     del events[: len(published)]
+
+    def publish_all(self, type_: str, events: Iterable[Mapping[str, Any]], producer: Any) -> None:
+        """Publish several events of one type in one message."""
+        common = {"hostname": self.hostname, "utcoffset": utcoffset(), "pid": self.pid}
+        made = [Event(type_, clock=self.clock.forward(), **common, **fields) for fields in events]
+        with self.mutex:
+            self._publish(made, producer, f"{group_from(type_)}.multi")
 
 
 class ThreadSafeEvents(Events):  # type: ignore[misc]  # as above

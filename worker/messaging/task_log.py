@@ -7,7 +7,8 @@ from typing import Final
 
 from celery.app import trace
 
-_DONE: Final = "%(name)s %(args)s: done in %(runtime).3f s [%(id)s]"
+# An instance's name must not forge a line.
+_DONE: Final = "%(name)s %(args)r: done in %(runtime).3f s [%(id)s]"
 
 
 def log_one_line_per_task() -> None:

@@ -1,0 +1,167 @@
+"""Lanes that travel together in one message are tasks of their own, and none is lost with the others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import pytest
+from celery import Celery
+
+from broker_config import EXECUTE_INSTANCE, EXECUTE_INSTANCES, EmbeddedServer
+from worker.app.application import make_client_application
+from worker.client.runs import Run
+from worker.messaging.envelopes import enveloped
+from worker.messaging.messages import TaskMessage, lane_task
+
+from .backend import Backend, Meeting, meeting_url, settings_for
+
+INSTANCES = [f"n{number}" for number in range(40)]
+TOGETHER = 2
+"""How many lanes share a message where forty are published."""
+DEADLINE_SECONDS = 20
+
+
+@pytest.fixture
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path_factory.mktemp("envelopes"))
+
+
+@pytest.fixture
+def app(backend: Backend) -> Celery:
+    return make_client_application(backend.settings)
+
+
+def submit(backend: Backend, gates: dict[str, str]) -> Run:
+    """A run whose instances each wait at a gate. No worker is there yet: its messages lie in the queue."""
+    context = [{"type": "input", "_instance": name, "gate": gate} for name, gate in gates.items()]
+    call = {"_tool": "waitAtGate", "gate": "†input.gate", "value": 1, "_outputPath": "†state.a"}
+    run = backend.client.submit([*context, {"type": "plan", "calls": [call]}])
+    assert backend.redis.llen("instances") == len(gates) // TOGETHER
+    return run
+
+
+def events(subscription: Any, kind: str, number: int) -> list[dict[str, Any]]:
+    """All task events up to so many of one kind, in order."""
+    found: list[dict[str, Any]] = []
+    while sum(event["type"] == kind for event in found) < number:
+        message = subscription.get_message(timeout=DEADLINE_SECONDS)
+        assert message is not None, Counter(event["type"] for event in found)
+        if message["type"] == "pmessage":
+            body = msgpack.unpackb(base64.b64decode(json.loads(message["data"])["body"]))
+            found += [event for event in (body if isinstance(body, list) else [body]) if "uuid" in event]
+    return found
+
+
+def tasks(number: int, run: str = "r", name: str = "") -> list[TaskMessage]:
+    return [lane_task(run, f"{name}{one}", "instances") for one in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(1, [1]), (31, [1] * 31), (32, [2] * 16), (40, [2] * 20), (500, [20] * 25)]
+)
+def test_few_lanes_travel_alone_and_many_share_messages(number: int, expected: list[int]) -> None:
+    assert [len(task.lanes.instances) if task.lanes else 1 for task in enveloped(tasks(number))] == expected
+
+
+def test_lanes_of_different_runs_and_long_names_do_not_share_a_message() -> None:
+    mixed = [task for pair in zip(tasks(100, "a"), tasks(100, "b"), strict=True) for task in pair]
+    assert list(enveloped(mixed)) == mixed
+    long = tasks(40, name="x" * 50_000)
+    assert list(enveloped(long)) == long
+
+
+def test_operators_see_one_task_per_instance(backend: Backend, app: Celery) -> None:
+    with backend.redis.pubsub() as subscription:  # type: ignore[no-untyped-call]  # redis is typed but here
+        subscription.psubscribe("/0.celeryev/*")
+        assert subscription.get_message(timeout=DEADLINE_SECONDS)["type"] == "psubscribe"
+        run = submit(backend, dict.fromkeys(INSTANCES, "seen"))
+        with backend.worker("--processes", "1"):
+            for _ in INSTANCES:
+                backend.meeting.take("at:seen")
+            [active] = app.control.inspect().active().values()
+            [stats] = app.control.inspect().stats().values()
+            backend.meeting.open_gate("seen")
+            assert backend.wait(run.id).status == "completed"
+            seen = events(subscription, "task-succeeded", len(INSTANCES))
+    lanes = [tuple(msgpack.unpackb(task["args"][0])) for task in active]
+    assert sorted(lanes) == sorted((run.id, name) for name in INSTANCES)
+    assert {task["name"] for task in active} == {EXECUTE_INSTANCE}
+    assert stats["pool"]["coroutines"] == len(INSTANCES)
+    for task in active:
+        states = [event["type"] for event in seen if event["uuid"] == task["id"]]
+        assert states == ["task-sent", "task-received", "task-started", "task-succeeded"]
+    assert Counter(event["type"] for event in seen)["task-sent"] == len(INSTANCES)
+
+
+def test_one_task_of_several_in_a_message_can_be_revoked(backend: Backend, app: Celery) -> None:
+    run = submit(backend, dict.fromkeys(INSTANCES, "open"))
+    backend.meeting.open_gate("open")
+    [oldest] = backend.redis.lrange("instances", -1, -1)
+    headers = json.loads(oldest)["headers"]
+    assert headers["task"] == EXECUTE_INSTANCES
+    with backend.worker("--processes", "1", "-Q", "delegates"):
+        app.control.revoke(f"{headers['id']}-1", reply=True)
+        app.control.add_consumer("instances", reply=True)
+        for _ in INSTANCES[1:]:
+            backend.meeting.take("at:open")
+    with backend.worker("--processes", "1"):
+        result = backend.wait(run.id)
+    log = backend.log.read_text()
+    assert result.status == "completed", "the sweep sends what was revoked again"
+    assert f"Discarding revoked task: {EXECUTE_INSTANCE}[{headers['id']}-1]" in log
+    assert "gave no sign of life" in log
+
+
+def test_a_worker_takes_no_more_of_a_message_than_it_has_room_for(backend: Backend, app: Celery) -> None:
+    run = submit(backend, dict.fromkeys(INSTANCES, "room"))
+    with backend.worker("--processes", "1", "-c", "3", "--name", "small") as small:
+        for _ in range(3):
+            assert backend.meeting.take("at:room") == small.pid
+        [reserved] = app.control.inspect().reserved().values()
+        assert [task["acknowledged"] for task in reserved] in ([], [False] * 3)
+        with backend.worker("--processes", "1", "--name", "large") as large:
+            for _ in range(len(INSTANCES) - 3):
+                assert backend.meeting.take("at:room") == large.pid
+            backend.meeting.open_gate("room")
+            assert backend.wait(run.id).status == "completed"
+    assert backend.meeting.count("at:room") == 0
+
+
+def test_a_worker_killed_in_the_midst_loses_nothing_and_what_had_ended_is_not_repeated(backend: Backend) -> None:
+    gates = {name: "done" if number % TOGETHER == 0 else "shut" for number, name in enumerate(INSTANCES)}
+    run = submit(backend, gates)
+    backend.meeting.open_gate("done")
+    with backend.worker("--processes", "1") as victim:
+        for name in INSTANCES:
+            assert backend.meeting.take(f"at:{gates[name]}") == victim.pid
+        ended = run.follow()
+        for _ in range(len(INSTANCES) // TOGETHER):
+            next(ended)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    backend.meeting.open_gate("shut")
+    with backend.worker("--processes", "1") as heir:
+        assert backend.wait(run.id).status == "completed"
+        for _ in range(len(INSTANCES) // TOGETHER):
+            assert backend.meeting.take("at:shut") == heir.pid
+    assert (backend.meeting.count("at:done"), backend.meeting.count("at:shut")) == (0, 0)
+
+
+def test_a_worker_that_is_asked_to_stop_ends_what_it_has_taken(backend: Backend) -> None:
+    run = submit(backend, dict.fromkeys(INSTANCES, "stop"))
+    with backend.worker("--processes", "1") as leaving:
+        for _ in INSTANCES:
+            backend.meeting.take("at:stop")
+        leaving.terminate()
+        backend.meeting.open_gate("stop")
+        assert leaving.wait(DEADLINE_SECONDS) == 0
+    assert run.status()["status"] == "completed"
+    assert backend.meeting.count("at:stop") == 0
