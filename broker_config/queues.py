@@ -53,10 +53,6 @@ EXECUTE_BACKGROUND = "acts.execute_background"
 """Runs one fire-and-forget call (SPEC R5)."""
 
 
-# Where the broker can drop messages by age; a sign of life is of no use to anybody when it is that old.
-_REPORTS_LIFE_SECONDS = 600
-
-
 def queue_names(settings: Settings) -> tuple[str, ...]:
     """Return the queues a worker serves unless told otherwise, each once."""
     return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
@@ -79,7 +75,7 @@ def reports_queue(settings: Settings) -> Queue:
     from kombu import Exchange, Queue
 
     name = settings.queue_reports
-    return Queue(name, Exchange(""), routing_key=name, message_ttl=_REPORTS_LIFE_SECONDS)
+    return Queue(name, Exchange(""), routing_key=name)
 
 
 def routes(settings: Settings) -> dict[str, dict[str, str]]:

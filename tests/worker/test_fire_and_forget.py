@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from broker_config import EmbeddedServer, find_server
+from worker.app.application import make_client_application
+from worker.messaging.heartbeats import Reports
+from worker.messaging.messages import Closing, Report, Sign
+from worker.storage.keys import Keys
 
-from .backend import Backend, Meeting, ended, settings_for
+from .backend import Backend, Meeting, ended, meeting_url, settings_apart, settings_for
+from .test_dead_letters import wait_until_done, writes_to
 from .test_delegates import argument, queued
 
 
@@ -105,3 +113,46 @@ def test_nothing_is_stored_in_a_configured_result_backend(with_results: Backend,
         stored = [str(results.get(key)) for key in results.scan_iter("celery-task-meta-*")]
     assert [value for value in stored if "background" in value] == []
     assert len(stored) <= 1, "at most the lane's own task has a result"
+
+
+def test_what_is_told_of_an_end_never_expires(server: EmbeddedServer) -> None:
+    settings = settings_apart(server, "lasting")
+    reports = Reports(make_client_application(settings), settings)
+    sign = Sign("r", "", 0, 1)
+    for report in (Report(begun=(sign,)), Report(closed=(Closing(sign),))):
+        reports.send(report)
+    with Redis.from_url(server.redis_url) as redis:
+        lasts = ["expiration" not in json.loads(item)["properties"] for item in redis.lrange("lasting-reports", 0, -1)]
+    assert lasts == [True, False], "the newest first"
+
+
+@pytest.mark.parametrize("count", [120, pytest.param(1_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("killed", ["who reads of ends", "who carries out"])
+def test_whoever_is_killed_while_ends_are_told_makes_only_what_was_at_work_run_twice(
+    tmp_path: Path, killed: str, count: int
+) -> None:
+    threads = 4
+    with EmbeddedServer() as server:
+        backend = Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path)
+        run = backend.client.submit(solution={"calls": [{"_tool": "note", "name": "told"} for _ in range(count)]})
+        keys = Keys("acts", run.id)
+        with (
+            writes_to(backend, keys.outbox) as writes,
+            backend.worker("-Q", "instances") as reader,
+            backend.worker("-Q", "background", "--concurrency", str(threads)) as doer,
+        ):
+            while not ends_told(backend, keys):
+                next(writes)
+            os.kill((reader if killed == "who reads of ends" else doer).pid, signal.SIGKILL)
+            with backend.worker("-Q", "instances,background"):
+                wait_until_done(backend, run.id)
+                assert backend.wait(run.id).status == "completed"
+        at_work = threads if killed == "who carries out" else 0
+        assert count <= backend.meeting.count("told") <= count + at_work
+
+
+def ends_told(backend: Backend, keys: Keys) -> int:
+    """Of how many calls of a run that were sent and forgotten it was noted that they are done."""
+    sent: Any = backend.redis.hget(keys.state, "n:sent")
+    left: Any = backend.redis.hlen(keys.outbox)
+    return int(sent or 0) - int(left)

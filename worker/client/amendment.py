@@ -46,6 +46,8 @@ from worker.storage.scripts import pack_request, read_script
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
 _AT_ONCE: Final = 200
+_DROPPED_AT_ONCE: Final = 250
+"""How many calls one script skips: the server does nothing else meanwhile."""
 
 Check = Callable[[Any, SoFar], Plan]
 
@@ -102,12 +104,11 @@ class Amender:
     def _read(self) -> tuple[list[_Lane], Definition]:
         """Every lane, the global one first, and the definition as amended so far."""
         data: Any = self._redis.get(self._keys.definition)
-        found: Any = self._redis.lrange(self._keys.instances, 0, -1)
         if data is None:
             raise RunNotFound(self._keys.run)
         definition = unpack_definition(data)
         begun = self._history.open_calls()
-        entries: dict[str | None, list[Entry]] = {None: [], **{instance.decode(): [] for instance in found}}
+        entries: dict[str | None, list[Entry]] = {None: [], **{instance: [] for instance in self._history.instances()}}
         for entry in self._history.entries():
             if entry.amendment is not None:
                 definition = definition.amended(entry.amendment)
@@ -124,6 +125,8 @@ class Amender:
             for lane in lanes
             if lane.record.amendment != by and (request := _request(lane, plan, version, by)) is not None
         ]
+        for request in requests:
+            self._skip_many(request)
         if not is_shared_written:
             counts = gather_counts(lane.gathers for lane in plan.lanes.values())
             gathers = [(str(index), count) for index, count in counts.items()]
@@ -135,6 +138,13 @@ class Amender:
                     self._send("lane", request | {"shared": b"", "gathers": []}, pipeline)
                 for reply in pipeline.execute():
                     self._take(reply)
+
+    def _skip_many(self, request: dict[str, Any]) -> None:
+        """Skip the dropped calls of a lane ahead of its own step where they are too many for one script."""
+        while len(dropped := request["dropped"]) > _DROPPED_AT_ONCE:
+            part = {"lane": request["lane"], "dropped": dropped[:_DROPPED_AT_ONCE], "detail": request["detail"]}
+            self._step("skip", **part)
+            request["dropped"] = dropped[_DROPPED_AT_ONCE:]
 
     def _step(self, step: str, **request: Any) -> dict[str, Any]:
         return self._take(self._send(step, request))

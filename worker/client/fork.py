@@ -109,7 +109,7 @@ class Forker:
         try:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
             self._redis.set(keys.definition, data)
-            found: Any = self._redis.lrange(self._keys.instances, 0, -1)
+            found = self._history.instances()
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
             copied = self._copy_log(keys, unpack_definition(data), at)
@@ -181,11 +181,9 @@ class Forker:
                     token = lane_token(instance)
                     size = len(known_calls(definition, lane.records, instance))
                     pipeline.hset(keys.lanes, token, f"{lane.last}:0")
-                    if lane.ended:
-                        ended: dict[Any, Any] = {
-                            CallId(keys.run, instance, call).member: how for call, how in lane.ended.items()
-                        }
-                        pipeline.hset(keys.calls, mapping=ended)
+                    ended = ((CallId(keys.run, instance, call).member, how) for call, how in lane.ended.items())
+                    while page := dict(islice(ended, _ENTRIES_AT_ONCE)):
+                        pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
                     waits = instance in guests and guests[instance].waiting
                     if len(lane.ended) < size or waits:
                         pipeline.rpush(keys.backlog, token)

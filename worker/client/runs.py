@@ -178,12 +178,10 @@ class Run:
             with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hmget(self._keys.state, "status", "running")
                 pipeline.get(self._keys.definition)
-                pipeline.lrange(self._keys.instances, 0, -1)
-                (status, running), definition, instances = pipeline.execute()
+                (status, running), definition = pipeline.execute()
             if status is None or definition is None:
                 raise RunNotFound(self.id)
-            names = [instance.decode() for instance in instances]
-            assembly = Assembly(self.id, unpack_definition(definition), names, at=at)
+            assembly = Assembly(self.id, unpack_definition(definition), self._history.instances(), at=at)
             at_work = self._history.at_work() if at is None and int(running or 0) else ()
             until = max(at, self._progress.submitted(), key=id_key) if at is not None else "+"
             for entry in self._history.entries(until=until):
@@ -234,8 +232,7 @@ class Run:
 
     def _instances(self) -> list[str]:
         with redis_errors(self._settings):
-            instances: Any = self._redis.lrange(self._keys.instances, 0, -1)
-        return [instance.decode() for instance in instances]
+            return self._history.instances()
 
     def _hold(self, instance: str | None) -> None:
         """Raise `InstanceNotFound` for an instance that the run does not have."""

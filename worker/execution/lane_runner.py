@@ -38,7 +38,7 @@ from .services import Services
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
-_MOST: Final = 500
+_MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 
 

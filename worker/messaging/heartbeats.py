@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _FAILURE: Final = "the broker takes or gives no reports"
 _LONGEST_INTERVAL_SECONDS: Final = 1.0
+_SIGN_OF_LIFE_SECONDS: Final = 600
+"""A sign of life is of no use when it is that old: a broker that can drops it."""
 _PAGE: Final = 100
 """How many reports are read at a time."""
 
@@ -56,6 +58,8 @@ class Reports:
                 routing_key=self._queue.name,
                 content_type="application/msgpack",
                 content_encoding="binary",
+                # What is told of an end is told once.
+                expiration=None if report.closed else _SIGN_OF_LIFE_SECONDS,
                 retry=False,
             )
 

@@ -17,6 +17,7 @@ from .scripts import read_script
 _PAGE: Final = 200
 """How many entries one command reads; some may be large."""
 _CALLS_AT_ONCE: Final = 500
+_INSTANCES_AT_ONCE: Final = 5_000
 
 
 class History:
@@ -26,6 +27,15 @@ class History:
         self._redis = redis
         self._keys = keys
         self._lane = redis.register_script(read_script("run", "lane"))
+
+    def instances(self) -> list[str]:
+        """The run's instances, in the order of the context."""
+        found: list[str] = []
+        while True:
+            page: Any = self._redis.lrange(self._keys.instances, len(found), len(found) + _INSTANCES_AT_ONCE - 1)
+            found += [instance.decode() for instance in page]
+            if len(page) < _INSTANCES_AT_ONCE:
+                return found
 
     def entries(self, *, until: str = "+") -> Iterator[Entry]:
         """Everything up to an id, in order."""

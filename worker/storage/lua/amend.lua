@@ -8,8 +8,9 @@
 -- ARGV 1 the request, msgpack: step, who, and for the step
 --        begin
 --        plan    by: this amendment is about to be written
---        lane    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
---                msgpack), record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
+--        skip    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
+--                msgpack)
+--        lane    the same, and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
 --                gathers (pairs of a new gather call and the number of lanes in which it waits)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
@@ -51,7 +52,7 @@ local function plan()
     redis.call('HSET', state, 'amending:by', request.by)
 end
 
-local function amend_lane()
+local function skip()
     local last, open = read_lane(redis.call('HGET', lanes, request.lane))
     local skipped = 0
     for _, call in ipairs(request.dropped) do
@@ -61,6 +62,14 @@ local function amend_lane()
             skipped = skipped + 1
         end
     end
+    redis.call('HSET', lanes, request.lane, last .. ':' .. open)
+    redis.call('HINCRBY', state, 'n:skipped', skipped)
+    redis.call('HINCRBY', state, 'remaining', -skipped)
+    return last, open
+end
+
+local function amend_lane()
+    local last, open = skip()
     local fields = { 'l', request.lane, 'p', last, 'k', request.record }
     if request.shared ~= '' then
         fields[#fields + 1] = 'a'
@@ -68,9 +77,8 @@ local function amend_lane()
     end
     last = redis.call('XADD', log, '*', unpack(fields))
     redis.call('HSET', lanes, request.lane, last .. ':' .. open)
-    redis.call('HINCRBY', state, 'n:skipped', skipped)
     redis.call('HINCRBY', state, 'total', request.added)
-    redis.call('HINCRBY', state, 'remaining', request.added - skipped)
+    redis.call('HINCRBY', state, 'remaining', request.added)
     for _, pair in ipairs(request.gathers) do
         redis.call('HSET', gathers, pair[1], pair[2])
     end
@@ -103,6 +111,8 @@ if is_ours then
         begin()
     elseif request.step == 'plan' then
         plan()
+    elseif request.step == 'skip' then
+        skip()
     elseif request.step == 'lane' then
         amend_lane()
     elseif request.step == 'end' or not by then
