@@ -37,7 +37,9 @@ def main() -> None:
 
 def _engine(arguments: argparse.Namespace) -> None:
     rounds = arguments.rounds or 5
-    about = report.surroundings()
+    chosen = ["--rounds", str(rounds), *(["--only", *arguments.only] if arguments.only else [])]
+    chosen += [option for option, is_on in (("--full", arguments.full), ("--no-peers", arguments.no_peers)) if is_on]
+    about = report.surroundings(" ".join(["python -m tests.benchmarks engine", *chosen]))
     bench = Bench(rounds, has_peers=not arguments.no_peers, is_full=arguments.full, say=engine.progress)
     rows = []
     for row in engine.measure(bench, arguments.only):

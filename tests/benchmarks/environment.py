@@ -19,23 +19,12 @@ class NotInstalled(Exception):
     """pip could not install the peers."""
 
 
-@cache
 def peers_bin() -> Path:
-    """The folder with the peers' commands. Raises `NotInstalled`."""
-    wanted = hashlib.sha256(sys.version.encode() + _REQUIREMENTS.read_bytes()).hexdigest()
-    stamp = _FOLDER / "installed"
-    _FOLDER.mkdir(exist_ok=True)
-    with (_FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
-            print(
-                "installing what acts-celery is measured beside into .peers (once; about a minute) …", file=sys.stderr
-            )
-            _run(sys.executable, "-m", "venv", "--clear", str(_FOLDER / "venv"))
-            python = str(_FOLDER / "venv" / "bin" / "python")
-            _run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", str(_REQUIREMENTS))
-            stamp.write_text(wanted, encoding="ascii")
-    return _FOLDER / "venv" / "bin"
+    """The folder with the peers' commands. Raises `NotInstalled`, again without another attempt."""
+    installed = _install()
+    if isinstance(installed, NotInstalled):
+        raise installed
+    return installed
 
 
 def pinned() -> dict[str, str]:
@@ -43,6 +32,26 @@ def pinned() -> dict[str, str]:
     lines = _REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     pairs = [line.partition("==") for line in lines if not line.startswith("#")]
     return {name.partition("[")[0]: version for name, _, version in pairs}
+
+
+@cache
+def _install() -> Path | NotInstalled:
+    wanted = hashlib.sha256(f"{sys.version} {_FOLDER}".encode() + _REQUIREMENTS.read_bytes()).hexdigest()
+    stamp, commands = _FOLDER / "installed", _FOLDER / "venv" / "bin"
+    _FOLDER.mkdir(exist_ok=True)
+    with (_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
+            return commands
+        print("installing the peers into .peers (once; about a minute) …", file=sys.stderr)
+        try:
+            _run(sys.executable, "-m", "venv", "--clear", str(commands.parent))
+            pip = (str(commands / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check")
+            _run(*pip, "-r", str(_REQUIREMENTS))
+        except NotInstalled as failure:
+            return failure
+        stamp.write_text(wanted, encoding="ascii")
+    return commands
 
 
 def _run(*command: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,8 +38,8 @@ class Measured:
         return {"row": self.number, "name": self.name, "title": self.title, "started": self.started, "lines": lines}
 
 
-def surroundings() -> dict[str, str]:
-    """The machine, as it is before anything is measured, the versions and the command."""
+def surroundings(command: str) -> dict[str, str]:
+    """The machine, as it is before anything is measured, the versions, and the command that measures."""
     load = os.getloadavg()[0]
     others = "quiet" if load < _QUIET else "a loaded machine"
     return {
@@ -56,7 +55,7 @@ def surroundings() -> dict[str, str]:
             }.items()
         ),
         "peers": ", ".join(f"{name} {number}" for name, number in pinned().items()),
-        "command": "python -m tests.benchmarks " + " ".join(sys.argv[1:]),
+        "command": f"`{command}`",
     }
 
 

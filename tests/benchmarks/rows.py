@@ -20,7 +20,7 @@ from typing import Any, Final
 from redis import Redis
 
 from tests.benchmarks.contests import Bench, Contest, Goal, Line
-from tests.benchmarks.jobs import BRIEF, Figures
+from tests.benchmarks.jobs import BRIEF, Figures, latency
 from tests.benchmarks.sides import (
     CELERY,
     CELERY_THREADS,
@@ -35,7 +35,7 @@ from tests.benchmarks.sides import (
     running,
 )
 from tests.benchmarks.sides import worker as worker_of
-from tests.benchmarks.surroundings import url_of
+from tests.benchmarks.surroundings import server, url_of
 from tests.benchmarks.wire import Wire
 
 _RATE: Final = "per second"
@@ -61,6 +61,7 @@ _ONE_CALL: Final = Contest(
     2_000,
     [(CELERY, _RATE, Goal(4)), (TASKIQ, _RATE, _AHEAD), (DASK, _RATE, _AHEAD), (DBOS, _RATE, _AHEAD)],
 )
+_FAR: Final = replace(_ONE_CALL, goals=[(CELERY, _RATE, Goal(8))], delay_seconds=0.002)
 _DELEGATES: Final = Contest("delegates", 500, [(CELERY, _RATE, Goal(5))])
 
 
@@ -84,6 +85,13 @@ def _delegates(bench: Bench) -> Iterator[Line]:
     most = 1.3 * len(BRIEF) + 600
     yield Line("its worker receives for each", "bytes", found["received"], goal=Goal(most, is_most=True))
     yield Line("its worker sends for each", "bytes", found["sent"])
+
+
+def _distance(bench: Bench) -> Iterator[Line]:
+    yield from _FAR(bench)
+    with server() as port, Wire(port, delay_seconds=_FAR.delay_seconds) as wire, Redis(port=wire.port) as redis:
+        pings = latency(bench.size(200), lambda _: redis.ping(), lambda _: True)
+    yield Line("a ping takes", "ms", pings["p50"])
 
 
 def _workers(bench: Bench) -> Iterator[Line]:
@@ -253,7 +261,7 @@ ROWS: Final = (
     Row(
         "distance",
         "one call for each of 2,000 instances, Redis 2 ms away",
-        replace(_ONE_CALL, goals=[(CELERY, _RATE, Goal(8))], delay_seconds=0.002),
+        _distance,
     ),
     Row("workers", "calls that wait 100 ms, four at a time in each worker process", _workers),
     Row("commits", "one call for each of 2,000 instances, beside one client that commits one by one", _commits),

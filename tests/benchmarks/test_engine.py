@@ -53,7 +53,7 @@ def test_a_row_runs_without_peers(small: Bench, name: str) -> None:
     (row,) = engine.measure(small, [name])
     assert [line.failure for line in row.lines] == [""] * len(row.lines)
     assert all(line.ours is not None for line in row.lines)
-    assert any(row.title in line for line in lines_of(surroundings(), [row], 1))
+    assert any(row.title in line for line in lines_of(surroundings("a command"), [row], 1))
 
 
 def test_a_peer_that_fails_says_why_and_our_figures_stay(small: Bench) -> None:
