@@ -13,7 +13,7 @@
 `holding`       what it has in hand, and how much that may be
 `task_log`      one line for each task
 `compression`   refusing compressed messages
-`task_events`   Celery's task events under a pool of threads
+`task_events`   Celery's task events: none is lost, many go together
 `heartbeats`    signs of life of remote calls, and completions
 `reserved`      what a worker has taken and not begun
 `pulse`         whether an event loop turns, and what blocks it

@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_EVENTS_SECONDS: Final = 0.1
+"""How long a task event may wait for others: each message of them costs as much as a hundred events more."""
+
 _ENVELOPE_BYTES: Final = 1024 * 1024
 """What Celery may add to a message of ours."""
 
@@ -36,15 +39,32 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
         self._hand = Hand()
+        self._is_flush_due = False
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
 
     def connect(self) -> Any:
         """Connect to the broker."""
+        self._is_flush_due = False  # Celery has cleared its timers
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
         return connection
+
+    def on_send_event_buffered(self) -> None:
+        """Called by Celery, in any thread, when a task event is to be published: those of a while go together."""
+        if self.hub and not self._is_flush_due:
+            self._is_flush_due = True
+            self.hub.call_soon(self.hub.call_later, _EVENTS_SECONDS, self._flush_events)
+
+    def _flush_events(self) -> None:
+        self._is_flush_due = False
+        super()._flush_events()
+
+    def shutdown(self) -> None:
+        """Called by Celery when everything else has ended."""
+        self._flush_events()
+        super().shutdown()
 
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
         """Return what is called with each message."""

@@ -2,7 +2,7 @@
 
 Celery buffers task events and publishes the buffer from time to time: `EventDispatcher.flush` publishes a copy and then
 clears the buffer. What the pool's threads append in between is lost, and Flower shows the task as never ended. Here
-what was published is removed, under the dispatcher's own lock, and nothing else.
+what was published is removed, under the dispatcher's own lock, and nothing else. When is decided by the consumer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from celery.events.dispatcher import EventDispatcher
 from celery.events.event import group_from
 from celery.utils.time import utcoffset
 
+_MOST_BUFFERED: Final = 300
+"""How many events are published together at most."""
+
 
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
-    """Celery's dispatcher, with a flush that loses nothing."""
+    """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
+
+    def __init__(self, *arguments: Any, buffer_limit: int = _MOST_BUFFERED, **options: Any) -> None:
+        super().__init__(*arguments, buffer_limit=buffer_limit, **options)
 
     def flush(self, errors: bool = True, groups: bool = True) -> None:
         """Publish what is buffered."""
