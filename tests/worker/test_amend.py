@@ -14,7 +14,7 @@ from tests.acceptance.command import send, start
 from worker import BeingAmended, Run, RunNotFound, RunOver
 from worker.client.amendment import Amender
 from worker.client.checking import Checker
-from worker.storage.keys import Keys
+from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, first_ended_call, gate, wait_at
@@ -284,3 +284,70 @@ def test_a_run_is_amended_by_command(backend: Backend, meeting: Meeting, gate: s
     assert (done.code, done.json["calls"]) == (0, {"skipped": 1, "running": 1, "waiting": 1})
     meeting.open_gate(gate)
     assert backend.wait(run.id).data() == {"state": {"a": 1, "b": 1}}
+
+
+def test_r11_7_calls_are_added_to_a_run_that_has_ended_and_it_goes_on_from_what_is_there(alone: Backend) -> None:
+    with alone.worker():
+        failing = {"_tool": "explode", "_outputPath": "†state.x"}
+        run = alone.client.submit(CONTEXT, {"calls": [echo(1, "†state.a"), failing, echo("†state.x", "†state.y")]})
+        assert alone.wait(run.id).status == "failed"
+        keys = Keys(alone.settings.key_prefix, run.id)
+        while alone.redis.ttl(keys.state) < 0:  # the sweep has not been there yet
+            run.status()
+        run.amend([echo("†state.a", "†state.b"), echo("†state.b", "†state.c", _instance="①")], add=True)
+        result = alone.wait(run.id)
+        assert [call.status for call in result.calls] == ["done", "failed", "skipped", "done", "done"]
+        assert (result.status, result.data("①")["state"]["c"]) == ("failed", 1)
+        ended = [event.status for event in run.follow() if event.kind == "run"]
+        assert ended == ["running", "failed", "paused", "running", "failed"]
+
+
+def test_r11_7_a_run_to_which_calls_are_added_does_not_expire_and_ends_anew(
+    alone: Backend, meeting: Meeting, gate: str
+) -> None:
+    with alone.worker():
+        run = alone.client.submit(solution={"calls": [echo(1, "†state.a")]})
+        assert alone.wait(run.id).status == "completed"
+        while any(alone.redis.ttl(key) < 0 for key in alone.keys(run.id)):
+            run.status()
+        run.amend([wait_at(gate, "†state.b")], add=True)
+        meeting.take(f"at:{gate}")
+        assert {alone.redis.ttl(key) for key in alone.keys(run.id)} == {-1}
+        assert alone.redis.zscore(active_runs(alone.settings.key_prefix), run.id) is not None
+        meeting.open_gate(gate)
+        assert alone.wait(run.id).data()["state"] == {"a": 1, "b": 1}
+        while any(alone.redis.ttl(key) < 0 for key in alone.keys(run.id)):
+            run.status()
+
+
+def test_r11_7_what_does_not_fit_an_ended_run_leaves_it_as_it_is(backend: Backend) -> None:
+    run = backend.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    backend.wait(run.id)
+    before = [event.id for event in run.follow()]
+    with pytest.raises(Rejected):
+        run.amend([echo("†state.never", "†state.b")], add=True)
+    assert [event.id for event in run.follow()] == before
+    with pytest.raises(RunOver):
+        run.amend([echo("†state.a", "†state.b")])
+
+
+def test_r11_7_calls_are_not_added_to_a_cancelled_run_nor_beside_calls_that_have_not_begun(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"))
+    with pytest.raises(Rejected, match="have not begun"):
+        run.amend([echo(1, "†state.c")], add=True)
+    run.cancel()
+    with pytest.raises(RunOver):
+        run.amend([echo(1, "†state.c")], add=True)
+    meeting.open_gate(gate)
+
+
+def test_r11_7_calls_are_added_beside_those_at_work_and_from_the_command_line(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    run = held(backend, meeting, gate)
+    added = command(backend, "amend", run.id, "-", "--add", "--json", stdin={"calls": [echo("†state.a", "†state.b")]})
+    assert (added.code, added.json["status"]) == (0, "running")
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 1}

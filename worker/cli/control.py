@@ -75,8 +75,9 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
 @click.command(short_help="Replace the calls of a run that have not begun.")
 @click.argument("run", metavar="RUN")
 @click.argument("file")
+@click.option("--add", is_flag=True, help="Add them instead, also to a run that has completed or failed.")
 @common_options
-def amend(run: str, file: str, *, common: Common) -> int:
+def amend(run: str, file: str, add: bool, *, common: Common) -> int:
     """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
 
     FILE holds {"calls": […]}, and "tools" and "delegates" where needed. The calls see what the run has come to. Those
@@ -94,7 +95,7 @@ def amend(run: str, file: str, *, common: Common) -> int:
             raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
         load_registry(settings)
         with found_run(run, common) as found:
-            found.amend(value)
+            found.amend(value, add=add)
             document = found.status()
     print_status(document, common)
     return COMPLETED

@@ -21,7 +21,7 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
-from protocol import Plan
+from protocol import Plan, Problem, Rejected
 from protocol.calls.call import Call
 from protocol.submission.amendments import SoFar
 from worker.errors import BeingAmended, RunNotFound, RunOver
@@ -38,7 +38,7 @@ from worker.storage.definition import (
     unpack_lane,
 )
 from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys
+from worker.storage.keys import ENDED, Keys, active_runs
 from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry
 from worker.storage.scripts import pack_request, read_script
@@ -79,16 +79,33 @@ class Amender:
         self._who = secrets.token_hex(8)
         self._script = redis.register_script(read_script("run", "amend"))
 
-    def amend(self, value: Any, *, resume: Callable[[], None]) -> None:
+    def add(self, value: Any, *, resume: Callable[[], None]) -> None:
+        """Add the calls of an amendment to a run of which every call has begun, also to an ended one (SPEC R11.7).
+
+        Raises as `amend` does; an ended run to which they do not fit is not touched.
+        """
+        status, submitted = self._redis.hmget(self._keys.state, "status", "submitted")
+        if status is None:
+            raise RunNotFound(self._keys.run)
+        if status == b"cancelled":
+            raise RunOver(f"run {self._keys.run} is cancelled: nothing can be added to it; fork it")
+        self._planned(value, "", adds=True)
+        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
+        self._list(int(submitted or 0))
+        self.amend(value, resume=resume, adds=True)
+        self._list(int(submitted or 0))
+
+    def _list(self, submitted: int) -> None:
+        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})
+
+    def amend(self, value: Any, *, resume: Callable[[], None], adds: bool = False) -> None:
         """Put the calls of an amendment in place of those that have not begun; `resume` the run if it was running.
 
         Raises `Rejected`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
-        found = self._step("begin")
+        found = self._step("begin", adds=adds)
         try:
-            lanes, definition = self._read()
-            by, first = _identity(value, found["by"], lanes)
-            plan = self._check(value, _so_far(lanes, definition, first))
+            lanes, definition, by, plan = self._planned(value, found["by"], adds=adds)
         except BaseException:
             self._step("drop")
             if found["resumes"] and not found["by"]:
@@ -100,6 +117,15 @@ class Amender:
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
+
+    def _planned(self, value: Any, before: str, *, adds: bool) -> tuple[list[_Lane], Definition, str, Plan]:
+        """The run as it is, what names the amendment, and its plan; nothing is written. Raises `Rejected`."""
+        lanes, definition = self._read()
+        if adds and not before and any(lane.dropped for lane in lanes):
+            text = "the run has calls that have not begun: add calls when it has ended, or replace those by these"
+            raise Rejected([Problem("", text)])
+        by, first = _identity(value, before, lanes)
+        return lanes, definition, by, self._check(value, _so_far(lanes, definition, first))
 
     def _read(self) -> tuple[list[_Lane], Definition]:
         """Every lane, the global one first, and the definition as amended so far."""
@@ -152,18 +178,12 @@ class Amender:
     def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
         """Run the script (see amend.lua)."""
         keys = self._keys
+        named = (
+            *(keys.state, keys.log, keys.statuses, keys.lanes, keys.calls),
+            *(keys.published, keys.backlog, keys.parked, keys.gathers),
+        )
         return self._script(
-            keys=[
-                keys.state,
-                keys.log,
-                keys.statuses,
-                keys.lanes,
-                keys.calls,
-                keys.published,
-                keys.backlog,
-                keys.parked,
-                keys.gathers,
-            ],
+            keys=[*named, *(name for name in keys.all if name not in named)],
             args=[pack_request({"step": step, "who": self._who, **request})],
             client=client,
         )

@@ -135,9 +135,9 @@ class AsyncRun:
         """A new run that goes on from where this one was at an id, or is now. Raises `RunNotFound`."""
         return AsyncRun(await to_thread(self._run.fork, at, paused=paused), self._redis, self._settings)
 
-    async def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Put other calls in place of those that have not begun. Raises as `Run.amend` does."""
-        await to_thread(self._run.amend, amendment)
+    async def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
+        """Put other calls in place of those that have not begun, or `add` them. Raises as `Run.amend` does."""
+        await to_thread(self._run.amend, amendment, add=add)
 
     async def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""

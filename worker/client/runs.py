@@ -131,9 +131,11 @@ class Run:
                 fork.resume()
         return fork
 
-    def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
         """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
 
+        With `add` they come behind those that are there, also in a run that has completed or failed (SPEC R11.7); one
+        with calls that have not begun refuses that.
         `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`. Raises
         `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
         `BeingAmended`.
@@ -143,7 +145,8 @@ class Run:
         self._state()
         value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
         with redis_errors(self._settings):
-            Amender(self.id, self._redis, self._settings, self._check).amend(value, resume=self.resume)
+            amender = Amender(self.id, self._redis, self._settings, self._check)
+            (amender.add if add else amender.amend)(value, resume=self.resume)
 
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""

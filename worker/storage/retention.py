@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from .keys import Keys, active_runs, due_runs
+from .keys import ENDED, Keys, active_runs, due_runs
+from .scripts import read_script
 
 logger = logging.getLogger(__name__)
 
 
 def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
-    """Give every key of a run its expiry, and list it no more among those under way. Raises `RedisError`."""
-    with redis.pipeline(transaction=False) as pipeline:
-        for name in keys.all:
-            pipeline.expire(name, seconds)
-        pipeline.execute()
+    """Give every key of a run that is over its expiry, and list it no more among those under way.
+
+    Calls may be added to it at the same time (SPEC R11.7): it is listed again then. Raises `RedisError`.
+    """
+    script = redis.register_script(read_script("run", "expire"))
+    if not script(keys=[keys.state, *keys.all], args=[seconds]):
+        return
+    submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
     _unlist(redis, keys)
+    status: Any = redis.hget(keys.state, "status")
+    if submitted is not None and status is not None and status.decode() not in ENDED:
+        redis.zadd(active_runs(keys.prefix), {keys.run: submitted})
 
 
 def delete_run(redis: Redis, keys: Keys) -> None:

@@ -5,8 +5,9 @@
 --                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
 --                     running), amended (for each amendment the last id before it and its own last, joined by colons)
 --      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    9 gathers    (see advance.lua)
+--      10 and the others: every other key of the run
 -- ARGV 1 the request, msgpack: step, who, and for the step
---        begin
+--        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
 --        plan    by: this amendment is about to be written
 --        skip    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
 --                msgpack)
@@ -32,13 +33,21 @@ local function change(to)
     change_status(state, log, statuses, to, now)
 end
 
+local is_reopened = request.adds and (status == 'completed' or status == 'failed')
+
 local function begin()
     if not amending then
-        redis.call('HSET', state, 'amending:resumes', status == 'running' and '1' or '0')
+        redis.call('HSET', state, 'amending:resumes', (status == 'running' or is_reopened) and '1' or '0')
         redis.call('HINCRBY', state, 'remaining', 1)
     end
     redis.call('HSET', state, 'amending', request.who)
-    if status == 'running' then
+    if is_reopened then
+        for _, key in ipairs(KEYS) do
+            redis.call('PERSIST', key)
+        end
+        redis.call('HDEL', state, 'finished')
+    end
+    if status == 'running' or is_reopened then
         change('paused')
     end
 end
@@ -104,7 +113,7 @@ end
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
-local is_ours = (amending == request.who or request.step == 'begin') and not is_over(status)
+local is_ours = (amending == request.who or request.step == 'begin') and (is_reopened or not is_over(status))
 local by = redis.call('HGET', state, 'amending:by')
 if is_ours then
     if request.step == 'begin' then
