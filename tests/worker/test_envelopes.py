@@ -165,3 +165,28 @@ def test_a_worker_that_is_asked_to_stop_ends_what_it_has_taken(backend: Backend)
         assert leaving.wait(DEADLINE_SECONDS) == 0
     assert run.status()["status"] == "completed"
     assert backend.meeting.count("at:stop") == 0
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork", "solo"])
+def test_every_pool_of_celerys_takes_messages_of_several_lanes(backend: Backend, pool: str) -> None:
+    run = submit(backend, dict.fromkeys(INSTANCES, "open"))
+    backend.meeting.open_gate("open")
+    with backend.worker("--processes", "1", "--pool", pool, "-c", "2"):
+        assert backend.wait(run.id).status == "completed"
+    for _ in INSTANCES:
+        backend.meeting.take("at:open")
+    assert backend.meeting.count("at:open") == 0
+
+
+def test_a_worker_whose_connection_broke_takes_as_much_as_before(backend: Backend) -> None:
+    run = submit(backend, dict.fromkeys(INSTANCES, "broken"))
+    with backend.worker("--processes", "1", "-c", "3") as worker:
+        for _ in range(3):
+            assert backend.meeting.take("at:broken") == worker.pid
+        for client in backend.redis.client_list():
+            if client["cmd"] in ("brpop", "psubscribe"):
+                backend.redis.client_kill_filter(_id=client["id"])
+        backend.meeting.open_gate("broken")
+        assert backend.wait(run.id).status == "completed"
+    assert backend.meeting.count("at:broken") == len(INSTANCES) - 3
+    assert "Connection to broker lost" in backend.log.read_text()

@@ -9,6 +9,7 @@ What it is needed for otherwise stays: a worker takes no more than it may have i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kombu.transport.virtual import QoS
@@ -25,15 +26,16 @@ class Hand:
     def hold(self, task: Any) -> None:
         """Count a task's message until it is answered."""
         self.tasks += 1
-        task.ack_log_error = self._letting_go(task.ack_log_error)
-        task.reject_log_error = self._letting_go(task.reject_log_error)
+        is_held = True
 
-    def _letting_go(self, answer: Callable[..., None]) -> Callable[..., None]:
-        def answer_and_let_go(*arguments: Any, **named: Any) -> None:
-            self.tasks -= 1
+        def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
+            nonlocal is_held
+            self.tasks -= is_held
+            is_held = False
             answer(*arguments, **named)
 
-        return answer_and_let_go
+        task.ack_log_error = partial(let_go, task.ack_log_error)
+        task.reject_log_error = partial(let_go, task.reject_log_error)
 
 
 class Held(QoS):  # type: ignore[misc]  # kombu has no types
