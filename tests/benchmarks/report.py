@@ -80,13 +80,12 @@ def lines_of(about: Mapping[str, str], rows: Sequence[Measured], rounds: int) ->
         yield "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
         if place == 0:
             yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    yield ""
-    yield "Started, beside a server for each side:"
-    yield ""
     started: dict[str, list[int]] = {}
     for measured in rows:
         for what in measured.started:
             started.setdefault(what, []).append(measured.number)
+    if started:
+        yield from ("", "Started, beside a server for each side:", "")
     yield from (f"- {what} (row {', '.join(map(str, numbers))})" for what, numbers in started.items())
 
 
