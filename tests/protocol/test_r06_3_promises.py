@@ -162,6 +162,33 @@ def test_r6_3_an_alternative_is_fallen_back_to_when_the_promise_is_given_up() ->
     assert execution.status(1) is Status.SKIPPED
 
 
+def test_r11_6_a_call_misses_what_it_cannot_do_without_and_nothing_else() -> None:
+    calls = [
+        call(to="†data.a", value="†input.query || †state.x"),
+        call(to="†data.b", value="†input.note"),
+        call(to="†data.c", value="†data.b"),
+        call("see", to="†data.d", _scopes=["input"]),
+    ]
+    execution, fold = begun(*calls, context=[PROMISE, {"type": "state", "x": 1}])
+    assert execution.decide(DATE) == []
+    fold.append(given(query="q"), "sent")
+    execution.give_up_promises()
+    decided = {one.index if isinstance(one, Outcome) else one.call.index: one for one in execution.decide(DATE)}
+    skipped = decided[1]
+    assert isinstance(skipped, Outcome)
+    assert [str(place) for place in execution.missed(skipped)] == ["†input.note"]
+    assert skipped.reason == "†input.note is not there: it was promised and did not come in time"
+    ends = [execution.finish(index, Success(1), DATE) for index in (0, 3)]
+    assert [[str(place) for place in execution.missed(end)] for end in ends] == [
+        [],
+        ["†input.user", "†input.user.name"],
+    ]
+    execution.record(1, skipped.status)
+    (spread,) = execution.decide(DATE)
+    assert isinstance(spread, Outcome)
+    assert (spread.index, execution.missed(spread)) == (2, ())
+
+
 def test_r6_3_a_value_that_is_there_is_read_at_once_and_may_be_written_by_a_call() -> None:
     calls = [call(to="†input.note", value="n"), call(value="†input.note"), call(value="†input.query")]
     execution, fold = begun(*calls, context=[PROMISE, given(query="q")])

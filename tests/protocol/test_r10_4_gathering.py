@@ -10,6 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol import Rejected, check_submission
+from protocol.analysis.simulation import simulate
+from protocol.engine.statuses import Status
 
 from . import naive
 from .building import call, checked, plan_submission, pointers, problems_of, run, run_plan, statuses, submission
@@ -106,6 +108,31 @@ def test_r10_4_lanes_of_the_same_calls_share_what_is_waited_for() -> None:
     calls = [call(to="†state.n", value="†state.price"), call(to="†data.all", value="†state.n", _gather=True)]
     plan = check_submission(plan_submission(*calls, context=context))
     assert len({id(lane.gathers) for lane in plan.lanes.values() if lane.instance is not None}) == 1
+
+
+def test_r10_4_a_simulation_gathers() -> None:
+    calls = [
+        call(to="†state.n", value="†state.price || †state.rate"),
+        call(to="†data.all", value="†state.n", _gather=True),
+        call(to="†state.back", value="†data.all"),
+    ]
+    ended = simulate(check_submission(plan_submission(*calls, context=CONTEXT)))
+    assert {one.status for one in ended.calls} == {Status.DONE}
+    assert [one.instance for one in ended.calls if one.index == 1] == [None]
+    assert ended.data[None]["data"]["all"] == ended.data["①"]["state"]["back"]
+
+
+def test_r10_4_a_simulation_gathers_what_is_promised() -> None:
+    promise = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+    plan = checked(call(to="†data.all", value="†input.n", _gather=True), context=[promise, *CONTEXT])
+    assert [one.status for one in simulate(plan).calls] == [Status.DONE]
+
+
+def test_r10_4_a_lane_waits_only_for_gather_calls_that_read_what_is_written_there() -> None:
+    calls = [call(to="†state.n", value=1, _instance="①"), call(to="†data.all", value="†state.n", _gather=True)]
+    lanes = checked(*calls, call(to="†data.x", value="†state.price", _gather=True), context=CONTEXT).lanes
+    waiting = {name: lane.gathers.waiting for name, lane in lanes.items() if lane.gathers is not None}
+    assert waiting == {"①": (1,), "②": (), "③": ()}
 
 
 @st.composite
