@@ -24,7 +24,7 @@ from broker_config.queues import (
 )
 from broker_config.server_binary import find_server
 from broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
-from broker_config.urls import SecretUrl, broker_url_of, mask_url, redis_url_of
+from broker_config.urls import SecretUrl, broker_url_of, is_sentinel, mask_url, read_sentinels, redis_url_of
 from broker_config.variables import unknown_variables
 
 __all__ = [
@@ -47,11 +47,13 @@ __all__ = [
     "broker_url_of",
     "celery_configuration",
     "find_server",
+    "is_sentinel",
     "load",
     "mask_url",
     "queue",
     "queue_names",
     "queues",
+    "read_sentinels",
     "redis_url_of",
     "reports_queue",
     "routes",

@@ -74,10 +74,10 @@ class Settings(BaseSettings):
     )
     redis_url: SecretUrl | None = Field(
         None,
-        description="The Redis that holds the log: redis, rediss or unix. Unset, it is the broker, when that "
-        "is a Redis.",
+        description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset, it "
+        "is the broker, when that is a Redis.",
     )
-    sentinel_master: str = Field("mymaster", description="The master's name, for a sentinel:// broker.")
+    sentinel_master: str = Field("mymaster", description="The master's name, for sentinel:// addresses.")
     sentinel_password: SecretStr | None = Field(None, description="The password of the Sentinels themselves.")
     result_backend_url: SecretUrl | None = Field(
         None, description="Celery's result backend, for tasks of your own. Nothing of ours needs one."
@@ -196,7 +196,7 @@ class Settings(BaseSettings):
 
     @property
     def effective_redis_url(self) -> str | None:
-        """The log's URL as redis-py wants it: the one given, or the broker's if that is a single Redis."""
+        """The log's URL: the one given, or the broker's if that is one Redis, or Sentinels."""
         if self.redis_url is not None:
             return self.redis_url.get_secret_value()
         return None if self.broker_url is None else redis_url_of(self.broker_url.get_secret_value())
@@ -211,7 +211,7 @@ class Settings(BaseSettings):
         )
 
     def require_redis(self) -> str:
-        """Return the log's URL for redis-py; raise `NotConfigured` where there is none."""
+        """Return the log's URL; raise `NotConfigured` where there is none."""
         if (url := self.effective_redis_url) is not None:
             return url
         if self.broker_url is None:

@@ -8,7 +8,8 @@ shows itself masked wherever it is printed.
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from pydantic import Secret
 
@@ -16,8 +17,11 @@ __all__ = [
     "BROKER_SCHEMES",
     "REDIS_SCHEMES",
     "SecretUrl",
+    "Sentinels",
     "broker_url_of",
+    "is_sentinel",
     "mask_url",
+    "read_sentinels",
     "redis_url_of",
     "scheme_of",
 ]
@@ -25,10 +29,11 @@ __all__ = [
 BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
 """What a broker's URL may begin with."""
 
-REDIS_SCHEMES = ("redis", "rediss", "unix")
+REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel")
 """What the URL of the log may begin with."""
 
 MASK = "***"
+_SENTINEL_PORT = 26_379
 
 # Only a `;` that begins another URL separates two: a password may hold one of its own.
 _NEXT_URL = re.compile(r";(?=[A-Za-z][A-Za-z0-9+.-]*://)")
@@ -60,7 +65,9 @@ def scheme_of(url: str) -> str:
 
 
 def redis_url_of(broker_url: str) -> str | None:
-    """Return the redis-py form of a broker's URL; None where that cannot hold the log (AMQP, Sentinel)."""
+    """Return the form of a broker's URL in which it holds the log; None where that cannot (AMQP, several servers)."""
+    if is_sentinel(broker_url):
+        return broker_url
     if _NEXT_URL.search(broker_url):
         return None
     match scheme_of(broker_url):
@@ -71,6 +78,36 @@ def redis_url_of(broker_url: str) -> str | None:
             return _socket_url(broker_url, scheme="unix", database={"virtual_host": "db"})
         case _:
             return None
+
+
+def is_sentinel(url: str) -> bool:
+    """Return whether all of an address, which `;` may divide, is one of Sentinels."""
+    return all(scheme_of(one) == "sentinel" for one in _NEXT_URL.split(url))
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinels:
+    """What an address like ``sentinel://user:password@a:26379/0;sentinel://b:26379`` says.
+
+    As kombu reads it: the first part holds user, password and database of the master, every part a Sentinel's place.
+    """
+
+    places: tuple[tuple[str, int], ...]
+    username: str | None
+    password: str | None = field(repr=False)
+    database: int
+
+
+def read_sentinels(url: str) -> Sentinels:
+    """Read an address of Sentinels; `check_url` has looked at it."""
+    parts = [urlsplit(one) for one in _NEXT_URL.split(url)]
+    user, password = parts[0].username, parts[0].password
+    return Sentinels(
+        places=tuple((part.hostname or "localhost", part.port or _SENTINEL_PORT) for part in parts),
+        username=unquote(user) if user else None,
+        password=unquote(password) if password else None,
+        database=int(parts[0].path.strip("/") or 0),
+    )
 
 
 def broker_url_of(redis_url: str) -> str:
@@ -85,6 +122,11 @@ def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
     url = url.strip()
     for one in _NEXT_URL.split(url):
         scheme = scheme_of(one)
+        if "cluster" in scheme:
+            raise ValueError(
+                f"{mask_url(one)!r}: a Redis Cluster is not supported; use one server, or Sentinels where it should "
+                "fail over (sentinel://a:26379;sentinel://b:26379)"
+            )
         if scheme not in schemes:
             known = ", ".join(f"{name}://" for name in schemes)
             raise ValueError(f"{mask_url(one)!r} should begin with one of {known} (e.g. redis://localhost:6379/0)")
@@ -93,7 +135,7 @@ def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
             parts.port  # noqa: B018 - reading the property is the check
         except ValueError:
             raise ValueError(f"{mask_url(one)!r} has a port that is not a number from 0 to 65535") from None
-        if scheme in ("redis", "rediss") and not re.fullmatch(r"/?|/\d+/?", parts.path):
+        if scheme in ("redis", "rediss", "sentinel") and not re.fullmatch(r"/?|/\d+/?", parts.path):
             raise ValueError(f"{mask_url(one)!r} names a database that is not a number")
         if scheme in ("unix", "redis+socket") and not parts.path.strip("/"):
             raise ValueError(f"{mask_url(one)!r} names no socket (e.g. {scheme}:///run/redis/redis.sock)")

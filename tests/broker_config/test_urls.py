@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from broker_config import SecretUrl, broker_url_of, mask_url, redis_url_of
+from broker_config import SecretUrl, broker_url_of, mask_url, read_sentinels, redis_url_of
+from broker_config.urls import Sentinels
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,14 @@ def test_a_converted_socket_address_means_the_same_to_redis_py() -> None:
         )
 
 
-@pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1", "redis://a;redis://b"])
-def test_a_broker_that_is_no_single_redis_cannot_be_the_log(broker: str) -> None:
+@pytest.mark.parametrize("broker", ["amqp://host//", "sentinel://a:1;redis://b", "redis://a;redis://b"])
+def test_a_broker_that_is_neither_a_single_redis_nor_sentinels_cannot_be_the_log(broker: str) -> None:
     assert redis_url_of(broker) is None
+
+
+def test_an_address_of_sentinels_is_read_as_kombu_does() -> None:
+    url = "sentinel://us%40er:p%2Fw@a:1/3;sentinel://b"
+    assert redis_url_of(url) == url
+    assert read_sentinels(url) == Sentinels((("a", 1), ("b", 26379)), "us@er", "p/w", 3)
+    assert "p/w" not in repr(read_sentinels(url))
+    assert read_sentinels("sentinel://a") == Sentinels((("a", 26379),), None, None, 0)

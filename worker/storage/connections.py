@@ -7,20 +7,30 @@ what redis-py does unless the address says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import AuthenticationError, BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
+from redis.sentinel import Sentinel
 
-from broker_config import Settings, mask_url
+from broker_config import Settings, is_sentinel, mask_url, read_sentinels
 from worker.errors import InfrastructureError
 
 _OPTIONS: Final[dict[str, Any]] = {
@@ -36,16 +46,24 @@ PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, Bus
 
 
 def connect(settings: Settings) -> redis.Redis:
-    """A client for threads. Connects when it is first used."""
-    return redis.Redis.from_url(settings.require_redis(), **_OPTIONS)
+    """A client for threads. Connects when it is first used; where there are Sentinels, to the master they name then."""
+    return _connect(settings, settings.require_redis(), _OPTIONS)
 
 
-def connect_once(url: str, *, timeout_seconds: float) -> redis.Redis:
+def connect_once(settings: Settings, url: str, *, timeout_seconds: float) -> redis.Redis:
     """A client that says at once what is wrong with a server: it waits no longer than that, and tries once."""
     retry = SyncRetry(NoBackoff(), 0)
-    return redis.Redis.from_url(
-        url, socket_connect_timeout=timeout_seconds, socket_timeout=timeout_seconds, retry=retry
-    )
+    timeouts = {"socket_connect_timeout": timeout_seconds, "socket_timeout": timeout_seconds}
+    return _connect(settings, url, {**timeouts, "retry": retry})
+
+
+def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.Redis:
+    if not is_sentinel(url):
+        return redis.Redis.from_url(url, **options)
+    places, master = _sentinels(url)
+    sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
+    client: redis.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)  # type: ignore[no-untyped-call]  # as above
+    return client
 
 
 def connect_async(settings: Settings) -> redis.asyncio.Redis:
@@ -54,21 +72,50 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
     It outlasts a server that is away, full or starting: a commit is repeated until it is taken, since all of ours may
     be sent twice. Who needs a connection while all are in use waits for one.
     """
-    pool = redis.asyncio.BlockingConnectionPool.from_url(
-        settings.require_redis(),
-        max_connections=_CONNECTIONS,
-        timeout=None,
-        retry=Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
-        retry_on_error=[*PASSING],
+    options: dict[str, Any] = {
         **_OPTIONS,
-    )
+        "retry": Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
+        "retry_on_error": [*PASSING],
+    }
+    url = settings.require_redis()
+    if is_sentinel(url):
+        return _connect_async_to_master(settings, url, options)
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
     return redis.asyncio.Redis.from_pool(pool)
 
 
 def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
     """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
-    pool = redis.asyncio.ConnectionPool.from_url(settings.require_redis(), max_connections=_MANY, **_OPTIONS)
+    url = settings.require_redis()
+    if is_sentinel(url):
+        return _connect_async_to_master(settings, url, _OPTIONS)
+    pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_MANY, **_OPTIONS)
     return redis.asyncio.Redis.from_pool(pool)
+
+
+def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
+    places, master = _sentinels(url)
+    sentinel = AsyncSentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # as above
+    client: redis.asyncio.Redis = sentinel.master_for(
+        settings.sentinel_master, max_connections=_MANY, **master, **options
+    )
+    return client
+
+
+def _sentinels(url: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Where the Sentinels are, and how the master is entered."""
+    read = read_sentinels(url)
+    return [*read.places], {"username": read.username, "password": read.password, "db": read.database}
+
+
+def _of_sentinels(settings: Settings) -> dict[str, Any]:
+    """How the Sentinels themselves are entered."""
+    password = settings.sentinel_password
+    return {
+        "password": password.get_secret_value() if password is not None else None,
+        "socket_connect_timeout": _OPTIONS["socket_connect_timeout"],
+        "socket_timeout": _OPTIONS["socket_connect_timeout"],
+    }
 
 
 @contextmanager
@@ -90,6 +137,11 @@ def redis_errors(settings: Settings) -> Iterator[None]:
             ) from error
         raise InfrastructureError(
             f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
+        ) from error
+    except (MovedError, ClusterDownError) as error:
+        raise InfrastructureError(
+            "the log's server is part of a Redis Cluster, which is not supported: use one server, or Sentinels where "
+            "it should fail over"
         ) from error
     except RedisError as error:
         raise InfrastructureError(f"the log refuses: {error}") from error

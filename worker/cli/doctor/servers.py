@@ -71,7 +71,7 @@ def _broker(settings: Settings) -> Layer:
     layer.add(mask_url(url))
     if (redis_url := redis_url_of(url)) is not None:
         with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
-            _greet_redis(layer, redis_url)
+            _greet_redis(layer, settings, redis_url)
         return layer
     with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
         from worker.app.application import make_client_application
@@ -95,7 +95,7 @@ def _log(settings: Settings) -> Layer:
         return layer
     layer.add(mask_url(url))
     with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
-        _examine_storage(layer, _greet_redis(layer, url))
+        _examine_storage(layer, _greet_redis(layer, settings, url))
     return layer
 
 
@@ -112,11 +112,11 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
         yield layer
 
 
-def _greet_redis(layer: Layer, url: str) -> Mapping[str, Any]:
+def _greet_redis(layer: Layer, settings: Settings, url: str) -> Mapping[str, Any]:
     """Ping the server, and return what it says of itself. Raises what redis-py raises."""
     from worker.storage.connections import connect_once
 
-    with connect_once(url, timeout_seconds=CONNECT_SECONDS) as redis:
+    with connect_once(settings, url, timeout_seconds=CONNECT_SECONDS) as redis:
         redis.ping()
         latency_seconds = min(_timed(redis.ping) for _ in range(PINGS))
         facts: Mapping[str, Any] = redis.info()
@@ -129,6 +129,10 @@ def _greet_redis(layer: Layer, url: str) -> Mapping[str, Any]:
         layer.fail(f"{compatible} is too old", "use Redis 6.2 or newer, or Valkey")
     if facts.get("role") == "slave":
         layer.fail("it is a replica, which takes no writes", "give the address of the primary")
+    if facts.get("cluster_enabled"):
+        layer.fail(
+            "it is part of a Redis Cluster, which is not supported", "use one server, or Sentinels (sentinel://…)"
+        )
     return facts
 
 

@@ -1,0 +1,82 @@
+"""The log, and the broker, on a master that Sentinels name: sentinel:// addresses, and a failover during a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_config import EmbeddedServer, Settings, SettingsError, load
+from tests.chaos.server import free_port
+from worker import Client, InfrastructureError, Run
+from worker.storage.connections import connect
+
+from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
+from .sentinels import Watched, client, server, watched_servers
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with watched_servers(tmp_path) as servers:
+        yield servers
+
+
+@pytest.fixture
+def backend(watched: Watched, tmp_path: Path) -> Iterator[Backend]:
+    """Workers and clients that know the Sentinel alone; the tests meet elsewhere."""
+    with EmbeddedServer() as elsewhere:
+        yield Backend(settings_at(watched.url), Meeting(meeting_url(elsewhere)), tmp_path)
+
+
+def settings_at(url: str) -> Settings:
+    return load(env_file=None, broker_url=url, activities=(str(ACTIVITIES),), model=MODEL)
+
+
+def calls(gate: str) -> list[dict[str, object]]:
+    """One call of each kind; the second waits at a gate."""
+    return [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "waitAtGate", "gate": gate, "value": "†state.a", "_outputPath": "†state.b"},
+        {"_tool": "remoteAdd", "a": "†state.b", "b": 1, "_outputPath": "†state.c"},
+        {"_tool": "note", "name": "told"},
+    ]
+
+
+def test_a_run_whose_log_and_broker_sentinels_name_completes(backend: Backend) -> None:
+    backend.meeting.open_gate("open")
+    with backend.worker():
+        result = backend.run(calls("open"))
+    assert result.data()["state"] == {"a": 1, "b": 1, "c": {"sum": 2}}
+
+
+@pytest.mark.parametrize("url", ["redis+cluster://a:1", "rediss+cluster://a:1"])
+def test_the_address_of_a_cluster_is_refused_and_says_what_to_use(url: str) -> None:
+    with pytest.raises(SettingsError, match="a Redis Cluster is not supported; use one server, or Sentinels"):
+        load(env_file=None, redis_url=url)
+
+
+def test_a_server_that_is_part_of_a_cluster_is_refused_and_says_what_to_use(tmp_path: Path) -> None:
+    port = free_port()
+    with server(tmp_path, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"):
+        with client(port) as redis:
+            redis.ping()
+        settings = settings_at(f"redis://127.0.0.1:{port}/0")
+        with pytest.raises(InfrastructureError, match="part of a Redis Cluster, which is not supported"):
+            Client(settings).submit(solution={"calls": calls("none")})
+
+
+@pytest.mark.nightly
+def test_a_run_outlives_a_failover(backend: Backend, watched: Watched) -> None:
+    with backend.worker():
+        run: Run = backend.client.submit(solution={"calls": calls("later")})
+        backend.meeting.take("at:later")
+        with connect(backend.settings) as redis:
+            redis.set("last", "write")
+            assert redis.wait(1, 10_000) == 1, "the replica has everything"
+        before = watched.master_port
+        assert watched.kill_master() != before
+        backend.meeting.open_gate("later")
+        assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 1, "c": {"sum": 2}}
+        more = backend.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}])
+        assert more.status == "completed"
