@@ -82,6 +82,24 @@ class Graph:
     left_out: tuple[LeftOut, ...] = ()
     """Scope waits that would close a cycle, in the order of their readers."""
 
+    def beside(self, other: Graph) -> Graph:
+        """This graph and that of other readers, whose barriers get other numbers."""
+        last = min(self.barriers, default=0)
+
+        def named(node: int) -> int:
+            return node if node >= 0 else node + last
+
+        def moved(places: Mapping[Reference, Nodes]) -> dict[Reference, Nodes]:
+            return {place: tuple(map(named, nodes)) for place, nodes in places.items()}
+
+        return Graph(
+            {**self.waits, **{reader: moved(places) for reader, places in other.waits.items()}},
+            {**self.barriers, **{named(node): tuple(map(named, before)) for node, before in other.barriers.items()}},
+            {**self.scopes, **{reader: moved(places) for reader, places in other.scopes.items()}},
+            {**self.promises, **{named(node): place for node, place in other.promises.items()}},
+            (*self.left_out, *other.left_out),
+        )
+
     def before(self, index: int) -> tuple[int, ...]:
         """The calls that a call waits for, in the order listed."""
         return tuple(sorted({node for node in self._reached(self.directly_before(index)) if node >= 0}))

@@ -9,6 +9,8 @@ import pytest
 from protocol import Plan, Reference, check_submission
 from protocol.graph.graph import SPELLED_OUT
 from protocol.graph.readers import Readers
+from protocol.graph.waits import Waits
+from protocol.graph.writers import Writers
 
 from .building import (
     FUNCTIONS,
@@ -270,3 +272,15 @@ def test_r6_1_who_writes_a_whole_kind_has_readers_of_any_part_of_it() -> None:
     assert set(readers.at(Reference("state", ()))) == {1, 2}
     assert set(readers.at(Reference("state", ("a",)))) == {1, 2}
     assert set(readers.at(Reference("state", ("b",)))) == {2}
+
+
+def test_r11_7_graphs_of_different_readers_stand_beside_each_other() -> None:
+    writers = [call(to=f"†state.x.k{index}", value=1) for index in range(20)]
+    readers = [call(to=f"†data.r{index}", value="†state.x", _scopes=["state"]) for index in range(4)]
+    calls = checked(*writers, *readers).calls
+    graphs = [Waits(part, Writers(calls)).graph(set()) for part in (calls[:22], calls[22:])]
+    joined = graphs[0].beside(graphs[1])
+    assert graphs[0].barriers.keys() & graphs[1].barriers.keys()
+    for index in range(len(calls)):
+        assert joined.before(index) == graphs[index >= 22].before(index)
+    assert {joined.before(index) for index in range(20, 24)} == {tuple(range(20))}

@@ -331,12 +331,36 @@ def test_r11_7_what_does_not_fit_an_ended_run_leaves_it_as_it_is(backend: Backen
         run.amend([echo("†state.a", "†state.b")])
 
 
-def test_r11_7_calls_are_not_added_to_a_cancelled_run_nor_beside_calls_that_have_not_begun(
+def test_r11_7_what_has_not_begun_stays_and_waits_for_none_of_the_new_calls(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
+    calls = [echo("†state.late || †state.mark", "†state.b", _instance=mark) for mark in MARKS]
+    late = [echo("†state.a", "†state.late", _instance=mark) for mark in MARKS]
+    run = held(backend, meeting, gate, *calls, *late, echo("†state.a", "†state.g"), context=CONTEXT)
+    run.amend([echo(["†state.b"], "†state.c", _instance="①"), echo("†state.g", "†state.h")], add=True)
+    run.amend([echo("†state.h", "†state.late", _instance="②"), echo("†state.c", "†state.d", _instance="①")], add=True)
+    assert run.status()["calls"] == {"running": 1, "waiting": 9}
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert {call.status for call in result.calls} == {"done"}
+    assert result.data("①")["state"].items() >= {"b": 1, "c": [1], "d": [1], "late": 1, "g": 1, "h": 1}.items()
+    assert result.data("②")["state"].items() >= {"b": 1, "late": 1}.items()
+
+
+def test_r11_7_calls_of_a_plan_that_have_not_begun_stay(alone: Backend, meeting: Meeting, gate: str) -> None:
+    plan = {"type": "plan", "calls": [wait_at(gate, "†state.g"), echo("†state.g", "†state.old")]}
+    with alone.worker():
+        run = alone.client.submit([plan, *CONTEXT])
+        for _ in MARKS:
+            meeting.take(f"at:{gate}")
+        run.amend([echo(["†state.old", "†state.mark"], "†state.new")], add=True)
+        meeting.open_gate(gate)
+        result = alone.wait(run.id)
+    assert [result.data(mark)["state"]["new"] for mark in MARKS] == [[1, mark] for mark in MARKS]
+
+
+def test_r11_7_calls_are_not_added_to_a_cancelled_run(backend: Backend, meeting: Meeting, gate: str) -> None:
     run = held(backend, meeting, gate, echo("†state.a", "†state.b"))
-    with pytest.raises(Rejected, match="have not begun"):
-        run.amend([echo(1, "†state.c")], add=True)
     run.cancel()
     with pytest.raises(RunOver):
         run.amend([echo(1, "†state.c")], add=True)
@@ -351,3 +375,31 @@ def test_r11_7_calls_are_added_beside_those_at_work_and_from_the_command_line(
     assert (added.code, added.json["status"]) == (0, "running")
     meeting.open_gate(gate)
     assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_r11_7_an_addition_that_was_interrupted_is_finished_by_repeating_it(
+    backend: Backend, meeting: Meeting, gate: str, monkeypatch: pytest.MonkeyPatch, is_ended: bool
+) -> None:
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b", _instance="①"), context=CONTEXT)
+    if is_ended:
+        meeting.open_gate(gate)
+        backend.wait(run.id)
+    new = [echo("†state.a", "†state.c"), echo(["†state.b", "†state.c"], "†state.d", _instance="①")]
+    step = Amender._step
+
+    def dies(self: Amender, name: str, **request: Any) -> dict[str, Any]:
+        if name == "end":
+            raise KeyboardInterrupt
+        return step(self, name, **request)
+
+    monkeypatch.setattr(Amender, "_step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run.amend(new, add=True)
+    monkeypatch.undo()
+    assert run.status()["status"] == "paused"
+    run.amend(new, add=True)
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert (result.status, result.data("①")["state"]["d"]) == ("completed", [1, 1])
+    assert len(result.calls) == 4

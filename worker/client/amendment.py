@@ -15,7 +15,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from redis import Redis
@@ -30,6 +30,7 @@ from worker.messaging.packing import pack, unpack
 from worker.storage.definition import (
     Definition,
     LaneRecord,
+    Layer,
     all_places_of,
     gather_counts,
     pack_amended_lane,
@@ -64,7 +65,7 @@ class _Lane:
     """The highest index that a call of it has ever had."""
     begun: tuple[Call, ...]
     """Its calls at work."""
-    dropped: tuple[int, ...]
+    waiting: tuple[Call, ...]
     """Its calls that have not begun."""
 
 
@@ -80,16 +81,17 @@ class Amender:
         self._script = redis.register_script(read_script("run", "amend"))
 
     def add(self, value: Any, *, resume: Callable[[], None]) -> None:
-        """Add the calls of an amendment to a run of which every call has begun, also to an ended one (SPEC R11.7).
+        """Add the calls of an amendment behind those of a run, also of one that has ended (SPEC R11.7).
 
         Raises as `amend` does; an ended run to which they do not fit is not touched.
         """
-        status, submitted = self._redis.hmget(self._keys.state, "status", "submitted")
+        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
+        status, submitted, by = fields
         if status is None:
             raise RunNotFound(self._keys.run)
         if status == b"cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: nothing can be added to it; fork it")
-        self._planned(value, "", adds=True)
+        self._planned(value, (by or b"").decode(), adds=True)
         # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
         self._list(int(submitted or 0))
         self.amend(value, resume=resume, adds=True)
@@ -105,27 +107,31 @@ class Amender:
         """
         found = self._step("begin", adds=adds)
         try:
-            lanes, definition, by, plan = self._planned(value, found["by"], adds=adds)
+            lanes, definition, by, first, plan = self._planned(value, found["by"], adds=adds)
         except BaseException:
             self._step("drop")
             if found["resumes"] and not found["by"]:
                 resume()
             raise
-        self._step("plan", by=by)
-        self._write(lanes, plan, definition, by)
+        self._step("plan", by=by, adds=adds)
+        self._write(lanes, plan, definition, by, first if adds else None)
         self._step("end")
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
 
-    def _planned(self, value: Any, before: str, *, adds: bool) -> tuple[list[_Lane], Definition, str, Plan]:
-        """The run as it is, what names the amendment, and its plan; nothing is written. Raises `Rejected`."""
+    def _planned(self, value: Any, before: str, *, adds: bool) -> tuple[list[_Lane], Definition, str, int, Plan]:
+        """The run as it is, what names the amendment, its first call, and its plan; nothing is written.
+
+        Raises `Rejected`.
+        """
         lanes, definition = self._read()
-        if adds and not before and any(lane.dropped for lane in lanes):
-            text = "the run has calls that have not begun: add calls when it has ended, or replace those by these"
-            raise Rejected([Problem("", text)])
         by, first = _identity(value, before, lanes)
-        return lanes, definition, by, self._check(value, _so_far(lanes, definition, first))
+        if adds and any(call.gather and call.index < first for lane in lanes for call in lane.waiting):
+            text = "the run has a _gather call that has not begun: add calls when it has, or replace it"
+            raise Rejected([Problem("", text)])
+        so_far = _so_far(lanes, definition, first, adds=adds)
+        return lanes, definition, by, first, self._check(value, so_far)
 
     def _read(self) -> tuple[list[_Lane], Definition]:
         """Every lane, the global one first, and the definition as amended so far."""
@@ -142,14 +148,16 @@ class Amender:
                 entries[entry.instance].append(entry)
         return [_lane(definition, *lane, begun) for lane in entries.items()], definition
 
-    def _write(self, lanes: Sequence[_Lane], plan: Plan, definition: Definition, by: str) -> None:
-        """Write the lanes that have not been written, the global one before the others."""
+    def _write(self, lanes: Sequence[_Lane], plan: Plan, definition: Definition, by: str, added: int | None) -> None:
+        """Write the lanes that have not been written, the global one before the others. Where calls are `added`, from
+        that index on, those that have not begun stay.
+        """
         is_shared_written = lanes[0].record.amendment == by
         version = len(definition.versions) - is_shared_written
         requests = [
             request
             for lane in lanes
-            if lane.record.amendment != by and (request := _request(lane, plan, version, by)) is not None
+            if lane.record.amendment != by and (request := _request(lane, plan, version, by, added)) is not None
         ]
         for request in requests:
             self._skip_many(request)
@@ -213,7 +221,7 @@ def _lane(
         messages=tuple((entry.id, entry.message) for entry in entries if entry.message is not None),
         last=max(known_calls(definition, records, instance), default=-1),
         begun=tuple(call for call in left if (instance, call.index) in begun),
-        dropped=tuple(call.index for call in left if (instance, call.index) not in begun),
+        waiting=tuple(call for call in left if (instance, call.index) not in begun),
     )
 
 
@@ -226,13 +234,15 @@ def _identity(value: Any, before: str, lanes: Sequence[_Lane]) -> tuple[str, int
     return f"{digest}:{first}", first
 
 
-def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int) -> SoFar:
+def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, adds: bool) -> SoFar:
+    kept = {lane.instance: [call for call in lane.waiting if call.index < first] for lane in lanes if adds}
     messages = sorted(
         ((id_key(id_), message) for lane in lanes for id_, message in lane.messages), key=lambda pair: pair[0]
     )
     return SoFar(
         messages=[message for _, message in messages],
         begun={lane.instance: lane.begun for lane in lanes if lane.begun},
+        kept={instance: calls for instance, calls in kept.items() if calls},
         first=first,
         is_template=bool(definition.versions[0]),
         tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
@@ -242,12 +252,23 @@ def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int) -> SoFar
     )
 
 
-def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] | None:
+def _kept(lane: _Lane, added: int) -> tuple[Layer, ...]:
+    """The calls that stay, each with what the context held when it came."""
+    waiting = {call.index: call for call in lane.waiting}
+    layers = []
+    for layer in lane.record.kept:
+        layers.append(replace(layer, calls=tuple(waiting.pop(c.index) for c in layer.calls if c.index in waiting)))
+    record = lane.record
+    layers.append(Layer(tuple(waiting.values()), added, record.held, record.promised, record.required))
+    return tuple(layer for layer in layers if layer.calls)
+
+
+def _request(lane: _Lane, plan: Plan, version: int, by: str, added: int | None) -> dict[str, Any] | None:
     """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
     new = plan.lanes.get(lane.instance)
     calls = new.calls if new is not None else ()
     is_gathered = new is not None and new.gathers is not None
-    if lane.instance is not None and not (calls or lane.begun or lane.dropped or is_gathered):
+    if lane.instance is not None and not (calls or lane.begun or lane.waiting or is_gathered):
         return None
     is_template = plan.submission.is_template and new is not None
     record = LaneRecord(
@@ -256,10 +277,11 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] |
         version=version if is_template else None,
         begun=frozenset(call.index for call in lane.begun),
         amendment=by,
+        kept=_kept(lane, added) if added is not None else (),
     )
     return {
         "lane": lane_token(lane.instance),
-        "dropped": lane.dropped,
+        "dropped": [call.index for call in lane.waiting] if added is None else [],
         "detail": pack({"reason": REPLACED}),
         "record": pack_amended_lane(record),
         "added": len(calls),
@@ -267,7 +289,7 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str) -> dict[str, Any] |
 
 
 def _awaited(shared: _Lane, plan: Plan) -> frozenset[int]:
-    """The global calls, new or at work, that new calls of instances wait for."""
+    """The global calls, new or still there, that new calls of instances wait for."""
     own = plan.lanes[None].calls if None in plan.lanes else ()
     waited_for = {index for lane in plan.lanes.values() if lane.instance is not None for index in lane.awaited}
-    return frozenset(call.index for call in (*shared.begun, *own) if call.index in waited_for)
+    return frozenset(call.index for call in (*shared.begun, *shared.waiting, *own) if call.index in waited_for)

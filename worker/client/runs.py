@@ -134,8 +134,8 @@ class Run:
     def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
         """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
 
-        With `add` they come behind those that are there, also in a run that has completed or failed (SPEC R11.7); one
-        with calls that have not begun refuses that.
+        With `add` they come behind those that are there, which stay, also in a run that has completed or failed (SPEC
+        R11.7).
         `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`. Raises
         `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
         `BeingAmended`.

@@ -33,6 +33,19 @@ PLACES: Final = ("held", "promised", "required")
 
 
 @dataclass(frozen=True)
+class Layer:
+    """Calls of a lane that had not begun when others were added (SPEC R11.7): they wait for none of those."""
+
+    calls: tuple[Call, ...]
+    before: int
+    """The index of the first call that was added."""
+    held: frozenset[str]
+    promised: frozenset[str]
+    required: frozenset[str]
+    """The places as the lane's record had them until then."""
+
+
+@dataclass(frozen=True)
 class LaneRecord:
     """A lane's own part, as it was submitted or amended last."""
 
@@ -51,6 +64,7 @@ class LaneRecord:
     """Calls that were at work when the lane was amended: they wait for no other call."""
     amendment: str | None = None
     """Which amendment it was."""
+    kept: tuple[Layer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,9 @@ class Definition:
 
     def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
+        if record.kept:
+            kept = tuple(call for layer in record.kept for call in layer.calls)
+            return (*kept, *self.lane_calls(replace(record, kept=()), instance))
         if record.version is None:
             return record.calls
         templates = self.versions[record.version]
@@ -82,7 +99,7 @@ class Definition:
 
     def are_same_everywhere(self, record: LaneRecord) -> bool:
         """Whether all instances with this record have the same calls."""
-        if record.version is None or record.calls:
+        if record.version is None or record.calls or record.kept:
             return False
         return all(call.instance is None for call in self.versions[record.version])
 
@@ -101,9 +118,13 @@ class Definition:
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
         """What the lane's calls wait for; `shared` are the global calls it can see."""
-        own = [call for call in calls if call.index not in record.begun]
-        places = map(_places, (record.held, record.promised, record.required))
-        return Waits(own, _writers(calls, shared)).graph(*places)
+        kept = {call.index for layer in record.kept for call in layer.calls}
+        own = [call for call in calls if call.index not in record.begun and call.index not in kept]
+        graph = _graph(own, _writers(calls, shared), record)
+        for layer in record.kept:
+            before = [[call for call in seen if call.index < layer.before] for seen in (calls, shared)]
+            graph = graph.beside(_graph(layer.calls, _writers(*before), layer))
+        return graph
 
     def gathers(
         self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call], begun: Container[int]
@@ -196,6 +217,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
             "version": record.version,
             "begun": sorted(record.begun),
             "amendment": record.amendment,
+            **({"kept": [_pack_layer(layer) for layer in record.kept]} if record.kept else {}),
         }
     )
 
@@ -213,6 +235,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         version=fields.get("version", 0 if calls is None else None),
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
+        kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
     )
 
 
@@ -239,8 +262,22 @@ def _pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: sorted(places[name]) for name in PLACES if places[name] or name == "held"}
 
 
+def _pack_layer(layer: Layer) -> dict[str, Any]:
+    places = _pack_places({name: getattr(layer, name) for name in PLACES})
+    return {"calls": _pack_calls(layer.calls), "before": layer.before, **places}
+
+
+def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
+    places = (frozenset(fields.get(name, ())) for name in PLACES)
+    return Layer(_unpack_calls(fields["calls"], tools), fields["before"], *places)
+
+
 def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:
     return None if fields is None else {name: frozenset(fields.get(name, ())) for name in PLACES}
+
+
+def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) -> Graph:
+    return Waits(calls, writers).graph(*map(_places, (places.held, places.promised, places.required)))
 
 
 def _writers(calls: Sequence[Call], shared: Sequence[Call]) -> Writers:
