@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from tests.worker.conftest import clean_environment
 
+from .users import Guarded, guarded_server
+
 __all__ = ["clean_environment"]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server with the users, and a worker of each kind under its own."""
+    with guarded_server(tmp_path_factory.mktemp("users")) as guarded:
+        yield guarded

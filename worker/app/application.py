@@ -5,10 +5,12 @@ from __future__ import annotations
 from celery import Celery
 
 from broker_config import Settings, celery_configuration, queue
+from worker.messaging.admission import QueueConsumer
 from worker.messaging.compression import refuse_compression
 from worker.messaging.consumer import CONSUMER
 from worker.messaging.limits import limits_of
 from worker.messaging.log_context import label_logs
+from worker.messaging.refusals import RefusalsStep
 from worker.messaging.reserved import ReservedStep
 from worker.messaging.task_events import EVENTS
 from worker.recovery.sweep import SweepStep
@@ -26,9 +28,10 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
+    app.amqp.Consumer = QueueConsumer
     label_logs(app)
     app.conf.worker_pool = POOL
-    app.steps["worker"].update({SweepStep, ReservedStep})
+    app.steps["worker"].update({SweepStep, ReservedStep, RefusalsStep})
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
     app.conf.acts_runtimes = Runtimes(app, settings, registry)

@@ -37,6 +37,7 @@ from worker.messaging.messages import (
     unpack_lane_id,
     unpack_probe,
 )
+from worker.messaging.refusals import count_refusal
 
 from .runtime import Runtime, Runtimes
 
@@ -70,6 +71,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
                 return read(arguments[0], limits)
             except MalformedMessage as error:
                 logger.error("%s: a message is refused: %s", name, error)
+                count_refusal("messages")
                 return None
 
         return message_of

@@ -17,9 +17,11 @@ from celery.worker.consumer import Consumer
 
 from worker.errors import MalformedMessage
 
+from .admission import Admission, queue_of
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
+from .refusals import count_refusal
 from .task_log import log_one_line_per_task
 
 logger = logging.getLogger(__name__)
@@ -28,9 +30,6 @@ T = TypeVar("T")
 
 _EVENTS_SECONDS: Final = 0.1
 """How long a task event may wait for others: each message of them costs as much as a hundred events more."""
-
-_ENVELOPE_BYTES: Final = 1024 * 1024
-"""What Celery may add to a message of ours."""
 
 
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
@@ -69,11 +68,11 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
         """Return what is called with each message."""
         handle = super().create_task_handler(*arguments, **options)
-        most_bytes = int(self.app.conf.acts_settings.limit_submission_bytes) + _ENVELOPE_BYTES
+        admission = Admission(self.app.conf.acts_settings)
 
         def tasks_of(message: Any) -> Iterable[Any]:
             outlive_channel(message)
-            reason = _objection(message, most_bytes)
+            reason = admission.objection(message)
             if reason is not None:
                 raise MalformedMessage(reason)
             return self._taken(message)
@@ -124,7 +123,8 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         return tasks
 
     def _refuse(self, message: Any, reason: str) -> None:
-        logger.error("a message of %.200r is refused: %s", message.delivery_info.get("routing_key"), reason)
+        logger.error("a message of %.200r is refused: %s", queue_of(message), reason)
+        count_refusal("messages")
         message.reject_log_error(logger, self.connection_errors)
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
@@ -145,21 +145,6 @@ def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
 
     return answer_if_possible
 
-
-def _objection(message: Any, most_bytes: int) -> str | None:
-    """What speaks against a message, as far as that can be seen without running it."""
-    if len(message.body) > most_bytes:
-        return f"{len(message.body)} bytes, where {most_bytes} are allowed"
-    if not isinstance(message.headers, dict) or not all(isinstance(message.headers.get(key), str) for key in _NAMED):
-        return "it is no task"
-    match message.payload:
-        case [[*_], {}, {} | None]:
-            return None
-    return "its body is not that of a task"
-
-
-_NAMED: Final = ("task", "id")
-"""The headers by which every task is known."""
 
 CONSUMER: Final = f"{__name__}:{ValidatingConsumer.__name__}"
 """Where Celery finds it."""

@@ -24,6 +24,7 @@ from kombu.utils.json import dumps
 from broker_config import EXECUTE_INSTANCE, EXECUTE_INSTANCES
 from protocol import Limits
 
+from .admission import queue_of
 from .messages import Lanes, TaskMessage, lanes_task, pack_lane_id, shown_lane, unpack_lanes
 from .packing import pack
 
@@ -95,7 +96,7 @@ def take_apart(message: Any, limits: Limits, room: int) -> list[Part]:
 def _put_back(message: Any, lanes: Lanes) -> None:
     """Put an envelope back in front of its queue, in Redis."""
     channel, raw = message.channel, message._raw
-    queue = message.delivery_info["routing_key"]
+    queue = queue_of(message)
     body = pack([[lanes_task(lanes, queue).body], {}, {}])
     encoded, _ = channel.encode_body(body, raw["properties"].get("body_encoding"))
     properties = {**raw["properties"], "delivery_tag": str(uuid.uuid4())}
@@ -127,5 +128,6 @@ class Part:
         self.body: tuple[list[bytes], dict[str, Any], dict[str, Any]] = ([pack_lane_id(run, instance)], {}, {})
         self.payload = self.body
         self.delivery_info = message.delivery_info
+        self.taken_from = message.taken_from
         self.properties = {**message.properties, "correlation_id": id_}
         self.ack_log_error = self.reject_log_error = answer.give  # what is rejected is found in the log
