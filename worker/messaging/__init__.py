@@ -10,6 +10,8 @@
 `relay`         publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
+`admission`     which messages it takes from which queue
+`refusals`      how much it has refused
 `holding`       what it has in hand, and how much that may be
 `task_log`      one line for each task
 `compression`   refusing compressed messages
