@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Final
 
 from tests.benchmarks import core, engine, report
 from tests.benchmarks.contests import Bench
+
+_INTERRUPTED: Final = 130
 
 
 def main() -> None:
@@ -41,14 +45,20 @@ def _engine(arguments: argparse.Namespace) -> None:
     chosen += [option for option, is_on in (("--full", arguments.full), ("--no-peers", arguments.no_peers)) if is_on]
     about = report.surroundings(" ".join(["python -m tests.benchmarks engine", *chosen]))
     bench = Bench(rounds, has_peers=not arguments.no_peers, is_full=arguments.full, say=engine.progress)
-    rows = []
-    for row in engine.measure(bench, arguments.only):
-        rows.append(row)
-        engine.progress(report.summary(row), is_lasting=True)
+    rows, is_whole = [], False
+    try:
+        for row in engine.measure(bench, arguments.only):
+            rows.append(row)
+            engine.progress(report.summary(row), is_lasting=True)
+        is_whole = True
+    except KeyboardInterrupt:
+        engine.progress("interrupted; this is what was measured before:", is_lasting=True)
     lines = list(report.lines_of(about, rows, rounds))
     print("\n".join(lines))
     if arguments.json:
         _write(arguments.json, {**about, "rounds": rounds, "rows": [row.to_dict() for row in rows]})
+    if not is_whole:
+        sys.exit(_INTERRUPTED)
     if arguments.markdown:
         report.write(lines)
 
