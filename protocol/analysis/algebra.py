@@ -8,9 +8,11 @@ common is only said where it is proved. What the library cannot decide, what it 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
+from itertools import islice
 from math import prod
 from typing import Any, Final
 
@@ -18,9 +20,10 @@ from jsonschema_rs import CanonicalSchema, canonicalize
 from jsonschema_rs import canonical as c
 
 from protocol.language.errors import shortened
-from protocol.language.paths import MISSING
+from protocol.language.paths import MISSING, lookup, parts_of
 from protocol.language.references import Path
-from protocol.schemas import Schema, referred
+from protocol.schemas import Schema
+from protocol.schemas.parts import IN_PLACE, held, referred
 
 _MOST_NODES: Final = 20_000
 """A larger schema counts as one that admits everything."""
@@ -31,16 +34,13 @@ _PER_CASE: Final = 12
 _BUDGET: Final = 600_000
 """What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
 
-_TYPES: Final = {
-    c.StringView: "string",
-    c.NumberView: "number",
-    c.IntegerView: "integer",
-    c.ArrayView: "array",
-    c.ObjectView: "object",
+TYPES: Final = {name: canonicalize({"type": name}) for name in ("null", "boolean", "string", "array", "object")} | {
+    "integer": canonicalize({"type": "integer"}),
+    "number": canonicalize({"type": "number", "not": {"type": "integer"}}),
 }
-_CONSTANTS: Final = {
-    type(None): "null", bool: "boolean", int: "integer", str: "string", list: "array", dict: "object",
-}  # fmt: skip
+"""A `number` is here what is none of the integers."""
+_DEEPEST: Final = 8
+_SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class Algebra:
     def __init__(self, budget: int = _BUDGET) -> None:
         self._left = budget
         self._fits: dict[tuple[Values, Values], bool] = {}
-        self._made: dict[Hashable, tuple[object, Values]] = {}
+        self._made: dict[int, tuple[Schema, Values]] = {}
+        self._around: dict[tuple[Values, str | None], Values] = {}
         self.is_complete = True
         """Whether all that was asked has been looked at."""
 
@@ -111,9 +112,13 @@ class Algebra:
         """What may stand at a path of these values."""
         return reduce(self.at, path, values)
 
-    def around(self, values: Values, key: str) -> Values:
-        """The objects that have one of these values at a key."""
-        return self.made_of({"type": "object", "properties": {key: values.schema.to_json_schema()}, "required": [key]})
+    def around(self, values: Values, key: str | None) -> Values:
+        """The objects that have one of these values at a key; without a key the lists that hold one."""
+        if (values, key) not in self._around:
+            part, outer = values.schema.to_json_schema(), of_types(["array" if key is None else "object"])
+            said = {"contains": part} if key is None else {"properties": {key: part}, "required": [key]}
+            self._around[values, key] = self.both(outer, self.made_of(said))
+        return self._around[values, key]
 
     def _may_fit(self, given: Values, wanted: Values) -> bool:
         if EVERYTHING in (given, wanted):
@@ -121,8 +126,7 @@ class Algebra:
         if given.cases * wanted.cases > _MOST_CASES or not self._lasts(self._cost(given, wanted)):
             self.is_complete = False
             return True
-        met = _tried(lambda: given.schema.intersect(wanted.schema).satisfiability())
-        return bool(met != c.Satisfiability.NO)
+        return _meet(given.schema, wanted.schema)
 
     def _cost(self, some: Values, others: Values) -> int:
         return some.nodes + others.nodes + _PER_CASE * some.cases * others.cases
@@ -138,9 +142,14 @@ def is_empty(values: Values) -> bool:
     return values.schema.satisfiability() == c.Satisfiability.NO
 
 
+def of_types(types: Iterable[str]) -> Values:
+    """All values of some JSON types."""
+    return Values(reduce(CanonicalSchema.union, map(TYPES.__getitem__, types), NOTHING.schema))
+
+
 def types_of(values: Values) -> frozenset[str]:
-    """The JSON types that occur among these values, or more: a `number` may be an integer, too."""
-    return _types(values.schema, 0)
+    """The JSON types that may occur among these values."""
+    return _types(values.schema)
 
 
 def told(values: Values) -> str:
@@ -148,101 +157,46 @@ def told(values: Values) -> str:
     return shortened(_told(values.schema, 0))
 
 
-_ALL: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-_DEEPEST: Final = 8
+def _meet(one: CanonicalSchema, other: CanonicalSchema) -> bool:
+    """Whether a value may satisfy both."""
+    return bool(_tried(lambda: one.intersect(other).satisfiability()) != c.Satisfiability.NO)
 
 
-def _types(schema: CanonicalSchema, depth: int) -> frozenset[str]:
-    view = schema.view()
-    match view:
-        case c.MultiTypeView():
-            return frozenset(view.types)
-        case c.TypedGroupView():
-            return frozenset({view.type_name})
-        case c.ConstView() | c.EnumView():
-            return frozenset(_CONSTANTS.get(type(value), "number") for value in _constants(view))
-        case c.AnyOfView() | c.OneOfView():
-            return frozenset().union(*(_types(branch, depth + 1) for branch in view.branches))
-        case c.ReferenceView() if depth < _DEEPEST and (target := schema.definition(view.uri)) is not None:
-            return _types(target, depth + 1)
-        case c.FalseView():
-            return frozenset()
-    own = _TYPES.get(type(view))
-    return frozenset({own}) if own is not None else _ALL
+@lru_cache(maxsize=1_024)
+def _types(schema: CanonicalSchema) -> frozenset[str]:
+    return frozenset(name for name, values in TYPES.items() if _meet(schema, values))
 
 
 def _at(schema: CanonicalSchema, segment: str | int, depth: int) -> CanonicalSchema:
     """What stands at a segment of the values of a schema."""
     view = schema.view()
-    if depth > _DEEPEST:
-        return EVERYTHING.schema
     match view:
-        case c.MultiTypeView():
-            return _if(bool({"object", *_lists(segment)} & set(view.types)))
-        case c.TypedGroupView():
-            return _if(view.type_name in ("object", *_lists(segment)))
-        case c.StringView() | c.NumberView() | c.IntegerView() | c.FalseView():
-            return NOTHING.schema
         case c.ConstView() | c.EnumView():
-            found = [part for value in _constants(view) if (part := _part(value, segment)) is not MISSING]
+            found = [part for value in _constants(view) if (part := lookup(value, (segment,))) is not MISSING]
             return canonicalize({"enum": found}) if found else NOTHING.schema
-        case c.AnyOfView() | c.OneOfView():
+        case c.AnyOfView() | c.OneOfView() if depth < _DEEPEST:
             parts = (_at(branch, segment, depth + 1) for branch in view.branches)
             return reduce(CanonicalSchema.union, parts, NOTHING.schema)
-        case c.AllOfView():
-            parts = (_at(branch, segment, depth + 1) for branch in view.branches)
-            return reduce(CanonicalSchema.intersect, parts, EVERYTHING.schema)
-        case c.ReferenceView():
-            target = schema.definition(view.uri)
-            return _at(target, segment, depth + 1) if target is not None else EVERYTHING.schema
-        case c.ArrayView():
-            return _element(view, segment) if _lists(segment) else NOTHING.schema
+        case c.ReferenceView() if depth < _DEEPEST and (target := schema.definition(view.uri)) is not None:
+            return _at(target, segment, depth + 1)
+        case c.ArrayView() if isinstance(segment, int):
+            if view.max_items is not None and segment >= view.max_items:
+                return NOTHING.schema
+            prefix = view.prefix_items
+            return prefix[segment] if segment < len(prefix) else view.items or EVERYTHING.schema
         case c.ObjectView():
-            return _property(view, str(segment))
-    return EVERYTHING.schema
-
-
-def _element(view: c.ArrayView, segment: str | int) -> CanonicalSchema:
-    index = int(segment)
-    if view.max_items is not None and index >= view.max_items:
-        return NOTHING.schema
-    if index < len(view.prefix_items):
-        return view.prefix_items[index]
-    return view.items if view.items is not None else EVERYTHING.schema
-
-
-def _property(view: c.ObjectView, key: str) -> CanonicalSchema:
-    names = view.property_names
-    if names is not None and names.intersect(canonicalize({"const": key})).satisfiability() == c.Satisfiability.NO:
-        return NOTHING.schema
-    if key in view.properties:
-        return view.properties[key]
-    if view.pattern_properties or view.additional_properties is None:
-        return EVERYTHING.schema
-    return view.additional_properties
-
-
-def _lists(segment: str | int) -> tuple[str, ...]:
-    return ("array",) if isinstance(segment, int) else ()
-
-
-def _if(may_be: bool) -> CanonicalSchema:
-    return EVERYTHING.schema if may_be else NOTHING.schema
-
-
-def _part(value: Any, segment: str | int) -> Any:
-    if isinstance(value, dict):
-        return value.get(str(segment), MISSING)
-    if isinstance(value, list) and isinstance(segment, int) and segment < len(value):
-        return value[segment]
-    return MISSING
+            key, others = str(segment), view.additional_properties
+            if view.property_names is not None and not _meet(view.property_names, canonicalize({"const": key})):
+                return NOTHING.schema
+            if others is None or view.pattern_properties:
+                others = EVERYTHING.schema
+            return view.properties.get(key, others)
+    containers = {"object", "array"} if isinstance(segment, int) else {"object"}
+    return EVERYTHING.schema if containers & _types(schema) else NOTHING.schema
 
 
 def _constants(view: c.ConstView | c.EnumView) -> list[Any]:
     return [view.value] if isinstance(view, c.ConstView) else list(view.values)
-
-
-_SHOWN: Final = 4
 
 
 def _told(schema: CanonicalSchema, depth: int) -> str:
@@ -250,31 +204,31 @@ def _told(schema: CanonicalSchema, depth: int) -> str:
     match view:
         case c.ConstView() | c.EnumView():
             values = _constants(view)
-            if values == [False, True]:
-                return "boolean"
             shown = [shortened(json.dumps(value, ensure_ascii=False, default=str)) for value in values[:_SHOWN]]
-            return _or([*shown, "…"] if len(values) > _SHOWN else shown)
+            more = ["…"] if len(values) > _SHOWN else []
+            return "boolean" if values == [False, True] else " or ".join(shown + more)
         case c.ArrayView() if view.items is not None and depth < 2 and not view.prefix_items:
             return f"list of {_told(view.items, depth + 1)}"
+        case c.ArrayView() if view.contains and depth < 2:
+            return f"list with {_told(view.contains[0].schema, depth + 1)}"
         case c.StringView() if view.patterns:
             return f"string that matches {view.patterns[0]}"
         case c.StringView():
             return "string" + _range("length", view.min_length, view.max_length)
-        case c.NumberView() | c.IntegerView():
-            return _TYPES[type(view)] + _range("value", view.minimum, view.maximum)
+        case c.NumberView():
+            return "number" + _range("value", view.minimum, view.maximum)
+        case c.IntegerView():
+            return "integer" + _range("value", view.minimum, view.maximum)
         case c.AnyOfView() | c.OneOfView() if depth < 2:
-            return _or(dict.fromkeys(_told(branch, depth + 1) for branch in view.branches[:_SHOWN]))
-    types = sorted(_types(schema, 0))
-    return "any value" if set(types) >= _ALL - {"integer"} else _or(types).replace("array", "list") or "nothing"
+            return " or ".join(dict.fromkeys(_told(branch, depth + 1) for branch in view.branches[:_SHOWN]))
+    types = _types(schema)
+    words = sorted(types - {"integer"} if "number" in types else types)
+    return "any value" if types == TYPES.keys() else " or ".join(words).replace("array", "list") or "nothing"
 
 
 def _range(what: str, least: object, most: object) -> str:
     bounds = [f"{word} {bound}" for word, bound in (("at least", least), ("at most", most)) if bound is not None]
     return f" ({what} {' and '.join(bounds)})" if bounds else ""
-
-
-def _or(words: Iterable[str]) -> str:
-    return " or ".join(words)
 
 
 def _tried(find: Any) -> Any:
@@ -299,42 +253,25 @@ def _size(schema: Schema) -> tuple[int, int]:
         nodes += 1
         if nodes > _MOST_NODES or depth > _MOST_LEVELS:
             return _MOST_CASES + 1
-        if isinstance(part, list):
-            return max((cases(each, depth + 1) for each in part), default=1)
-        found = most = 1
-        for keyword, below in part.items() if isinstance(part, dict) else ():
-            match keyword, below:
-                case (("anyOf" | "oneOf"), list()):
-                    found *= max(1, sum(cases(each, depth + 1) for each in below))
-                case "allOf", list():
-                    found *= prod(cases(each, depth + 1) for each in below)
-                case "dependentSchemas", dict():
-                    found *= prod(1 + cases(each, depth + 1) for each in below.values())
-                case (("if" | "then" | "else" | "not"), _):
-                    found *= 1 + cases(below, depth + 1)
-                case "$ref", str():
-                    if below not in targets:
-                        targets[below] = 1  # while it is walked: a cycle adds nothing
-                        targets[below] = cases(referred(below, schema), depth + 1)
-                    found *= targets[below]
-                case (("const" | "enum"), _):
-                    nodes += _parts(below)
-                case (("default" | "examples" | "$defs" | "definitions"), _):
-                    pass
-                case _:
-                    most = max(most, cases(below, depth + 1))
-            found = min(found, _MOST_CASES + 1)
-        return min(found * most, _MOST_CASES + 1)
+        if not isinstance(part, dict):
+            return 1
+        factors, most = defaultdict[str, int](int), 1
+        for (keyword, *place), below in held(part):
+            number = cases(below, depth + 1)
+            if keyword not in IN_PLACE:
+                most = max(most, number)
+            elif keyword in ("anyOf", "oneOf"):
+                factors[keyword] += number
+            else:
+                factors[f"{keyword} {place}"] = number + (keyword != "allOf")
+        if isinstance(reference := part.get("$ref"), str):
+            if reference not in targets:
+                targets[reference] = 1  # while it is walked: a cycle adds nothing
+                targets[reference] = cases(referred(reference, schema), depth + 1)
+            factors["$ref"] = targets[reference]
+        for key in part.keys() & {"const", "enum"}:
+            nodes += sum(1 for _ in islice(parts_of(part[key]), _MOST_NODES))
+        return min(prod(factors.values()) * most, _MOST_CASES + 1)
 
     number = cases(schema, 0)
     return nodes, number
-
-
-def _parts(value: Any) -> int:
-    """How many values are in a value, counted no further than matters."""
-    stack, count = [value], 0
-    while stack and count <= _MOST_NODES:
-        part = stack.pop()
-        count += 1
-        stack.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
-    return count

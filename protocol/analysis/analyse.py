@@ -5,22 +5,18 @@ Each pass looks at the whole submission and gives its findings; none knows of an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import groupby
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain, groupby
 from typing import Final
 
 from protocol.submission.layout import Layout
 
-from .catalogue import CATALOGUE
 from .finding import Finding
+from .known_places import KnownPlaces
 from .order import order_findings
 from .surroundings import surrounding_findings
 from .texts import text_findings
 from .values import value_findings
-
-Pass = Callable[[Layout], Iterable[Finding]]
-
-PASSES: Final[tuple[Pass, ...]] = (order_findings, value_findings, text_findings, surrounding_findings)
 
 MOST_OF_A_CODE: Final = 100
 """Of one code so many findings are reported; the last of them says how many more there are."""
@@ -32,9 +28,15 @@ def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
     `ignore` holds codes (`ACT103`) or names (`race`) that are left out, as does `config.ignore` of the submission.
     """
     ignored = frozenset(ignore) | _ignored(layout.submission.config)
-    found = (finding for look in PASSES for finding in look(layout))
+    places = KnownPlaces(layout)
+    found = chain(
+        order_findings(layout),
+        value_findings(layout),
+        text_findings(layout, places),
+        surrounding_findings(layout, places),
+    )
     kept = dict.fromkeys(finding for finding in found if not is_ignored(finding, ignored))
-    return tuple(_first(sorted(kept, key=_rank)))
+    return tuple(_first(sorted(kept, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.code))))
 
 
 def is_ignored(finding: Finding, ignored: Container[str]) -> bool:
@@ -46,10 +48,6 @@ def _ignored(config: object) -> frozenset[str]:
     """What `config.ignore` names."""
     named = config.get("ignore") if isinstance(config, dict) else None
     return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()
-
-
-def _rank(finding: Finding) -> tuple[int, str]:
-    return _SEVERITIES.index(CATALOGUE[finding.code].severity), finding.code
 
 
 _SEVERITIES: Final = ("warning", "info", "note")

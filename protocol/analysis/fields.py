@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from protocol.calls.call import Call
+from protocol.graph.promises import schemas_at
 from protocol.language.references import Path, Reference
 from protocol.language.spelling import Patience
-from protocol.schemas.parts import applied
 from protocol.submission.layout import Layout
 
 from .algebra import EVERYTHING, Algebra, is_empty, told, types_of
@@ -46,50 +45,28 @@ class Fields:
         if source.writer is None or source.promised == EVERYTHING:
             return None
         if above and is_empty(source.values) and not source.inside:
-            return self._of_list(place, above - 1)
+            return _of_list(place, above - 1)
         for position, segment in enumerate(source.inside):
-            types = types_of(values)
-            below = self._algebra.at(values, segment)
-            names = self._listed(source, source.inside[:position])
+            types, below = types_of(values), self._algebra.at(values, segment)
+            names = self._listed(source.writer, source.inside[:position])
             if is_empty(below) or (types == {"object"} and below == EVERYTHING and names):
-                depth = above + position
-                if isinstance(segment, int) and "array" not in types and str(segment) not in names:
-                    return self._of_object(place, depth, types)
-                if types == {"array"} and not isinstance(segment, int):
-                    return self._of_list(place, depth)
+                depth, what = above + position, Reference(place.kind, place.path[: above + position])
+                if "object" not in types and (types != {"array"} or isinstance(segment, int)):
+                    instead = f"write {what}" if isinstance(segment, int) else f"read {what}"
+                    return Fault("ACT205", f"{what} is {told(values)} and has no part {segment!r}", instead)
                 if "object" not in types:
-                    what = f"{Reference(place.kind, place.path[:depth])} is {told(values)} and has no parts"
-                    return Fault("ACT205", what, f"read {Reference(place.kind, place.path[:depth])}")
+                    return _of_list(place, depth)
+                if isinstance(segment, int) and "array" not in types and str(segment) not in names:
+                    why = f"{what} is an object, and {segment} is an index"
+                    return Fault("ACT205", why, f"write {_with(place, depth)}")
                 if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
-                    return self._unknown(place, depth, names)
+                    near, some = self._nearest(str(segment), names), ", ".join(names[:_MOST_NAMES])
+                    some += ", …" * (len(names) > _MOST_NAMES)
+                    why = f"{what} has no field {str(segment)!r}; it has {some or 'none'}"
+                    instead = f"name one of its fields: {some}" if names else f"read {what}"
+                    return Fault("ACT204", why, instead if near is None else f"write {_with(place, depth, near)}")
             values = below
         return None
-
-    def _of_list(self, place: Reference, depth: int) -> Fault:
-        inside = Reference(place.kind, (*place.path[:depth], 0, *place.path[depth:]))
-        return Fault(
-            "ACT205",
-            f"{Reference(place.kind, place.path[:depth])} is a list, and {place.path[depth]!r} is a key",
-            f"write {inside} to read the first element",
-        )
-
-    def _of_object(self, place: Reference, depth: int, types: frozenset[str]) -> Fault:
-        what = Reference(place.kind, place.path[:depth])
-        without = Reference(place.kind, (*place.path[:depth], *place.path[depth + 1 :]))
-        if types != {"object"}:
-            why = f"{what} is {' or '.join(sorted(types))}, and {place.path[depth]} is an index"
-            return Fault("ACT205", why, f"write {without}" if depth == len(place.path) - 1 else f"read {what}")
-        return Fault("ACT205", f"{what} is an object, and {place.path[depth]} is an index", f"write {without}")
-
-    def _unknown(self, place: Reference, depth: int, names: list[str]) -> Fault:
-        what = Reference(place.kind, place.path[:depth])
-        near = self._nearest(str(place.path[depth]), names)
-        why = f"{what} has no field {str(place.path[depth])!r}; it has {_some(names) or 'none'}"
-        if near is None:
-            return Fault("ACT204", why, f"name one of its fields: {_some(names)}" if names else f"read {what}")
-        return Fault(
-            "ACT204", why, f"write {Reference(place.kind, (*place.path[:depth], near, *place.path[depth + 1 :]))}"
-        )
 
     def _is_slip(self, reader: Call, place: Reference, depth: int, names: list[str]) -> bool:
         """Whether a field that an open object does not list is probably none of it: its name is nearly one that is
@@ -109,18 +86,15 @@ class Fields:
                     found[call.instance, place.key[:depth]].add(place.key[depth])
         return found
 
-    def _listed(self, source: Source, path: Path) -> list[str]:
+    def _listed(self, writer: Call, path: Path) -> list[str]:
         """The fields that a promise lists at a path; none where others have a name by a pattern."""
         found: dict[str, None] = {}
-        for schema in self._flow.schemas(source.writer) if source.writer is not None else ():
-            parts = applied([schema], schema)
-            for segment in path:
-                parts = applied(_below(parts, segment), schema)
-            for each in parts:
-                if "patternProperties" in each:
+        for schema in self._flow.schemas(writer):
+            for part in schemas_at(schema, path):
+                if "patternProperties" in part:
                     return []
-                constant = each.get("const")
-                found.update(dict.fromkeys(each.get("properties", ())))
+                constant = part.get("const")
+                found.update(dict.fromkeys(part.get("properties", ())))
                 found.update(dict.fromkeys(constant if isinstance(constant, dict) else ()))
         return list(islice(found, _MOST_KNOWN))
 
@@ -130,15 +104,12 @@ class Fields:
         return plain.get(key.replace("_", "").lower()) or self._patience.nearest(key, names)
 
 
-def _below(parts: Iterable[Any], segment: str | int) -> Iterator[Any]:
-    """The parts of a schema that speak of a key or an element of its values."""
-    for each in (part for part in parts if isinstance(part, dict)):
-        named = each.get("properties", {})
-        if str(segment) in named:
-            yield named[str(segment)]
-        elif isinstance(segment, int) and "items" in each:
-            yield each["items"]
+def _of_list(place: Reference, depth: int) -> Fault:
+    """A list is read by a key."""
+    why = f"{Reference(place.kind, place.path[:depth])} is a list, and {place.path[depth]!r} is a key"
+    return Fault("ACT205", why, f"write {_with(place, depth, 0, place.path[depth])} to read the first element")
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+def _with(place: Reference, depth: int, *instead: str | int) -> Reference:
+    """A place with other segments, or none, in place of one."""
+    return Reference(place.kind, (*place.path[:depth], *instead, *place.path[depth + 1 :]))

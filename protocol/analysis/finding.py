@@ -5,14 +5,17 @@ What a code means, how severe it is and which rule it rests on is said once, in 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.language.errors import pointer
 from protocol.submission.layout import Layout
 
 from .catalogue import CATALOGUE
+
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,10 @@ def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: s
     """The finding on one call, at a place in it."""
     where = pointer(*layout.submission.place(call.index), *at)
     return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)
+
+
+def listed(items: Iterable[object]) -> str:
+    """The first few of several, and how many more there are."""
+    words = list(map(str, items))
+    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+    return ", ".join(words[:_MOST_NAMED]) + more

@@ -6,7 +6,7 @@ Lanes that run the same calls by the same graph, and hold the same of what these
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -66,13 +66,9 @@ class View:
         """The same with a call and all that it hangs on alone."""
         wanted, parts = {index}, list[tuple[int, ...]]()
         for graph, nodes in zip(reversed(self.graphs), reversed(self.nodes), strict=True):
-            kept = []
-            for node in reversed(nodes):
-                if node in wanted:
-                    kept.append(node)
-                    wanted.update(graph.directly_before(node))
-            wanted = {node for node in wanted if node >= 0}
-            parts.append(tuple(reversed(kept)))
+            reached = graph.behind(wanted)
+            parts.append(tuple(node for node in nodes if node in reached))
+            wanted = {node for node in reached if node >= 0}
         calls = {index: call for index, call in self.calls.items() if index in wanted}
         return replace(self, calls=calls, nodes=tuple(reversed(parts)))
 
@@ -112,19 +108,11 @@ def views_of(layout: Layout) -> Iterator[View]:
         yield View(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold())
 
 
-def _met(lane: Lane, graph: Graph, writers: Writers, known: Iterable[int]) -> set[int]:
+def _met(lane: Lane, graph: Graph, writers: Writers, known: Set[int]) -> set[int]:
     """The global calls and barriers that the calls of a lane wait for or write and read beside, and all before them."""
     places = {place for call in lane.calls for place in (*call.written, *lane.graph.waits.get(call.index, ()))}
     found = {call for place in places for line in writers.lines(place) for call in line.calls[:_MOST_RIVALS]}
-    found |= lane.graph.awaited
-    known, stack = set(known), list(found)
-    met = set[int]()
-    while stack:
-        node = stack.pop()
-        if node not in met and node in known:
-            met.add(node)
-            stack.extend(graph.directly_before(node))
-    return met
+    return graph.behind((found | lane.graph.awaited) & known)
 
 
 def _after(calls: Sequence[int], index: int) -> Sequence[int]:

@@ -7,27 +7,27 @@ which call ends first (`order_races`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 from protocol.graph.readers import places_read_first
+from protocol.language.messages import ERROR
 from protocol.submission.layout import Layout
 
 from .algebra import Algebra
-from .finding import Finding
+from .finding import Finding, listed
 from .known_places import is_promised
 from .lane_views import View, views_of
 from .order_races import Races
 from .order_switches import refusals_of
-from .worlds import FAILURES, Worlds, choices_of
+from .worlds import Worlds, choices_of
 
 _MOST_CALLS: Final = 50_000
 """So many calls are looked at, over all views."""
 _MOST_PROVED: Final = 20
 """Of calls that run in none of the worlds that were tried so many are looked at by themselves."""
-_NAMED: Final = 3
 
 
 def order_findings(layout: Layout) -> Iterator[Finding]:
@@ -47,7 +47,8 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
             holders.setdefault(finding, []).extend(lane.instance for lane in view.lanes)
     for finding, instances in holders.items():
         is_everywhere = len(instances) >= min(running[index] for index in finding.calls)
-        yield finding if is_everywhere else replace(finding, message=f"{_where(instances)}: {finding.message}")
+        where = f"in instance{'s' * (len(instances) > 1)} {listed(instances)}: "
+        yield finding if is_everywhere else replace(finding, message=where + finding.message)
 
 
 class _Order:
@@ -90,7 +91,7 @@ class _Order:
         view, alone = self._view, self._view.behind(index)
         for reader, call in alone.calls.items():
             for place in chain.from_iterable(each.references for each in call.expressions):
-                is_open = place.kind == FAILURES or view.strays(reader, place) or is_promised(self._layout, place)
+                is_open = place.kind == ERROR or view.strays(reader, place) or is_promised(self._layout, place)
                 if is_open and not view.holds(reader, place):
                     return False
         if self._worlds.is_exhaustive:
@@ -98,8 +99,3 @@ class _Order:
         refusals = [tuple(dict.fromkeys(way & alone.calls.keys() for way in ways)) for ways in self._refusals]
         worlds = Worlds(alone, choices_of(alone, refusals, is_exact=self._is_exact))
         return worlds.is_exhaustive and not worlds.ran[index]
-
-
-def _where(instances: Sequence[str | None]) -> str:
-    more = f" and {len(instances) - _NAMED} more" if len(instances) > _NAMED else ""
-    return f"in instance{'s' * (len(instances) > 1)} {', '.join(map(str, instances[:_NAMED]))}{more}"

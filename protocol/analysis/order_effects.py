@@ -14,8 +14,6 @@ from protocol.language.references import Reference
 from protocol.state.fold import Fold
 from protocol.state.operations import Method
 
-Key = tuple[str, ...]
-
 
 class How(Enum):
     """What is done at a place."""

@@ -15,14 +15,15 @@ from typing import Final, NamedTuple
 
 from protocol.calls.call import Call
 from protocol.graph.readers import Reads, places_seen
+from protocol.language.messages import ERROR
 from protocol.language.paths import MISSING
 from protocol.language.references import Reference
 from protocol.submission.layout import Layout
 
-from .finding import Finding
+from .finding import Finding, listed
 from .lane_views import View
-from .order_effects import Effect, How, Key, changes, commute, effects_of
-from .worlds import FAILURES, Bits, Worlds
+from .order_effects import Effect, How, changes, commute, effects_of
+from .worlds import Bits, Worlds
 
 _MOST_PASSES: Final = 64
 """In so many worlds of a view it is found who waits for whom."""
@@ -31,7 +32,6 @@ _MOST_STEPS: Final = 1_000_000
 _MOST_ABOVE: Final = 20
 """Of the writers above a place so many are held against those at it."""
 _MOST_WAITS: Final = 16
-_NAMED: Final = 3
 _MOST_LISTED: Final = 10
 
 Order = Mapping[int, Bits]
@@ -82,7 +82,8 @@ class Races:
                 if racing := self._racing(group, world, order, told):
                     rivals.setdefault(number, set()).update(racing)
             for read in reads:
-                if read.worlds >> world & 1 and self._is_open(read, order):
+                one, other = self._bit[read.call], self._bit[read.writer]
+                if read.worlds >> world & 1 and not (order[read.call] & other or order[read.writer] & one):
                     timed.setdefault((read.call, read.place), {})[read.writer] = None
         for number, calls in rivals.items():
             place = max((write.effect.place for write in groups[number]), key=lambda place: len(place.key))
@@ -109,7 +110,7 @@ class Races:
         turns = {index: (self._turn(index), index) for index in self._view.calls}
         for index in sorted(turns, key=turns.__getitem__):
             for effect in self._effects[index]:
-                if effect.place.kind != FAILURES:
+                if effect.place.kind != ERROR:
                     at[effect.place.key].append(_Write(index, effect, self._worlds.chose(index, effect.alternative)))
         for key, writes in at.items():
             above = [write for length in range(1, len(key)) for write in at.get(key[:length], ())[:_MOST_ABOVE]]
@@ -123,10 +124,6 @@ class Races:
         """Where a call stands in an order in which each stands behind those that surely write before it."""
         waits, position = self._known.get(index), self._view.position
         return 2 * position[index] if waits is None else 1 + max((2 * position[each] for each in waits), default=-2)
-
-    def _needs(self, index: int, key: Key) -> bool:
-        """Whether a call cannot run before those listed before it that write at a place have ended."""
-        return any(key[:length] in self._needed[index] for length in range(1, len(key) + 1))
 
     def _racing(self, group: Iterable[_Write], world: int, order: Order, told: set[tuple[int, int]]) -> set[int]:
         """The calls of a group that race in a world: each is held against the last before it that it can race with."""
@@ -186,11 +183,6 @@ class Races:
                 found[index] = None
         return found
 
-    def _is_open(self, read: _Read, order: Order) -> bool:
-        """Whether a call may start before or after the other has written."""
-        bit = self._bit
-        return not (order[read.call] & bit[read.writer] or order[read.writer] & bit[read.call])
-
     def _open_reads(self) -> Iterator[_Read]:
         """What calls read while another, listed after them and not waited for, writes it."""
         view, worlds = self._view, self._worlds
@@ -199,7 +191,8 @@ class Races:
                 for writer in view.strays(call.index, place) if bits else ():
                     if self._known.get(writer) == () or (writer not in view.own and view.fold.has_own(place)):
                         continue
-                    if writer in view.own and any(self._needs(writer, each.key) for each in call.written):
+                    above = (each.key[:length] for each in call.written for length in range(1, len(each.key) + 1))
+                    if writer in view.own and not self._needed[writer].isdisjoint(above):  # it waits for this call
                         continue
                     changing = [each for each in self._effects[writer] if changes(each, place, view.fold)]
                     wrote = reduce(or_, (worlds.chose(writer, each.alternative) for each in changing), 0)
@@ -211,7 +204,7 @@ class Races:
         calm = self._worlds.ran[call.index] & self._worlds.calm
         for expression in call.expressions if not call.is_thought else ():
             for group, bits in zip(expression.alternatives, self._worlds.taken(call.index, expression), strict=True):
-                yield from ((place, bits & calm) for place in group if place.kind != FAILURES)
+                yield from ((place, bits & calm) for place in group if place.kind != ERROR)
         yield from ((scope, calm) for scope in call.slices)
 
 
@@ -235,32 +228,17 @@ def _outermost(bits: Bits) -> Iterator[int]:
 
 
 def _race(place: Reference, calls: Sequence[int]) -> Finding:
+    said = f"calls {listed(calls)} write {place} and do not wait for each other"
+    each = "each read what the one before it"
     if len(calls) == 2:
-        one, other = calls
-        said = f"calls {one} and {other} both write {place} and neither waits for the other"
-        remedy = f"let call {other} read what call {one} writes"
-    else:
-        said = f"{_listed(calls)} write {place} and do not wait for each other"
-        remedy = "let each read what the one before it writes"
-    return Finding(
-        "ACT103",
-        f"race: {said}; the last to finish wins",
-        tuple(calls[:_MOST_LISTED]),
-        remedy=f"{remedy}, or write to different places, or use _outputMethod push",
-    )
+        said = f"calls {calls[0]} and {calls[1]} both write {place} and neither waits for the other"
+        each = f"call {calls[1]} read what call {calls[0]}"
+    remedy = f"let {each} writes, or write to different places, or use _outputMethod push"
+    return Finding("ACT103", f"race: {said}; the last to finish wins", tuple(calls[:_MOST_LISTED]), remedy=remedy)
 
 
 def _timing(index: int, place: Reference, writers: Sequence[int]) -> Finding:
-    return Finding(
-        "ACT104",
-        f"call {index} reads {place} and does not wait for {_listed(writers)}, listed after it, that may or may not "
-        "have written there",
-        tuple(sorted((index, *writers[:_MOST_LISTED]))),
-        remedy=f"list call {index} after the writer to wait for it, or let the writer read what call {index} writes",
-    )
-
-
-def _listed(calls: Sequence[int]) -> str:
-    shown = ", ".join(map(str, calls[:_NAMED]))
-    more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
-    return f"call{'s' * (len(calls) > 1)} {shown}{more}"
+    them = f"call{'s' * (len(writers) > 1)} {listed(writers)}, listed after it"
+    why = f"call {index} reads {place} and does not wait for {them}, that may or may not have written there"
+    remedy = f"list call {index} after the writer to wait for it, or let the writer read what call {index} writes"
+    return Finding("ACT104", why, tuple(sorted((index, *writers[:_MOST_LISTED]))), remedy=remedy)

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
+from protocol.language.messages import ERROR
 from protocol.language.references import Expression, Path, Reference
 
 from .algebra import EVERYTHING, Algebra, Values
 from .lane_views import View
 from .type_flow import path_of
-from .worlds import FAILURES
 
 _MOST_KINDS: Final = 32
 """A value with more kinds of readers decides nothing, as far as is looked."""
@@ -35,11 +35,6 @@ class _Kind(NamedTuple):
     def place(self) -> Reference:
         """What is read if it is there."""
         return self.expression.alternatives[0][-1]
-
-    @property
-    def has_fallback(self) -> bool:
-        """Whether something else is read where that is not there."""
-        return len(self.expression.alternatives) > 1
 
 
 def refusals_of(
@@ -70,17 +65,18 @@ def _is_settled(view: View, call: Call, expression: Expression) -> bool:
         lines = list(view.writers.lines(place))
         are_earlier = all(line.calls[-1] < call.index for line in lines)
         are_later = all(line.calls[0] > call.index for line in lines) and not view.holds(call.index, place)
-        if place.kind == FAILURES or not (are_earlier or are_later):
+        if place.kind == ERROR or not (are_earlier or are_later):
             return False
     return True
 
 
 def _are_apart(one: _Kind, other: _Kind, taken: Mapping[_Kind, Values], algebra: Algebra) -> bool:
     """Whether no value is taken by both. A part of a value is there only where the value itself is."""
-    upper, lower = sorted((one, other), key=lambda kind: (len(kind.place.path), not kind.has_fallback))
+    several = {kind: len(kind.expression.alternatives) > 1 for kind in (one, other)}  # another is read where it is not
+    upper, lower = sorted((one, other), key=lambda kind: (len(kind.place.path), not several[kind]))
     if lower.place.path[: len(upper.place.path)] != upper.place.path:
         return False
-    is_alone = not lower.has_fallback and (not upper.has_fallback or len(upper.expression.alternatives[0]) == 1)
+    is_alone = not several[lower] and (not several[upper] or len(upper.expression.alternatives[0]) == 1)
     if not is_alone and one.expression != other.expression:
         return False
     return not algebra.fit(algebra.along(taken[upper], lower.place.path[len(upper.place.path) :]), taken[lower])

@@ -6,9 +6,9 @@ One walk over every string and key of the calls, along the literal tables below.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from protocol.calls.call import META_PROPERTIES, Call, place_in
 from protocol.graph.readers import Readers
@@ -68,9 +68,13 @@ _INSTEAD: Final = {
 _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
 
 
-def text_findings(layout: Layout) -> Iterator[Finding]:
+_Slip = tuple[str, str, str]
+"""The code of a finding, what it says, and the remedy."""
+
+
+def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
-    texts = _texts(layout)
+    texts = _Texts(layout, places, Patience(likeness=_LIKENESS), Readers(layout.calls))
     yield from texts.output()
     for call in layout.calls:
         yield from texts.keys(call)
@@ -81,15 +85,13 @@ def text_findings(layout: Layout) -> Iterator[Finding]:
 
 
 def slips_of(layout: Layout) -> Iterator[Finding]:
-    """What of this explains an error: misspelt properties, and parameters that were meant to be references."""
-    texts = _texts(layout)
+    """What of this explains an error: misspelt properties and paths, and texts that were meant to be references."""
+    # That a place is read as it is written says nothing where another call does not find what it reads.
+    texts = _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(()))
     for call in layout.calls:
         yield from texts.keys(call)
+        yield from texts.output_path(call)
         yield from texts.parameters(call)
-
-
-def _texts(layout: Layout) -> _Texts:
-    return _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(layout.calls))
 
 
 @dataclass(frozen=True)
@@ -104,95 +106,75 @@ class _Texts:
     def keys(self, call: Call) -> Iterator[Finding]:
         """Properties that no tool knows and that are nearly one of the protocol's, or another system's."""
         tool = self.layout.tools.get(call.tool)
+        properties = tool.document["properties"] if tool is not None else ()
+        listed = [name for name in properties if not name.startswith("_")]
+        left_out = [name for name in listed if name not in call.raw]
         for key in call.raw:
             if key in _META or (tool is not None and tool.mentions(key)):
                 continue
-            squeezed = key.replace("_", "").replace("-", "").lower()
-            meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if key.startswith("_") else None)
-            if meant is not None and self._is_misspelt(call, key, meant):
+            is_meta, squeezed = key.startswith("_"), key.replace("_", "").replace("-", "").lower()
+            meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if is_meta else None)
+            remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which means nothing"
+            is_foreign = isinstance(call.raw[key], dict) if remedy == _WRAPPED else squeezed in _WAITING
+            # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
+            if meant and (is_meta or (meant not in call.raw and (meant in _UNMISTAKABLE or listed))):
                 remedy = f"write {meant}" if meant not in call.raw else f"leave it out: {meant} is there"
-                yield on_call(
-                    self.layout, "ACT303", call, f"has the property {key!r}, which means nothing", remedy, key
-                )
-            elif squeezed in _WORDS and (key.startswith("_") or self._is_foreign(call, key, squeezed)):
-                yield on_call(
-                    self.layout, "ACT304", call, f"has the property {key!r}, which means nothing", _WORDS[squeezed], key
-                )
-            elif not key.startswith("_") and (near := self._parameter_near(call, key)) is not None:
-                yield on_call(
-                    self.layout, "ACT310", call, f"has {key!r}, which its tool does not name", f"write {near}", key
-                )
-
-    def _is_misspelt(self, call: Call, key: str, meant: str) -> bool:
-        """Whether a property is no parameter of its own: its tool lists others, or its name is unmistakable."""
-        tool = self.layout.tools.get(call.tool)
-        lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
-        return key.startswith("_") or (meant not in call.raw and (meant in _UNMISTAKABLE or lists))
-
-    def _is_foreign(self, call: Call, key: str, squeezed: str) -> bool:
-        """Whether a property without `_` holds the parameters, or what to wait for: its tool lists others."""
-        tool = self.layout.tools.get(call.tool)
-        lists = tool is not None and any(not name.startswith("_") for name in tool.document["properties"])
-        return lists and (isinstance(call.raw[key], dict) if _WORDS[squeezed] == _WRAPPED else squeezed in _WAITING)
-
-    def _parameter_near(self, call: Call, key: str) -> str | None:
-        """A parameter that the tool names, that the call leaves out, and whose name is nearly this one."""
-        tool = self.layout.tools.get(call.tool)
-        named = tool.document["properties"] if tool is not None else ()
-        left_out = [name for name in named if name not in call.raw and not name.startswith("_")]
-        return self.patience.nearest(key, left_out) if left_out else None
+                yield on_call(self.layout, "ACT303", call, why, remedy, key)
+            elif remedy and (is_meta or (listed and is_foreign)):
+                yield on_call(self.layout, "ACT304", call, why, remedy, key)
+            elif not is_meta and (near := self.patience.nearest(key, left_out)):
+                why = f"has {key!r}, which its tool does not name"
+                yield on_call(self.layout, "ACT310", call, why, f"write {near}", key)
 
     def parameters(self, call: Call) -> Iterator[Finding]:
         """Parameters that read as a reference does elsewhere, and are texts here."""
-        for at, text in strings(call.parameters):
-            if is_expression(text) or len(text) < 3:
-                continue
-            whole = self._whole(call, text[:_LONGEST])
-            if whole is not None:
-                code, why, remedy = whole
-                yield on_call(self.layout, code, call, f"has the text {shortened(text)!r}, {why}", remedy, *at)
-            else:
-                yield from self._embedded(call, text[:_LONGEST], at)
+        for at, (code, why, remedy) in self._slips(call, call.parameters):
+            yield on_call(self.layout, code, call, why, remedy, *at)
 
     def output(self) -> Iterator[Finding]:
-        """Texts of the solution's output that read as a reference does elsewhere (SPEC R4.9)."""
-        for at, text in strings(self.layout.submission.output, ("solution", "output")):
-            if not is_expression(text) and (whole := self._whole(None, text[:_LONGEST])) is not None:
-                code, why, remedy = whole
-                yield Finding(code, f"the output has the text {shortened(text)!r}, {why}", (), pointer(*at), remedy)
+        """The same of the solution's output (SPEC R4.9)."""
+        for at, (code, why, remedy) in self._slips(None, self.layout.submission.output):
+            yield Finding(code, f"the output {why}", (), pointer("solution", "output", *at), remedy)
 
-    def _whole(self, call: Call | None, text: str) -> tuple[str, str, str] | None:
+    def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], _Slip]]:
+        for at, text in strings(value):
+            if not is_expression(text) and len(text) > 2:
+                start = text[:_LONGEST]
+                if (said := self._whole(call, start)) is not None:
+                    code, why, remedy = said
+                    yield at, (code, f"has the text {shortened(text)!r}, {why}", remedy)
+                elif (said := self._embedded(call, start)) is not None:
+                    yield at, said
+
+    def _whole(self, call: Call | None, text: str) -> _Slip | None:
         """What is said of a text that is nothing but a place."""
         blank = expression_in(text.strip()) if text[:1].isspace() else None
         if blank is not None:
             return "ACT301", "and white space before the † makes it a text", f"write {blank}"
         stripped = text.strip()
         for patterns, is_certain in ((_TEMPLATES, True), (_BRACKETS, False)):
-            match = next((found for each in patterns if (found := each.fullmatch(stripped)) is not None), None)
-            if match is not None:
-                meant = self.places.meant(match[1])
-                if meant is None and (not is_certain or not _is_path(stripped, match[1])):
-                    continue
+            if (name := _named(stripped, patterns)) is not None:
+                meant = self.places.meant(name)
                 if meant is not None and self._is_shown(call, meant):
                     return None  # who runs the call may put the value in
-                why = "which other systems replace by a value; here it stays a text"
-                return "ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name"
+                is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
+                if meant is not None or (is_certain and is_braced and re.fullmatch(_PATH, name.strip())):
+                    why = "which other systems replace by a value; here it stays a text"
+                    return "ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name"
         meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
         if meant is not None:
             return "ACT301", "which names a place and has no †: it stays a text", f"write {meant}"
         return None
 
-    def _embedded(self, call: Call, text: str, at: tuple[str | int, ...]) -> Iterator[Finding]:
-        """References inside a longer text, but for those whose place the call's scopes show."""
-        if DAGGER not in text and "{" not in text:
-            return
-        for match in _EMBEDDED.finditer(text):
+    def _embedded(self, call: Call | None, text: str) -> _Slip | None:
+        """The first reference inside a longer text whose place the call's scopes do not show."""
+        for match in _EMBEDDED.finditer(text) if DAGGER in text or "{" in text else ():
             name = next(filter(None, match.groups()))
             meant = self.places.meant(name) if "." in name else None
             if meant is not None and not self._is_shown(call, meant):
                 why = f"has {match[0]!r} inside a text, where nothing is read"
-                yield on_call(self.layout, "ACT305", call, why, f"make {meant} a parameter of its own", *at)
-                return
+                return "ACT305", why, f"make {meant} a parameter of its own"
+        return None
 
     def output_path(self, call: Call) -> Iterator[Finding]:
         """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""
@@ -200,17 +182,17 @@ class _Texts:
         if len(parts) != len(call.written):
             return  # an operator inside a quoted key
         for part, written in zip(map(str.strip, parts), call.written, strict=True):
-            match = next((found for each in (*_TEMPLATES, *_BRACKETS) if (found := each.fullmatch(part))), None)
-            meant = expression_in(DAGGER + (match[1] if match else part).lstrip("./").replace("/", "."))
+            name = _named(part, (*_TEMPLATES, *_BRACKETS)) or part
+            meant = expression_in(DAGGER + name.lstrip("./").replace("/", "."))
             place = meant.references[0] if meant is not None else None
             if place is not None and not part.startswith(DAGGER) and self._is_meant(call, written, place):
-                why = f"writes to {written}: a path without † lies inside state"
+                why = f"writes to {written}, since a path without † is one inside state"
                 yield on_call(self.layout, "ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
 
     def _is_meant(self, call: Call, written: Reference, place: Reference) -> bool:
         """Whether a path was meant to begin with a kind: it is read there, or the state has nothing of that name."""
         is_common = place.kind in DATA_TYPES
-        if not (place.path or place.kind == "state") or not (is_common or place.kind in self.places.kinds):
+        if not (place.path or place.kind == "state") or not (is_common or place.kind in self.places.kinds()):
             return False
         is_missed = bool(place.path) and self.readers.has(place, but=call.index) and place.kind != "state"
         is_unread = not self.readers.has(written, but=call.index)
@@ -236,6 +218,6 @@ class _Texts:
         return call is not None and any(scope.overlaps(place) for scope in call.scopes)
 
 
-def _is_path(text: str, name: str) -> bool:
-    """Whether a template that names nothing known is still one: `$5` and `$HOME` are texts."""
-    return re.fullmatch(_PATH, name.strip()) is not None and ("." in name or text.startswith(("{{", "${")))
+def _named(text: str, patterns: Iterable[re.Pattern[str]]) -> str | None:
+    """What a text names that is a template from end to end."""
+    return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)

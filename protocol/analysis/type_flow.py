@@ -6,8 +6,9 @@ into it; its method makes something of that. The context gives its value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 from protocol.calls.call import Call
@@ -16,28 +17,22 @@ from protocol.graph.lanes import Lane
 from protocol.graph.promises import Promises
 from protocol.graph.writers import Writers
 from protocol.language.errors import Conflict, segments
+from protocol.language.messages import ERROR
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, Reference
 from protocol.schemas import Schema
-from protocol.state.fold import Fold
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, NOTHING, Algebra, Values, types_of
+from .algebra import EVERYTHING, NOTHING, Algebra, Values, of_types, types_of
 
 _MOST_WRITERS: Final = 8
 """Where more calls write, nothing is said of what stands there."""
-_OBJECT: Final = {"type": "object"}
-_LIST: Final = {"type": "array"}
-_TEXT_OR_LIST: Final = {"type": ["array", "string"]}
-_CONTAINER: Final = {"type": ["array", "object"]}
 _ERROR: Final = {
     "type": "object",
     "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
     "required": ["type", "message"],
 }
-FAILURES: Final = "error"
-"""The kind of what fails (SPEC R7.2): nothing is promised of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,34 +107,59 @@ class TypeFlow:
                 if own.overlaps(place):
                     for values in given:
                         inside = place.path[len(own.path) + (call.method is Method.PUSH) :]
-                        yield Source(self._effect(values, call.method, own, place), call, values, inside)
+                        yield Source(self.effect(values, call.method, own, place), call, values, inside)
 
-    def _effect(self, result: Values, method: Method, own: Reference, place: Reference) -> Values:
-        of, along = self._algebra.described_by, self._algebra.along
-        depth = len(own.path) - len(place.path)
-        if depth > 0:
-            below = own.path[len(place.path) :]
+    def effect(self, result: Values, method: Method, own: Reference, place: Reference) -> Values:
+        """What is at a place, as far as it comes from a result that is written at an output path."""
+        if below := own.path[len(place.path) :]:
             if method is Method.SET and all(isinstance(segment, str) for segment in below):
-                found = result
-                for segment in reversed(below):
-                    found = self._algebra.around(found, str(segment))
-                return found
-            return of(_OBJECT if isinstance(below[0], str) else _CONTAINER)
+                return reduce(self._algebra.around, map(str, reversed(below)), result)
+            return of_types(["object"] if isinstance(below[0], str) else ["array", "object"])
         rest = place.path[len(own.path) :]
         match method:
             case Method.SET:
-                return along(result, rest)
+                return self._algebra.along(result, rest)
             case Method.PUSH if rest:
-                return along(result, rest[1:]) if isinstance(rest[0], int) else NOTHING
+                return self._algebra.along(result, rest[1:]) if isinstance(rest[0], int) else NOTHING
             case Method.PUSH:
-                return of(_LIST)
+                return self._algebra.around(result, None)
             case Method.CONCAT if rest:
                 return EVERYTHING if isinstance(rest[0], int) else NOTHING
             case Method.CONCAT:
-                return self._algebra.both(of(_TEXT_OR_LIST), _loose(result, of))
+                return of_types(types_of(result) & {"array", "string"})
             case Method.ASSIGN if not rest:
-                return of(_OBJECT)
-        return _loose(along(result, rest), of)
+                return of_types(["object"])
+        found = self._algebra.along(result, rest)
+        return of_types(types_of(found)) if "object" in types_of(found) else found  # an object may come to hold more
+
+    def sources(self, lane: Lane, writers: Writers, reader: Call, place: Reference) -> tuple[Source, ...]:
+        """All origins of what a call may read at a place, by all who write in its lane; none where they are too many,
+        or one promises nothing.
+        """
+        found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: _MOST_WRITERS + 2])
+        found.pop(reader.index, None)
+        if place.kind == ERROR or len(found) > _MOST_WRITERS:
+            return ()
+        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(found)]
+        sources = [source for writer in calls for source in self.effects(writer, place)]
+        if any(source.promised == EVERYTHING == source.values for source in sources):
+            return ()
+        if not any(self._replaces(writer, lane, reader, place) for writer in calls):
+            try:
+                value = self._layout.context.fold(lane.instance).value(place)
+            except Conflict:
+                return ()
+            held = [Source(EVERYTHING, value=value)] if value is not MISSING else self.announced(place, lane.instance)
+            sources.extend(held)
+        return tuple(sources)
+
+    def _replaces(self, writer: Call, lane: Lane, reader: Call, place: Reference) -> bool:
+        """Whether what the context holds at a place is gone by this writer when a call reads there."""
+        if writer.method is not Method.SET or len(writer.written) != 1 or len(writer.written[0].path) > len(place.path):
+            return False
+        is_seen = lane.instance is None or writer.index in lane.graph.waits
+        is_on_top = is_seen or not self._layout.context.fold(lane.instance).has_own(place)
+        return is_on_top and writer.index in lane.graph.writers(reader.index, place)
 
 
 def path_of(call: Call, at: str) -> Path:
@@ -152,67 +172,11 @@ def path_of(call: Call, at: str) -> Path:
     return path
 
 
-def _loose(values: Values, of: Any) -> Values:
-    """What values become that are merged into others: objects and lists may come to hold more."""
-    types = types_of(values)
-    if not types & {"object", "array"}:
-        return values
-    return of({"type": sorted(types)}) if types else NOTHING
-
-
-class LaneFlow:
-    """What the readers of lanes with one and the same graph come by."""
-
-    def __init__(self, flow: TypeFlow, lane: Lane, shared: Sequence[Call]) -> None:
-        self._flow = flow
-        self.lane = lane
-        self._own = frozenset(call.index for call in lane.calls)
-        self._calls = {call.index: call for call in (*shared, *lane.calls)}
-        self._writers = Writers(lane.calls, Writers(shared) if shared else None)
-
-    def sources(self, reader: Call, place: Reference, fold: Fold) -> tuple[Source, ...]:
-        """All origins of what a call may read at a place; none where they are too many, or one promises nothing."""
-        if place.kind == FAILURES:
-            return ()
-        found: dict[int, None] = {}
-        for line in self._writers.lines(place):
-            found.update(dict.fromkeys(line.calls[: _MOST_WRITERS + 2]))
-        found.pop(reader.index, None)
-        if len(found) > _MOST_WRITERS:
-            return ()
-        writers = [self._calls[index] for index in sorted(found)]
-        sources = [source for writer in writers for source in self._flow.effects(writer, place)]
-        if any(source.promised == EVERYTHING == source.values for source in sources):
-            return ()
-        if not self._is_replaced(reader, place, writers, fold):
-            try:
-                value = fold.value(place)
-            except Conflict:
-                return ()
-            if value is not MISSING:
-                sources.append(Source(EVERYTHING, value=value))
-            else:
-                sources += self._flow.announced(place, self.lane.instance)
-        return tuple(sources)
-
-    def _is_replaced(self, reader: Call, place: Reference, writers: Sequence[Call], fold: Fold) -> bool:
-        """Whether what the context holds at a place is gone when a call reads there."""
-        waited = self.lane.graph.writers(reader.index, place) if writers else ()
-        return any(
-            writer.method is Method.SET
-            and writer.index in waited
-            and len(writer.written) == 1
-            and len(writer.written[0].path) <= len(place.path)
-            and (self.lane.instance is None or writer.index in self._own or not fold.has_own(place))
-            for writer in writers
-        )
-
-
-def flows(layout: Layout, flow: TypeFlow) -> Iterator[tuple[LaneFlow, list[Lane]]]:
-    """The lanes, those that share a graph together."""
+def flows(layout: Layout) -> Iterator[tuple[list[Lane], Writers]]:
+    """The lanes, those that share a graph together, and all who write in them."""
     lanes: dict[int, list[Lane]] = {}
     for lane in layout.lanes.values():
         lanes.setdefault(id(lane.graph), []).append(lane)
-    shared = layout.lanes[None].calls if None in layout.lanes else ()
+    shared = Writers(layout.lanes[None].calls if None in layout.lanes else ())
     for alike in lanes.values():
-        yield LaneFlow(flow, alike[0], shared if alike[0].instance is not None else ()), alike
+        yield alike, shared if alike[0].instance is None else Writers(alike[0].calls, shared)

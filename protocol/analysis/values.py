@@ -1,4 +1,4 @@
-"""Values: what a call reads and its tool can never take (SPEC R4.1, R3.5, R4.6).
+"""Values: what a call reads and its tool can never take, or writes and a kind never admits (SPEC R4.1, R3, R4.6).
 
 A call with references is a schema: what its references read is what their writers promise. Where that and what the tool
 admits have nothing in common, the call is sure to fail.
@@ -6,27 +6,38 @@ admits have nothing in common, the call is sure to fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from protocol.calls.call import Call
+from protocol.calls.call import Call, place_in
 from protocol.calls.delegates import input_schema
 from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
+from protocol.graph.writers import Writers
 from protocol.language.errors import pointer
+from protocol.language.messages import ERROR
 from protocol.language.paths import MISSING, type_name
 from protocol.language.references import Expression, Path, Reference
+from protocol.language.spelling import Patience
+from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, Algebra, Values, is_empty, told
+from .algebra import EVERYTHING, NOTHING, TYPES, Algebra, Values, is_empty, of_types, told, types_of
 from .fields import Fields
-from .finding import Finding
-from .kind_schemas import kind_findings
-from .signatures import convertible, signature_findings
-from .type_flow import LaneFlow, Source, TypeFlow, flows, path_of
+from .finding import Finding, listed, on_call
+from .type_flow import Source, TypeFlow, flows, path_of
 
-_MOST_NAMED: Final = 3
+_SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
+_KEPT: Final = ("$ref", "required")
+_LISTED: Final = ("anyOf", "allOf", "prefixItems")
+_NAMED: Final = ("properties", "$defs", "definitions")
+_SINGLE: Final = ("items", "additionalProperties")
+_TAKEN: Final = {Method.ASSIGN: of_types(["object"]), Method.CONCAT: of_types(["array", "string"])}
+"""The results that a method takes; the others take any (SPEC R3.2)."""
+_ADDED_TO: Final = {Method.ASSIGN: {"object"}, Method.MERGE: {"object"}, Method.CONCAT: {"array", "string"}}
+"""What a method adds to rather than replaces: of that only the type counts."""
 
 
 def value_findings(layout: Layout) -> Iterator[Finding]:
@@ -34,8 +45,11 @@ def value_findings(layout: Layout) -> Iterator[Finding]:
     algebra = Algebra()
     flow = TypeFlow(layout, algebra)
     yield from _Reads(layout, algebra, flow).findings()
-    yield from kind_findings(layout, algebra, flow)
-    yield from signature_findings(layout)
+    kinds = _Kinds(layout, algebra, flow)
+    for lane in {id(lane.calls): lane for lane in layout.lanes.values()}.values():
+        for call in lane.calls:
+            yield from kinds.refused(lane, call)
+    yield from _signature_findings(layout)
     if not algebra.is_complete:
         yield Finding(
             "ACT299",
@@ -66,8 +80,7 @@ class _Group:
         names = [name for name in self.instances if name is not None]
         more = f"; the same of {len(self.calls) - 1} more calls of these tools" if len(self.calls) > 1 else ""
         if len(self.calls) == 1 and len(names) > 1:
-            listed = ", ".join(map(repr, names[:_MOST_NAMED])) + ", …" * (len(names) > _MOST_NAMED)
-            more = f" (in {len(names)} instances: {listed})"
+            more = f" (in {len(names)} instances: {listed(map(repr, names))})"
         return replace(self.first, message=self.first.message + more)
 
 
@@ -85,21 +98,21 @@ class _Reads:
 
     def findings(self) -> Iterator[Finding]:
         """One finding for each pair of tools and parameter that do not fit."""
-        for flow, lanes in flows(self._layout, self._flow):
-            for call in flow.lane.calls:
+        for lanes, writers in flows(self._layout):
+            for call in lanes[0].calls:
                 if call.gather:
                     continue  # it reads objects of instances, or plain values (SPEC R10.4)
                 for at, expression in call.reads if not call.is_thought else ():
-                    self._look(flow, lanes, call, at, expression)
+                    self._look(lanes, writers, call, at, expression)
         yield from (group.merged() for group in self._groups.values())
 
-    def _look(self, flow: LaneFlow, lanes: Sequence[Lane], call: Call, at: str, expression: Expression) -> None:
+    def _look(self, lanes: Sequence[Lane], writers: Writers, call: Call, at: str, expression: Expression) -> None:
         for group in expression.alternatives:
             for place in group:
                 # Of several places joined by && the last gives the value; the others need only be there.
                 wanted = self._demands(call, at) if place == group[-1] else []
                 for lane in lanes:
-                    sources = flow.sources(call, place, self._layout.context.fold(lane.instance))
+                    sources = self._flow.sources(lane, writers, call, place)
                     self._judge(lane, call, at, place, sources, wanted)
                     if all(source.value is MISSING for source in sources):
                         break  # it is the same in all of them
@@ -107,11 +120,12 @@ class _Reads:
     def _judge(
         self, lane: Lane, call: Call, at: str, place: Reference, sources: Sequence[Source], wanted: list[_Demand]
     ) -> None:
+        reads = f"call {call.index} ({call.tool}) reads {place} at {at}"
         faults = [self._fields.fault(call, place, source) for source in sources]
         if faults and all(fault is not None for fault in faults):
             fault = faults[0]
             assert fault is not None
-            why = f"{_reads(call, place, at)}, and {fault.why}"
+            why = f"{reads}, and {fault.why}"
             self._note(fault.code, why, fault.instead, lane, call, at, sources)
             return
         for demand in wanted:
@@ -123,7 +137,7 @@ class _Reads:
                 if given.value is not MISSING:
                     code, advice = "ACT202", "change the value, or read another place"
                     why = f"the context holds a {type_name(given.value)} that does not fit: {takes}"
-                self._note(code, f"{_reads(call, place, at)}, where {why}", advice, lane, call, at, sources)
+                self._note(code, f"{reads}, where {why}", advice, lane, call, at, sources)
                 return
 
     def _note(
@@ -139,9 +153,7 @@ class _Reads:
 
     def _fits(self, source: Source, demand: _Demand) -> bool:
         given = source.values if source.value is MISSING else self._algebra.only(source.value)
-        if is_empty(given):
-            return True  # that is a fault of the path
-        return self._algebra.fit(given, demand.values)
+        return is_empty(given) or self._algebra.fit(given, demand.values)  # the former is a fault of the path
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
         """What is admitted where an expression stands: by the tool, the signature of its activity, its delegate."""
@@ -165,5 +177,95 @@ class _Reads:
             yield _Demand("ACT207", f"its delegate {name} declares", self._algebra.described_by(schema))
 
 
-def _reads(call: Call, place: Reference, at: str) -> str:
-    return f"call {call.index} ({call.tool}) reads {place} at {at}"
+@dataclass(frozen=True)
+class _Kinds:
+    """What the schemas of kinds say of results."""
+
+    layout: Layout
+    algebra: Algebra
+    flow: TypeFlow
+    admitted: dict[tuple[CompiledSchema, Path], Values] = field(default_factory=dict)
+
+    def refused(self, lane: Lane, call: Call) -> Iterator[Finding]:
+        """The finding on a call whose result can be written nowhere."""
+        if call.output is None:
+            return
+        given = self.flow.result(call)
+        at = place_in(call.raw, "_outputPath")
+        taken = _TAKEN.get(call.method, EVERYTHING)
+        if not is_empty(given) and not self.algebra.fit(given, taken):
+            why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
+            yield on_call(self.layout, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
+            return
+        reasons = [self._reason(lane, call.method, group, given) for group in call.output.alternatives]
+        if reasons and all(reasons):
+            remedy = "change the path, or one of the two schemas"
+            yield on_call(self.layout, "ACT203", call, str(reasons[0]), remedy, *at)
+
+    def _reason(self, lane: Lane, method: Method, group: tuple[Reference, ...], given: Values) -> str | None:
+        """Why an alternative is never written, where one of its places does not admit what it comes to hold, by what
+        speaks of that place and of nothing above (SPEC R4.6).
+        """
+        for place in group:
+            schema = self.layout.context.fold(lane.instance).schema(place.kind)
+            if schema is MISSING or place.kind == ERROR or not place.path or is_empty(given):
+                continue
+            wanted, left = self._at(compiled(schema), place.path), self.flow.effect(given, method, place, place)
+            added_to = types_of(given) & _ADDED_TO.get(method, set())
+            if not any(compiled(schema).admits(place.path, each) for each in added_to) and not self.algebra.fit(
+                left, wanted
+            ):
+                admitted = "admits nothing there" if is_empty(wanted) else f"admits {told(wanted)}"
+                return f"writes {told(left)} to {place}, and the schema of {place.kind} {admitted}"
+        return None
+
+    def _at(self, schema: CompiledSchema, path: Path) -> Values:
+        """What may be written at a path."""
+        key = schema, path
+        if key not in self.admitted:
+            is_closed = not any(schema.admits(path, type_) for type_ in TYPES)
+            parts = {"allOf": schema.parts_at(path)}
+            self.admitted[key] = NOTHING if is_closed else self.algebra.made_of(excerpt(parts, schema.document))
+        return self.admitted[key]
+
+
+def convertible(schema: Schema) -> Schema:
+    """The schema of all that may be converted to what a signature says: `"5"` to a number, a number to a date."""
+    if not isinstance(schema, dict):
+        return schema
+    wide: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
+    for key, part in schema.items():
+        if key in _LISTED or key == "oneOf":  # by conversion it may be several of them
+            wide["anyOf" if key == "oneOf" else key] = [convertible(each) for each in part]
+        elif key in _NAMED:
+            wide[key] = {name: convertible(each) for name, each in part.items()}
+        elif key in _SINGLE:
+            wide[key] = convertible(part)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values and all(value is None or isinstance(value, str) for value in values):
+        return {"enum": values}  # these are taken as they are
+    declared = schema.get("type", [])
+    types = {declared} if isinstance(declared, str) else set(declared)
+    if types:
+        wide["type"] = sorted(types | _SCALARS if types & _SCALARS or "format" in schema else types)
+    return wide
+
+
+def _signature_findings(layout: Layout) -> Iterator[Finding]:
+    """Parameters that activities need and calls leave out, or that calls have and activities do not take."""
+    patience = Patience()
+    for call in layout.calls:
+        signature = layout.signatures.get(call.runner.name)
+        if signature is None or call.runner.executor is not Executor.ACTIVITY:
+            continue
+        who = f"does not fit the signature of its activity {call.runner.name!r}"
+        for name in signature.get("required", ()):
+            if name not in call.parameters:
+                remedy = f"add {name}, or give it a default value"
+                yield on_call(layout, "ACT209", call, f"{who}, which needs {name!r}", remedy)
+        known: Mapping[str, Any] = signature.get("properties", {})
+        for name in call.parameters if signature.get("additionalProperties") is False else ():
+            if name not in known:
+                near = patience.nearest(name, list(known))
+                remedy = f"write {near}" if near else "leave it out, or let the function take it"
+                yield on_call(layout, "ACT209", call, f"{who}, which takes no {name!r}", remedy, name)

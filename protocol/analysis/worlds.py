@@ -11,25 +11,23 @@ The rules are those of `engine.readiness`, applied to sets of worlds; a law hold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from hashlib import shake_128
-from itertools import chain
+from itertools import chain, count
 from operator import and_, or_
 from typing import Final
 
-from protocol.calls.call import Call
 from protocol.graph.graph import Graph
 from protocol.graph.readers import Reads
+from protocol.language.messages import ERROR
 from protocol.language.paths import MISSING
 from protocol.language.references import Expression, Reference
 
 from .lane_views import View
 
 MOST_WORLDS: Final = 1_024
-FAILURES: Final = "error"
-"""The kind that every failure is written to (SPEC R7.2)."""
 _NEVER_FAILING: Final = (1 << MOST_WORLDS // 8) - 1
 
 Bits = int
@@ -50,14 +48,15 @@ class Choices:
 
 def choices_of(view: View, refusals: Sequence[Sequence[frozenset[int]]] = (), *, is_exact: bool = True) -> Choices:
     """The choices there are in a view; see `order_switches` for the refusals."""
-    alternatives = {i: len(c.output.alternatives) for i, c in view.calls.items() if c.output and _has_several(c)}
+    outputs = {index: call.output.alternatives for index, call in view.calls.items() if call.output is not None}
+    alternatives = {index: len(groups) for index, groups in outputs.items() if len(groups) > 1}
     reads = [each for call in view.calls.values() for each in call.expressions]
     fallible = Reads(place for each in reads for group in each.alternatives[:-1] for place in group)
-    is_told = any(place.kind == FAILURES for each in reads for place in each.references)
+    is_told = any(place.kind == ERROR for each in reads for place in each.references)
     failing = [
         index
         for index, call in view.calls.items()
-        if call.output is not None and index not in alternatives and call.given is MISSING
+        if index in outputs and index not in alternatives and call.given is MISSING
         if is_told or any(map(fallible.overlap, call.written))
     ]
     return Choices(alternatives, refusals, failing, is_exact)
@@ -73,7 +72,8 @@ class Worlds:
         self.is_exhaustive = number <= MOST_WORLDS and choices.is_exact
         self.number = min(number, MOST_WORLDS)
         self.all: Bits = (1 << self.number) - 1
-        parts = iter(_divided(sizes, self.number) if number <= MOST_WORLDS else _sampled(sizes))
+        dice = partial(next, map(_half, count()))
+        parts = iter(_divided(sizes, self.number) if number <= MOST_WORLDS else _sampled(sizes, dice))
         self._chosen = {index: next(parts) for index in choices.alternatives}
         self._refused: dict[int, Bits] = {}
         for ways in choices.refusals:
@@ -82,8 +82,8 @@ class Worlds:
                     self._refused[index] = self._refused.get(index, 0) | bits
         failed = {index: next(parts)[1] for index in choices.failing}
         if number > MOST_WORLDS:
-            rare = _dice("rare") & _dice("seldom") & ~_NEVER_FAILING
-            failed = {index: bits & (rare | _dice(f"rare {index}") & ~_NEVER_FAILING) for index, bits in failed.items()}
+            rare = dice() & dice() & ~_NEVER_FAILING
+            failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in failed.items()}
         self._failed = failed
         self.calm: Bits = self.all & ~reduce(or_, failed.values(), 0)
         """The worlds in which no call fails."""
@@ -178,17 +178,13 @@ class Worlds:
                         ):  # what it gathers is not looked at (SPEC R10.4)
                             self._there[node, place] = self.all
                             continue
-                        there = failed if place.kind == FAILURES else 0
+                        there = failed if place.kind == ERROR else 0
                         for writer in waits.get(place, ()):
                             there |= brought[writer] if writer < 0 else self.wrote(writer, place)
                         self._there[node, place] = there
                     ran &= reduce(or_, self.taken(node, expression))
                 self.ran[node] = 0 if call.is_thought else ran & ~self._refused.get(node, 0)
                 failed |= self.ran[node] & self._failed.get(node, 0)
-
-
-def _has_several(call: Call) -> bool:
-    return call.output is not None and len(call.output.alternatives) > 1
 
 
 def _behind(graph: Graph) -> dict[int, Reference]:
@@ -213,17 +209,16 @@ def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
         stride = period
 
 
-def _sampled(sizes: Sequence[int]) -> Iterator[list[Bits]]:
+def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bits]]:
     """The same for so many choices that only some combinations are tried."""
-    for number, size in enumerate(sizes):
+    for size in sizes:
         parts = [(1 << MOST_WORLDS) - 1]
         while len(parts) < size:
-            bits = parts.pop(0)
-            dice = _dice(f"{number} {len(parts)}")
-            parts += [bits & dice, bits & ~dice]
+            bits, half = parts.pop(0), dice()
+            parts += [bits & half, bits & ~half]
         yield parts
 
 
-def _dice(seed: str) -> Bits:
-    """Half of the worlds, always the same ones for a seed."""
-    return int.from_bytes(shake_128(seed.encode()).digest(MOST_WORLDS // 8), "big")
+def _half(number: int) -> Bits:
+    """Half of the worlds by chance, always the same ones for a number."""
+    return int.from_bytes(shake_128(b"%d" % number).digest(MOST_WORLDS // 8), "big")

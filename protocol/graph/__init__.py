@@ -2,6 +2,7 @@
 
 `graph`        the waits of the calls of one lane
 `readers`      who reads a place; `writers` who writes there
+`places`       where readers may find anything, and which place a misspelt one was meant to be
 `holdings`     which places the context holds
 `barriers`     many writers of a place as one node
 `scope_waits`  what calls wait for by their scopes, without cycles

@@ -189,6 +189,16 @@ class Graph:
             found.update(dict.fromkeys(writers))
         return found
 
+    def behind(self, nodes: Iterable[int]) -> set[int]:
+        """Some calls and barriers, and all that these wait for, one through another."""
+        stack, seen = list(nodes), set[int]()
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(self.directly_before(node))
+        return seen
+
     def _is_ours(self, node: int) -> bool:
         return node < 0 or node in self.waits
 

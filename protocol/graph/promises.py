@@ -30,11 +30,11 @@ class Promise:
 
     def names(self, place: Reference) -> bool:
         """Whether its schema names a place."""
-        return place.kind == KIND and bool(_schemas_at(self.schema, place.path))
+        return place.kind == KIND and bool(schemas_at(self.schema, place.path))
 
     def schema_of(self, place: Reference) -> Any:
         """What its schema says of a place that it names."""
-        schema = _schemas_at(self.schema, place.path)[0]
+        schema = schemas_at(self.schema, place.path)[0]
         definitions = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
         return {**definitions, **schema} if "'$ref'" in str(schema) else schema
 
@@ -54,7 +54,7 @@ class Promise:
         stack: list[Path] = [()]
         while stack:
             path = stack.pop()
-            below = [(*path, name) for schema in _schemas_at(self.schema, path) for name in _named(schema, self.schema)]
+            below = [(*path, name) for schema in schemas_at(self.schema, path) for name in _named(schema, self.schema)]
             for place in dict.fromkeys(below):
                 if root is MISSING or lookup(root, place) is MISSING:
                     yield Reference(KIND, place)
@@ -77,7 +77,7 @@ class Promises:
         return [promise for promise in self.all if promise.instance in (None, instance)]
 
 
-def _schemas_at(root: Any, path: Path) -> list[Any]:
+def schemas_at(root: Any, path: Path) -> list[Any]:
     """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
     found = _parts(root, root)
     for segment in path:

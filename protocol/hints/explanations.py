@@ -9,26 +9,25 @@ in another instance or has a misspelt output path, or the nearest place that its
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
 from protocol.analysis.finding import Finding
-from protocol.analysis.foreign_formats import unwrapping
+from protocol.analysis.surroundings import unwrapping
 from protocol.analysis.texts import slips_of
 from protocol.calls.call import Call
 from protocol.calls.tools import NoSchema
 from protocol.graph.lanes import Unresolvable
+from protocol.graph.places import MOST_NAMES, PER_READER, Places, Written
 from protocol.graph.writers import Writers
 from protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, segments
 from protocol.language.references import Expression, Reference, parse_output_path
 from protocol.language.spelling import Patience
 from protocol.submission.checking import RejectedCalls
 from protocol.submission.layout import Layout
-
-from .suggestions import PER_READER, Reader
-from .views import MOST_NAMES, Views
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
@@ -51,6 +50,8 @@ class _Hints:
     def __init__(self, layout: Layout | None) -> None:
         self._layout = layout
         self._patience = Patience()
+        self._written: dict[int, Written] = {}
+        self._seen: dict[str | None, Places] = {}
 
     def of(self, problem: Problem) -> str:
         """The hint for a problem, empty where there is none."""
@@ -65,26 +66,23 @@ class _Hints:
 
     def _slip_at(self, problem: Problem) -> Finding | None:
         """What is misspelt at the place of a problem, or in the name of a property there."""
-        if problem.pointer in self._slips:
-            return self._slips[problem.pointer]
+        if (slip := self._slips.get(problem.pointer)) is not None and slip.code != "ACT307":
+            return slip
         properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
         return next((slip for slip in properties if slip.code in _OF_PROPERTIES), None)
 
     def _of_unresolvable(self, cause: Unresolvable, layout: Layout) -> str:
-        assert self._views is not None
         expression, instance = cause.expression, cause.instance
-        reader = Reader(self._views.of(instance), cause.call, self._patience)
-        if (slip := reader.slip(expression.references)) is not None:
-            return f"; {slip}"
+        if (unwritten := self._unwritten(expression, cause)) is not None:
+            return unwritten
         if instance is None and (holder := self._holder(expression, layout)) is not None:
             return f"; instance {holder!r} holds it, and the call has no _instance"
         if (elsewhere := self._written_elsewhere(cause)) is not None:
             return f"; {elsewhere}, " + (
                 "and the call has no _instance" if instance is None else "whose data the call does not see"
             )
-        if (unwritten := self._unwritten(expression)) is not None:
-            return f"; {unwritten.message}: {unwritten.remedy}"
-        near = reader.nearest(expression.references)
+        places = self._places(instance, layout)
+        near = next(filter(None, (places.nearest(place, cause.call) for place in expression.references)), None)
         return f", did you mean {near}?" if near is not None else ""
 
     def _holder(self, expression: Expression, layout: Layout) -> str | None:
@@ -107,24 +105,25 @@ class _Hints:
                         return f"call {index} writes {place} in instance {home!r}"
         return None
 
-    def _unwritten(self, expression: Expression) -> Finding | None:
-        """The misspelt output path of a call that was to write what is read."""
-        for slip, place in self._misspelt:
-            if any(place.overlaps(read) for read in expression.references):
-                return slip
+    def _unwritten(self, expression: Expression, cause: Unresolvable) -> str | None:
+        """The misspelt output path of another call that the reader sees and that was to write what is read."""
+        for read, (slip, place) in product(expression.references, self._misspelt):
+            is_seen = self._calls[slip.calls[0]].instance in (None, cause.instance) and slip.calls != (cause.call,)
+            if is_seen and place.overlaps(read):
+                ending = f", did you mean {place}?" if slip.code == "ACT307" else f": {slip.remedy}"
+                return f"; {slip.message}{ending}"
         return None
 
     @cached_property
     def _misspelt(self) -> list[tuple[Finding, Reference]]:
-        """The places that calls name under a misspelt `_outputPath`."""
+        """The places that calls were meant to write, where their `_outputPath` or its name is misspelt."""
         found = []
         for at, slip in self._slips.items():
-            call = self._calls.get(slip.calls[0]) if slip.remedy == "write _outputPath" else None
-            try:
-                text = str(call.raw.get(segments(at)[-1])) if call is not None else ""
-                found += [(slip, place) for place in parse_output_path(text).references]
-            except ExpressionError:
-                continue
+            text = slip.remedy.removeprefix("write ") if slip.remedy and slip.code == "ACT307" else ""
+            if slip.remedy == "write _outputPath":
+                text = str(self._calls[slip.calls[0]].raw[segments(at)[-1]])
+            with suppress(ExpressionError):
+                found += [(slip, place) for place in parse_output_path(text).references if text]
         return found
 
     @cached_property
@@ -137,9 +136,16 @@ class _Hints:
                 found.setdefault(slip.pointer, slip)
         return found
 
-    @cached_property
-    def _views(self) -> Views | None:
-        return Views(self._layout.lanes, self._layout.context) if self._layout is not None else None
+    def _places(self, instance: str | None, layout: Layout) -> Places:
+        """What the calls of an instance, or the global ones, see. Lanes of the same calls share what is known of it."""
+        lanes = [layout.lanes[name] for name in dict.fromkeys((None, instance)) if name in layout.lanes]
+        for lane in lanes:
+            if id(lane.calls) not in self._written:
+                self._written[id(lane.calls)] = Written(lane.calls)
+        if instance not in self._seen:
+            written = [self._written[id(lane.calls)] for lane in lanes]
+            self._seen[instance] = Places([layout.context.fold(instance)], written, self._patience)
+        return self._seen[instance]
 
     @cached_property
     def _calls(self) -> dict[int, Call]:

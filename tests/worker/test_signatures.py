@@ -41,7 +41,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
 from protocol.analysis.algebra import Algebra
-from protocol.analysis.signatures import convertible
+from protocol.analysis.values import convertible
 from protocol.schemas import compiled
 from worker.registry.activities import Activity, Policy, make_activity
 
