@@ -58,7 +58,8 @@ def test_the_address_of_a_cluster_is_refused_and_says_what_to_use(url: str) -> N
 
 def test_a_server_that_is_part_of_a_cluster_is_refused_and_says_what_to_use(tmp_path: Path) -> None:
     port = free_port()
-    with server(tmp_path, "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes"):
+    clustered = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with server(tmp_path, "--port", str(port), "--bind", "127.0.0.1", *clustered):
         with client(port) as redis:
             redis.ping()
         settings = settings_at(f"redis://127.0.0.1:{port}/0")
