@@ -88,7 +88,9 @@ def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_o
     with caplog.at_level(logging.WARNING):
         assert renewed() == {BLOCKING.id.member}
     assert [record.getMessage()[:16] for record in caplog.records] == ["holdUp, call r:0"]
+    assert pulse.is_blocked, "so the process takes no more tasks"
     loop.let_go()
+    assert not pulse.is_blocked
     assert renewed() == {BLOCKING.id.member, BESIDE.id.member}
 
 

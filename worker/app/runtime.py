@@ -48,6 +48,7 @@ class Runtime:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
+        self._pulses: list[Pulse] = []
         interval = report_interval_seconds(settings)
         self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
@@ -114,8 +115,14 @@ class Runtime:
         """A run was cancelled: stop its drives here."""
         self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a coroutine blocks the loop."""
+        return any(pulse.is_blocked for pulse in self._pulses)
+
     def _pulse(self) -> Pulse:
-        return Pulse(self._loop, most_silent_seconds=self.settings.lease_seconds / 2)
+        self._pulses.append(Pulse(self._loop, most_silent_seconds=self.settings.lease_seconds / 2))
+        return self._pulses[-1]
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
@@ -141,6 +148,11 @@ class Runtimes:
                     self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations)
                     self._process = os.getpid()
         return self._runtime
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a coroutine blocks the loop of the process that asks; not where there is none."""
+        return self._runtime is not None and self._process == os.getpid() and self._runtime.is_blocked
 
     def cancel(self, run: str) -> None:
         """A run was cancelled: nothing of it is to be carried out in this process any more."""

@@ -37,7 +37,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
-        self._hand = Hand()
+        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked))
         self._is_flush_due = False
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)

@@ -18,10 +18,14 @@ _UNLIMITED: Final = 1_000_000
 
 
 class Hand:
-    """How many tasks the messages are that a worker has taken and not answered yet."""
+    """How many tasks the messages are that a worker has taken and not answered yet.
 
-    def __init__(self) -> None:
+    While its event loop `is_blocked` it takes no more: what another worker could begin would wait here.
+    """
+
+    def __init__(self, is_blocked: Callable[[], bool] = lambda: False) -> None:
         self.tasks = 0
+        self.is_blocked = is_blocked
 
     def hold(self, task: Any) -> None:
         """Count a task's message until it is answered."""
@@ -54,6 +58,8 @@ class Held(QoS):  # type: ignore[misc]  # kombu has no types
     @property
     def room(self) -> int:
         """How many more tasks may be taken."""
+        if self._hand.is_blocked():
+            return 0
         return self.prefetch_count - self._hand.tasks if self.prefetch_count else _UNLIMITED
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:

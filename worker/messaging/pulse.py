@@ -33,18 +33,21 @@ class Pulse:
         self._asked: float | None = None
         """When the loop was asked, where it has not answered yet."""
         self._is_reported = False
+        self.is_blocked = False
+        """What `blocked` has found the last time."""
 
     def blocked(self) -> Blocked | None:
         """Whether the loop has not turned for too long. It is asked now, and should have answered the next time."""
         asked = self._asked
         if asked is None:
-            self._is_reported = False
+            self._is_reported = self.is_blocked = False
             self._asked = time.monotonic()
             self._loop.call_soon_threadsafe(self._answer)
             return None
         silent_seconds = time.monotonic() - asked
         if silent_seconds <= self._most_silent_seconds:
             return None
+        self.is_blocked = True
         at_work = attempt_of(asyncio.current_task(self._loop))
         if not self._is_reported:
             self._is_reported = True
@@ -59,3 +62,4 @@ class Pulse:
 
     def _answer(self) -> None:
         self._asked = None
+        self.is_blocked = False

@@ -43,7 +43,7 @@ class Relay:
         self._working: asyncio.Task[None] | None = None
 
     async def publish(self, tasks: Sequence[TaskMessage]) -> None:
-        """Hand in tasks; returns when the broker was asked to take them, or is known to be away. Never raises."""
+        """Hand in tasks; returns when the broker was asked to take them, or seems to be away. Never raises."""
         if not tasks or (self._is_away and self._kept + len(tasks) > _MOST_KEPT):
             return
         tried = asyncio.get_running_loop().create_future()
@@ -53,7 +53,8 @@ class Relay:
             # Not in the context of the lane that happens to be the first: it publishes for all.
             self._working = asyncio.get_running_loop().create_task(self._work(), context=Context())
         if not self._is_away:
-            await tried
+            await asyncio.wait((tried,), timeout=_LONGEST_WAIT_SECONDS)
+            self._is_away = not tried.done()
 
     async def _work(self) -> None:
         """Publish until nothing is left."""
