@@ -106,6 +106,8 @@ def test_a_coroutine_that_blocks_its_loop_delays_no_other_instance_where_a_worke
 def test_runs_that_are_paused_cost_next_to_nothing(backend: Backend, server: EmbeddedServer) -> None:
     def shares() -> tuple[float, float]:
         """The parts of a core that the worker and the server use while the sweep looks so many times."""
+        while backend.redis.llen("instances") or backend.redis.zcard("acts:due"):
+            assert wait_for_sweep(backend), "their tasks are taken, and each is looked at once"
         before, begun = (cpu_seconds(worker.pid), server_seconds(backend)), time.monotonic()
         for _ in range(WATCHED_SWEEPS):
             assert wait_for_sweep(backend)
