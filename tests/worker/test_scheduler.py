@@ -28,6 +28,7 @@ from worker.recovery.sweep import Sweeper
 from worker.registry.activities import registry
 from worker.storage.keys import Keys, due_runs, probes
 from worker.storage.leases import Leases
+from worker.storage.secret import read_tokens
 
 from .backend import DEADLINE_SECONDS, settings_for
 
@@ -68,8 +69,10 @@ class Process:
         """The results of so many calls arrive at once."""
 
         async def together(scheduler: Scheduler) -> None:
+            tokens = read_tokens(self.redis, "acts")
             deliveries = [
-                Delivery(Attempt(CallId(run.id, None, index)), Success({"sum": index})) for index in range(count)
+                Delivery(tokens.given(Attempt(CallId(run.id, None, index))), Success({"sum": index}))
+                for index in range(count)
             ]
             await asyncio.gather(*map(scheduler.deliver, deliveries))
 

@@ -14,17 +14,20 @@ from protocol.engine.execution import Outcome, Status
 from worker.app.application import make_client_application
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.heartbeats import Reporter, Reports
-from worker.messaging.messages import Probe, Report, Sign, TaskMessage
+from worker.messaging.messages import Closing, Probe, Report, Sign, TaskMessage
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
+from worker.messaging.tokens import Tokens
 from worker.recovery.sweep import Sweeper
 from worker.storage.connections import connect
-from worker.storage.keys import Keys, active_runs, probes
+from worker.storage.keys import Keys, active_runs, probes, secret
 from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
 
 RESULTS, FAR = "judged-instances", "judged-far"
+SECRET = b"of this test"
+TOKENS = Tokens(SECRET)
 
 
 class Judged(Log):
@@ -38,6 +41,7 @@ class Judged(Log):
         self.reports = Reports(app, self.settings)
         self.sweeper = self.another_sweeper()
         self.redis.delete(*names.values(), FAR)
+        self.redis.set(secret(prefix), SECRET)
 
     def another_sweeper(self) -> Sweeper:
         return Sweeper(connect(self.settings), self.publisher, self.reports, self.settings)
@@ -93,11 +97,11 @@ def judged(server: EmbeddedServer, request: pytest.FixtureRequest) -> Judged:
 
 
 def sign(number: int = 1, index: int = 0) -> Sign:
-    return Sign(RUN, "", index, number)
+    return Sign(RUN, "", index, number, TOKENS.of(RUN, "", index, number))
 
 
 def attempt(number: int = 1, **how: Any) -> Attempt:
-    return Attempt(CallId(RUN, None, 0), number, **how)
+    return TOKENS.given(Attempt(CallId(RUN, None, 0), number, **how))
 
 
 def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(judged: Judged) -> None:
@@ -396,6 +400,31 @@ def test_a_sweeper_that_stops_in_the_middle_holds_its_turn_for_one_interval(judg
     assert 0 < held <= 1_000
 
 
+def test_a_report_without_the_token_of_its_attempt_changes_nothing(
+    judged: Judged, caplog: pytest.LogCaptureFixture
+) -> None:
+    judged.begin(2)
+    judged.send()
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged.advance(outcomes=[Outcome(1, Status.SENT)], sendings={1: task})
+    before = judged.stands(), judged.forgotten(), judged.redis.zrange(judged.keys.leases, 0, -1, withscores=True)
+    right = sign(), sign(index=1)
+    wrong = [one._replace(token=token) for one in right for token in ("", "guess", sign(2).token, sign(index=7).token)]
+    for signs in (tuple(wrong), tuple(one._replace(attempt=2) for one in right)):
+        judged.reports.send(Report(begun=signs, ended=signs, held=signs, closed=tuple(map(Closing, signs))))
+        judged.sweeper.sweep()
+    leases = judged.redis.zrange(judged.keys.leases, 0, -1, withscores=True)
+    assert (judged.stands(), judged.forgotten(), leases) == before
+    assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == [
+        "32 reports of calls are refused: they have not the token of the attempt",
+        "8 reports of calls are refused: they have not the token of the attempt",
+    ]
+    judged.reports.send(Report(begun=right[:1], closed=(Closing(right[1]),)))
+    judged.reports.send(Report(begun=right[:1], closed=(Closing(right[1]),)))
+    judged.sweeper.sweep()
+    assert (judged.stands(), judged.forgotten()) == ("running:1:0:me/" + FAR, [])
+
+
 def test_what_a_reader_had_that_died_is_read_by_the_next(judged: Judged) -> None:
     sent = [Report(begun=(sign(number),)) for number in range(1, 251)]
     for report in sent:
@@ -416,7 +445,7 @@ def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, ca
         judged.redis.set(getattr(keys, key), "not what it should be")
         judged.redis.zadd(keys.outbox_due, {"\x1f0": 1})
         judged.redis.zadd(active_runs(judged.prefix), {broken: 1})
-        judged.reports.send(Report(begun=(Sign(broken, "", 0, 1),)))
+        judged.reports.send(Report(begun=(Sign(broken, "", 0, 1, TOKENS.of(broken, "", 0, 1)),)))
     for _ in range(2):
         judged.sweep()
     assert judged.entry() == "lost:1:0:"

@@ -272,7 +272,7 @@ class LaneRunner:
     def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
         """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
         is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
-        first = Attempt(attempt.id) if is_forgotten else attempt
+        first = self._lane.run.tokens.given(Attempt(attempt.id) if is_forgotten else attempt)
         message = self._services.remote.message(start, first, self._execution, definition)
         if start.call.gather and self._is_too_large(len(message.body), attempt):
             return None

@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from worker.errors import OtherFormat
 from worker.messaging.log_context import lane_at_work
 from worker.messaging.messages import Delivery
+from worker.messaging.refusals import count_refusal
 from worker.storage.lane import LaneView, RunGone
 
 from .lane_runner import LaneRunner
@@ -46,11 +49,23 @@ class Scheduler:
             runner.look_again()
             return
         self._left.pop(lane, None)
-        await self._run(lane, None)
+        with _task_of(lane):
+            await self._run(lane, None)
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Commit the result of a remote call, and see to it that its lane goes on."""
+        """Commit the result of a remote call, and see to it that its lane goes on.
+
+        One without the token of its attempt is refused: whoever sends it was never given the call.
+        """
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
+        with _task_of(lane):
+            if not (await self._views.run(lane[0])).tokens.admit(delivery.attempt):
+                logger.error("a result of %.200s is refused: it has not the token of the attempt", delivery.attempt.id)
+                count_refusal("results")
+                return
+            await self._hand_over(lane, delivery)
+
+    async def _hand_over(self, lane: LaneId, delivery: Delivery) -> None:
         while (runner := await self._present(lane)) is not None:
             if await runner.deliver(delivery):
                 return
@@ -70,19 +85,13 @@ class Scheduler:
 
     async def _run(self, lane: LaneId, delivery: Delivery | None) -> None:
         """Run a lane that has no runner until nothing more can be done here."""
-        with lane_at_work(*lane):
-            try:
-                runner = await self._open(lane)
-                if delivery is not None:
-                    runner.deliver(delivery)
-                try:
-                    self._leave(lane, await runner.run())
-                finally:
-                    del self._runners[lane]
-            except RunGone:
-                logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
-            except OtherFormat as error:
-                logger.warning("run %s is left to other workers: %s", lane[0], error)
+        runner = await self._open(lane)
+        if delivery is not None:
+            runner.deliver(delivery)
+        try:
+            self._leave(lane, await runner.run())
+        finally:
+            del self._runners[lane]
 
     async def _open(self, lane: LaneId) -> LaneRunner:
         """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
@@ -106,3 +115,15 @@ class Scheduler:
             self._left[lane] = view
             while len(self._left) > _MOST_LEFT:
                 self._left.popitem(last=False)
+
+
+@contextmanager
+def _task_of(lane: LaneId) -> Iterator[None]:
+    """While a lane is worked on; a task of a run that cannot be worked on is dropped, with one line in the log."""
+    with lane_at_work(*lane):
+        try:
+            yield
+        except RunGone:
+            logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
+        except OtherFormat as error:
+            logger.warning("run %s is left to other workers: %s", lane[0], error)

@@ -3,6 +3,7 @@
 `packing`       msgpack, as everything of ours travels
 `limits`        the settings' limits, as the core takes them
 `attempts`      one execution of a call, and what its code can ask about it
+`tokens`        what shows that a result comes from whoever was given the call
 `messages`      the argument of each task
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -62,6 +62,8 @@ class Attempt:
     """How many of those before failed; the others were lost with their workers."""
     is_repeated: bool = False
     """Whether one before was lost: a repeated one is reported before it begins."""
+    token: str = field(default="", repr=False)
+    """What shows that a result or a report is about a call that was given away (see `tokens`)."""
 
     @property
     def losses(self) -> int:

@@ -101,6 +101,7 @@ class Sign(NamedTuple):
     lane: str
     call: Count
     attempt: Count
+    token: str = ""
 
 
 class Closing(NamedTuple):
@@ -195,7 +196,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 def sign_of(attempt: Attempt) -> Sign:
     """The sign of life of an attempt."""
     id_ = attempt.id
-    return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number)
+    return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.token)
 
 
 def closing_of(attempt: Attempt, result: Result) -> Closing:
@@ -241,10 +242,11 @@ def unpack_task(data: bytes) -> TaskMessage:
     return TaskMessage(task, queue, body, shown, is_forgotten=True)
 
 
-def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool) -> TaskMessage:
+def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool, token: str) -> TaskMessage:
     """The same call's task for another attempt."""
     call = unpack(message.body)
-    attempt = {**call["attempt"], "number": number, "failures": failures, "is_repeated": is_repeated}
+    how = {"number": number, "failures": failures, "is_repeated": is_repeated, "token": token}
+    attempt = {**call["attempt"], **how}
     return replace(message, body=pack({**call, "attempt": attempt}))
 
 

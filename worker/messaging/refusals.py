@@ -13,10 +13,10 @@ _counts: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
-def count_refusal(kind: str) -> None:
+def count_refusal(kind: str, number: int = 1) -> None:
     """Count what was refused; `kind` is one of few words. May be called from any thread."""
     with _lock:
-        _counts[kind] += 1
+        _counts[kind] += number
 
 
 def refusals() -> dict[str, int]:

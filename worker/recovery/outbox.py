@@ -13,12 +13,13 @@ import msgpack
 from redis import Redis
 
 from broker_config import Settings
-from worker.messaging.attempts import CallId
+from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.messages import Closing, unpack_task, with_attempt
 from worker.messaging.publisher import Publisher
 from worker.storage.dead_letters import DeadLetter, DeadLetters, now
 from worker.storage.keys import Keys
 from worker.storage.scripts import pack_request, read_script
+from worker.storage.secret import read_tokens
 
 _AT_ONCE: Final = 200
 
@@ -42,15 +43,22 @@ class Outbox:
         request = {**patience, "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
         found = msgpack.unpackb(reply, raw=True)
-        self._publisher.publish(
-            with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated)
-            for _, number, failures, is_repeated, task in found[b"send"]
-        )
+        if found[b"send"]:
+            self._send(run, found[b"send"])
         for member, number, failures, _, task in found[b"dead"]:
             lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
             self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
             self._remove(keys, member)
         return {queue.decode() for queue in found[b"awaited"]}
+
+    def _send(self, run: str, calls: Sequence[Sequence[Any]]) -> None:
+        tokens = read_tokens(self._redis, self._settings.key_prefix)
+        tasks = []
+        for member, number, failures, is_repeated, task in calls:
+            call = CallId.of_member(run, member.decode())
+            token = tokens.given(Attempt(call, number)).token
+            tasks.append(with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token))
+        self._publisher.publish(tasks)
 
     def bury(self, run: str, closings: Sequence[Closing]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""

@@ -29,9 +29,11 @@ from redis.exceptions import LockError, RedisError, ResponseError
 from broker_config import Settings
 from worker.errors import InfrastructureError
 from worker.messaging.heartbeats import Reports, report_interval_seconds
-from worker.messaging.messages import Closing, Probe, Report, lane_task
+from worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
+from worker.messaging.refusals import count_refusal
+from worker.messaging.tokens import Tokens
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
@@ -39,6 +41,7 @@ from worker.storage.keys import ENDED, Keys, active_runs, due_runs, recovery
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.retention import delete_run, expire_run
 from worker.storage.scripts import pack_request, read_script
+from worker.storage.secret import read_tokens
 from worker.storage.slots import SlotKeeper
 
 from .outbox import Outbox
@@ -171,6 +174,7 @@ class Sweeper:
         for report in reports:
             _sort_by_run(report, heard)
             came_out += report.probes
+        self._drop_forged(heard)
         if came_out:
             self._probes.note(came_out)
         for run, signs in heard.items():
@@ -184,14 +188,28 @@ class Sweeper:
                     **self._patience,
                     "lease_ms": int(self._settings.lease_seconds * 1000),
                     "instances": self._settings.queue_instances,
-                    **{what: [sign[1:] for sign in part[what]] for what in _OF_CALLS},
-                    "closed": [(*closing.sign[1:], _delay_ms(closing)) for closing in part["closed"]],
+                    **{what: [sign[1:4] for sign in part[what]] for what in _OF_CALLS},
+                    "closed": [(*closing.sign[1:4], _delay_ms(closing)) for closing in part["closed"]],
                 }
                 names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
                 self._signs(keys=names, args=[pack_request(request)], client=pipeline)
             answers = pipeline.execute(raise_on_error=False)
         for (run, _), answer in zip(runs, answers, strict=True):
             self._heed(run, answer)
+
+    def _drop_forged(self, heard: Mapping[str, dict[str, list[Any]]]) -> None:
+        """Leave out what is said of attempts without their token: whoever says it was never given the call."""
+        if not heard:
+            return
+        tokens = read_tokens(self._redis, self._settings.key_prefix)
+        refused = 0
+        for signs in heard.values():
+            for what, said in signs.items():
+                signs[what] = [one for one in said if _is_admitted(tokens, one.sign if what == "closed" else one)]
+                refused += len(said) - len(signs[what])
+        if refused:
+            logger.error("%d reports of calls are refused: they have not the token of the attempt", refused)
+            count_refusal("reports", refused)
 
     def _sweep_runs(self, runs: Mapping[str, float]) -> dict[str, int]:
         """Look after runs, given with the time of their submission in seconds, until nothing is left to judge.
@@ -315,6 +333,10 @@ def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -
             heard[sign.run][what].append(sign)
     for closing in report.closed:
         heard[closing.sign.run]["closed"].append(closing)
+
+
+def _is_admitted(tokens: Tokens, sign: Sign) -> bool:
+    return tokens.agree(tokens.of(*sign[:4]), sign.token)
 
 
 def _parts(signs: Mapping[str, list[Any]]) -> Iterator[dict[str, list[Any]]]:

@@ -13,5 +13,6 @@
 `due`          the index of runs that have something due
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
+`secret`        what the tokens of remote attempts are made from
 `dead_letters`  calls that failed for good
 """

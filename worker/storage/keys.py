@@ -146,3 +146,8 @@ def recovery(prefix: str) -> str:
 def probes(prefix: str) -> str:
     """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.probes`)."""
     return f"{prefix}:probes"
+
+
+def secret(prefix: str) -> str:
+    """String: what the tokens of remote attempts are made from (see `messaging.tokens`)."""
+    return f"{prefix}:secret"

@@ -19,6 +19,7 @@ from protocol.graph.graph import Graph
 from protocol.language.references import Reference
 from protocol.state.fold import Fold
 from protocol.state.operations import read_operation
+from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .log import Entry, MessageLog
@@ -67,9 +68,10 @@ class LaneWork:
 class RunView:
     """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
 
-    def __init__(self, run: str, definition: Definition) -> None:
+    def __init__(self, run: str, definition: Definition, tokens: Tokens) -> None:
         self.run = run
         self.definition = definition
+        self.tokens = tokens
         self.fold = Fold()
         self.statuses: dict[int, Status] = {}
         self.record = LaneRecord()
@@ -81,10 +83,10 @@ class RunView:
     @classmethod
     async def open(cls, log: MessageLog, run: str) -> RunView:
         """Read the shared part of a run. Raises `RunGone`."""
-        definition, entries = await log.shared(run)
+        definition, entries, tokens = await log.shared(run)
         if definition is None:
             raise RunGone(run)
-        view = cls(run, unpack_definition(definition))
+        view = cls(run, unpack_definition(definition), tokens)
         view.feed(entries)
         return view
 

@@ -26,10 +26,12 @@ from protocol.engine.execution import Outcome, Status
 from worker.messaging.attempts import CallId, lane_token
 from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
+from worker.messaging.tokens import Tokens
 
 from .grouping import GroupedCommands
-from .keys import Keys, due_runs
+from .keys import Keys, due_runs, secret
 from .scripts import pack_request, read_script
+from .secret import new_secret
 
 _PAGE: Final = 500
 """How many entries one command reads."""
@@ -154,12 +156,20 @@ class MessageLog:
         self._lane = self._commands.register_script(read_script("run", "lane"))
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
 
-    async def shared(self, run: str) -> tuple[bytes | None, list[Entry]]:
-        """The run's definition - None where there is no such run (any more) - and the global lane."""
-        definition, entries = await asyncio.gather(
-            self._commands.execute("GET", self._keys(run).definition), self.read(run, None)
+    async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
+        """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
+        definition, entries, tokens = await asyncio.gather(
+            self._commands.execute("GET", self._keys(run).definition), self.read(run, None), self._tokens()
         )
-        return definition, entries
+        return definition, entries, tokens
+
+    async def _tokens(self) -> Tokens:
+        key = secret(self._prefix)
+        found = await self._commands.execute("GET", key)
+        if found is None:
+            await self._commands.execute("SETNX", key, new_secret())
+            found = await self._commands.execute("GET", key)
+        return Tokens(found)
 
     async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
         """The entries of a lane behind an id of it, oldest first."""

@@ -1,0 +1,48 @@
+"""Tokens of remote attempts: what shows that a result or a report comes from whoever was given the call.
+
+Run, instance and call stand in task events and logs, for operators. Whoever overhears them could answer for a call that
+he was never given. So the message of each remote attempt carries a token, and what comes back is refused without it. It
+is made from the log's secret, which never leaves the log, by HMAC-SHA256: nobody else can make it, nothing needs to be
+stored for it, and the results of earlier attempts keep theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import replace
+from typing import Final
+
+from .attempts import Attempt, lane_token
+
+_CHARACTERS: Final = 32
+"""Of a token: 128 bits in hexadecimal."""
+
+
+class Tokens:
+    """The tokens of all attempts of one backend."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def of(self, run: str, lane: str, call: int, number: int) -> str:
+        """The token of an attempt at a call."""
+        text = "\x1f".join((run, str(call), str(number), lane)).encode()
+        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
+
+    def given(self, attempt: Attempt) -> Attempt:
+        """The same attempt, with its token."""
+        return replace(attempt, token=self._of(attempt))
+
+    def admit(self, attempt: Attempt) -> bool:
+        """Whether an attempt that came from outside has the right token."""
+        return self.agree(self._of(attempt), attempt.token)
+
+    @staticmethod
+    def agree(right: str, given: str) -> bool:
+        """Compare two tokens in a time that says nothing of them."""
+        return hmac.compare_digest(right.encode(), given.encode())
+
+    def _of(self, attempt: Attempt) -> str:
+        id_ = attempt.id
+        return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number)
