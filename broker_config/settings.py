@@ -127,6 +127,11 @@ class Settings(BaseSettings):
     )
     sweep_interval_seconds: float = Field(1, gt=0, description="How often a worker looks for calls gone missing.")
     send_events: bool = Field(True, description="Send Celery's task events, which Flower shows.")
+    remote_control: bool = Field(
+        False,
+        description="Take the commands of `celery control` that change a worker. Whoever may write to the broker can "
+        "then stop it.",
+    )
 
     limit_submission_bytes: Size = Field(ByteSize(256 * _MIB), description="Size of one submission, encoded.")
     limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")

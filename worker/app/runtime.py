@@ -21,6 +21,7 @@ from worker.execution.remote import Remote, RemoteExecutor
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
+from worker.messaging.attempts import Attempt
 from worker.messaging.cancellation import Cancellations
 from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from worker.messaging.limits import limits_of
@@ -99,13 +100,13 @@ class Runtime:
         publish = self._relay.publish
         return Scheduler(Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots))
 
-    def carry_out(self, run: str, coroutine: Coroutine[Any, Any, T]) -> T | None:
+    def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:
         """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""
-        if run in self._cancellations:
+        if attempt.seal in self._cancellations:
             coroutine.close()
             return None
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        with self._cancellations.watching(run, future):
+        with self._cancellations.watching(attempt.seal, future):
             try:
                 return future.result()
             except concurrent.futures.CancelledError:
@@ -154,8 +155,6 @@ class Runtimes:
         """Whether a coroutine blocks the loop of the process that asks; not where there is none."""
         return self._runtime is not None and self._process == os.getpid() and self._runtime.is_blocked
 
-    def cancel(self, run: str) -> None:
-        """A run was cancelled: nothing of it is to be carried out in this process any more."""
-        self._cancellations.cancel(run)
-        if self._runtime is not None and self._process == os.getpid():
-            self._runtime.cancel(run)
+    def cancel(self, key: str) -> None:
+        """Nothing of the run to whose seal this is the key is to be carried out in this process any more."""
+        self._cancellations.cancel(key)

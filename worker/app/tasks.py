@@ -154,7 +154,7 @@ def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall
     """Carry out a remote call, and bring back what comes of it."""
     attempt = message.attempt
     with runtime.reporter.at_work(attempt):
-        result = runtime.carry_out(attempt.id.run, doing(message))
+        result = runtime.carry_out(attempt, doing(message))
         if result is not None:
             runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
 

@@ -20,6 +20,7 @@ from worker.storage.due import DueRuns
 from worker.storage.keys import Keys
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.scripts import read_script
+from worker.storage.secret import read_tokens
 
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
@@ -33,6 +34,7 @@ class Control:
 
     def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
         self._run = run
+        self._redis = redis
         self._keys = Keys(settings.key_prefix, run)
         self._settings = settings
         self._publisher = publisher
@@ -57,7 +59,9 @@ class Control:
     def cancel(self) -> None:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
         self._change("cancelled")
-        self._publisher().tell_cancelled(self._run)
+        with redis_errors(self._settings):
+            key = read_tokens(self._redis, self._keys.prefix).cancelling(self._run)
+        self._publisher().tell_cancelled(key)
 
     def _change(self, wanted: str) -> list[str]:
         """Change the status. Returns lanes to be published."""

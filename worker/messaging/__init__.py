@@ -12,6 +12,7 @@
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
 `admission`     which messages it takes from which queue
+`remote_control` which of Celery's commands it takes
 `refusals`      how much it has refused
 `holding`       what it has in hand, and how much that may be
 `task_log`      one line for each task

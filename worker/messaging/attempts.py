@@ -64,6 +64,8 @@ class Attempt:
     """Whether one before was lost: a repeated one is reported before it begins."""
     token: str = field(default="", repr=False)
     """What shows that a result or a report is about a call that was given away (see `tokens`)."""
+    seal: str = field(default="", repr=False)
+    """What shows that its run was really cancelled (see `cancellation`)."""
 
     @property
     def losses(self) -> int:

@@ -1,9 +1,10 @@
 """Cancellation: what is at work for a cancelled run stops, and what lies in a queue for it is dropped (SPEC R11.1).
 
 Workers on the log learn of it from the log; the others see nothing but their messages, so that all are told by a
-remote-control command of Celery's. That is best effort: a worker that is not reached finishes a call whose result
-nobody takes. Processes of a prefork pool are not reached: Celery's commands go to their parent. Calls that were sent
-and forgotten have left the run and go on.
+remote-control command of Celery's. Whoever reaches the broker can send one: it is believed only where it shows the key
+to the seal that the messages of the run's calls carry, and only the log can make that. It is best effort: a worker that
+is not reached finishes a call whose result nobody takes. Processes of a prefork pool are not reached: Celery's commands
+go to their parent. Calls that were sent and forgotten have left the run and go on.
 """
 
 from __future__ import annotations
@@ -17,23 +18,26 @@ from typing import Any, Final
 
 from celery.worker.control import control_command
 
+from .tokens import seal_of
+
 COMMAND: Final = "acts_cancel"
 _MOST: Final = 10_000
 
 
 class Cancellations:
-    """The runs that were cancelled lately, and what this process has at work for which run."""
+    """The runs that were cancelled lately, and what this process has at work for which run, all by their seals."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, None] = OrderedDict()
         self._at_work: defaultdict[str, set[Future[Any]]] = defaultdict(set)
 
-    def __contains__(self, run: str) -> bool:
-        return run in self._runs
+    def __contains__(self, seal: str) -> bool:
+        return seal in self._runs
 
-    def cancel(self, run: str) -> None:
-        """A run was cancelled."""
+    def cancel(self, key: str) -> None:
+        """The run was cancelled whose seal this is the key to."""
+        run = seal_of(key)
         with self._lock:
             self._runs[run] = None
             while len(self._runs) > _MOST:
@@ -43,22 +47,22 @@ class Cancellations:
             future.cancel()
 
     @contextmanager
-    def watching(self, run: str, future: Future[Any]) -> Iterator[None]:
+    def watching(self, seal: str, future: Future[Any]) -> Iterator[None]:
         """While the block lasts, the future is cancelled with its run; also where that has happened just before."""
         with self._lock:
-            self._at_work[run].add(future)
+            self._at_work[seal].add(future)
         try:
-            if run in self:
+            if seal in self:
                 future.cancel()
             yield
         finally:
             with self._lock:
-                self._at_work[run].discard(future)
-                if not self._at_work[run]:
-                    del self._at_work[run]
+                self._at_work[seal].discard(future)
+                if not self._at_work[seal]:
+                    del self._at_work[seal]
 
 
-@control_command(name=COMMAND, args=[("run", str)], signature="<run>")  # type: ignore[untyped-decorator]  # celery has no types
-def _cancel(state: Any, run: str) -> None:
+@control_command(name=COMMAND, args=[("key", str)], signature="<key>")  # type: ignore[untyped-decorator]  # celery has no types
+def _cancel(state: Any, key: str) -> None:
     """Stop what is at work for a run of ours, and drop what comes for it."""
-    state.app.conf.acts_runtimes.cancel(run)
+    state.app.conf.acts_runtimes.cancel(str(key))

@@ -22,6 +22,7 @@ from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
 from .refusals import count_refusal
+from .remote_control import restrict
 from .task_log import log_one_line_per_task
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self._is_flush_due = False
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
+        restrict(self.steps, self.app.conf.acts_settings)
 
     def connect(self) -> Any:
         """Connect to the broker."""

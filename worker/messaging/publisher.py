@@ -44,10 +44,10 @@ class Publisher:
             except ChannelError:
                 return 0  # there is no such queue yet
 
-    def tell_cancelled(self, run: str) -> None:
-        """Tell every worker that a run was cancelled. Raises `InfrastructureError`."""
+    def tell_cancelled(self, key: str) -> None:
+        """Tell every worker that the run with that key was cancelled. Raises `InfrastructureError`."""
         with broker_failures("the run is over, but workers could not be asked to stop"):
-            self._app.control.broadcast(COMMAND, arguments={"run": run})
+            self._app.control.broadcast(COMMAND, arguments={"key": key})
 
     def deliver(self, task: TaskMessage) -> None:
         """Publish one task that must not get lost: goes on trying while the broker is away or full, for some minutes.

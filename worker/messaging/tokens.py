@@ -31,8 +31,12 @@ class Tokens:
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
-        """The same attempt, with its token."""
-        return replace(attempt, token=self._of(attempt))
+        """The same attempt, with its token and its run's seal."""
+        return replace(attempt, token=self._of(attempt), seal=seal_of(self.cancelling(attempt.id.run)))
+
+    def cancelling(self, run: str) -> str:
+        """The key of a run's cancellation: shown when the run is cancelled, and not before (see `cancellation`)."""
+        return hmac.new(self._secret, f"\x1fcancel\x1f{run}".encode(), hashlib.sha256).hexdigest()
 
     def admit(self, attempt: Attempt) -> bool:
         """Whether an attempt that came from outside has the right token."""
@@ -46,3 +50,8 @@ class Tokens:
     def _of(self, attempt: Attempt) -> str:
         id_ = attempt.id
         return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number)
+
+
+def seal_of(key: str) -> str:
+    """What remote calls carry of the key of their run's cancellation: who has the seal cannot make the key."""
+    return hashlib.sha256(key.encode()).hexdigest()[:_CHARACTERS]
