@@ -44,6 +44,7 @@ def celery_configuration(settings: Settings) -> dict[str, object]:
         **_delivery(settings),
         **_results(settings),
         **_watching(settings),
+        **_mailboxes(broker_url),
         # Activities wait more than they compute; scale over cores with more processes.
         "worker_concurrency": settings.concurrency,
     }
@@ -139,6 +140,15 @@ def _watching(settings: Settings) -> dict[str, object]:
         # The command that starts the worker decides about logging.
         "worker_hijack_root_logger": False,
     }
+
+
+def _mailboxes(broker_url: str) -> dict[str, object]:
+    """Mailboxes that do not expire, in Redis: kombu would need a script for that, and who may run scripts may hold the
+    server. They are removed when they are closed.
+    """
+    if scheme_of(broker_url).startswith("amqp"):
+        return {}
+    return {"control_queue_expires": None, "event_queue_expires": None}
 
 
 def _encryption(option: str, url: str) -> dict[str, object]:

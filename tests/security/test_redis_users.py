@@ -15,6 +15,7 @@ from worker.messaging.heartbeats import Reports
 from worker.messaging.messages import Report, Sign
 from worker.storage.keys import Keys
 
+from .permissions import PAGE, administered, table, with_table
 from .servers import redis_server
 from .users import USERS, Guarded
 
@@ -123,13 +124,51 @@ def test_who_carries_out_remote_calls_reaches_no_key_of_a_run(guarded: Guarded, 
 
 
 @pytest.mark.parametrize("user", WITHOUT_THE_LOG)
-def test_a_script_gives_no_more_rights_than_its_caller_has(guarded: Guarded, run: str, user: str) -> None:
+def test_who_carries_out_remote_calls_runs_no_script(guarded: Guarded, user: str) -> None:
+    known = guarded.admin.script_load("return 1")
+    endless = "while true do end"
     with redis.Redis.from_url(guarded.url(user)) as connection:
-        for call in ("'XRANGE', ARGV[1], '-', '+'", "'GET', ARGV[1]", "'DUMP', ARGV[1]"):
-            script = connection.script_load(f"return redis.call({call})")
-            for declared in (0, 1):
-                with pytest.raises(redis.ResponseError, match=r"(?i)permission"):
-                    connection.evalsha(script, declared, f"acts:{{{run}}}:log", f"acts:{{{run}}}:log")
+        for command in (
+            ["SCRIPT", "LOAD", endless],
+            ["EVAL", endless, 0],
+            ["EVAL_RO", endless, 0],
+            ["EVALSHA", known, 0],
+            ["EVALSHA_RO", known, 0],
+            ["FUNCTION", "LOAD", f"#!lua name=held\n{endless}"],
+            ["FCALL", "any", 0],
+        ):
+            with pytest.raises(NoPermissionError):
+                connection.execute_command(*command)
+
+
+CHANGES: list[list[Any]] = [
+    *(["DEL"], ["UNLINK"], ["SET", "x"], ["GETDEL"], ["LTRIM", 1, 0], ["LSET", 0, "x"], ["PEXPIRE", 1]),
+    *(["LREM", 0, "x"], ["LINSERT", "BEFORE", "x", "y"], ["RPUSH", "x"], ["LRANGE", 0, -1], ["LINDEX", 0], ["RPOP"]),
+    *(["LPOP"], ["BRPOP", 1], ["RENAME", "delegates"], ["SETRANGE", 0, "x"], ["APPEND", "x"], ["DUMP"], ["PERSIST"]),
+]
+
+
+@pytest.mark.parametrize("user", ["delegates", "background"])
+@pytest.mark.parametrize("queue", ["instances", "reports", "instances9", "reports3"])
+def test_to_the_queues_of_others_messages_are_added_and_no_more(guarded: Guarded, user: str, queue: str) -> None:
+    with redis.Redis.from_url(guarded.url(user)) as connection:
+        for name, *arguments in CHANGES:
+            with pytest.raises(NoPermissionError):
+                connection.execute_command(name, queue, *arguments)
+
+
+def test_flower_only_looks(guarded: Guarded) -> None:
+    with redis.Redis.from_url(guarded.url("flower")) as connection:
+        adding = [["LPUSH", queue, "x"] for queue in ("instances", "delegates", "background", "reports")]
+        for command in (*adding, ["PUBLISH", "/0.celeryev/task.multi", "x"], ["BRPOP", "delegates", "1"]):
+            with pytest.raises(NoPermissionError):
+                connection.execute_command(*command)
+
+
+def test_the_table_of_permissions_is_what_the_server_says() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    with administered() as admin:
+        assert page == with_table(page, table(admin)), "python -m tests.security.permissions"
 
 
 def test_no_key_of_a_run_carries_the_name_of_an_instance(guarded: Guarded, run: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kombu.exceptions import OperationalError
 
 from broker_config import EmbeddedServer
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
@@ -33,7 +34,10 @@ CHANGING: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_no_worker_is_changed_by_who_may_write_to_the_broker(guarded: Guarded) -> None:
-    control = make_client_application(guarded.as_("delegates").settings).control
+    for user in ("delegates", "background"):
+        with pytest.raises(OperationalError, match=r"(?i)permission"):
+            make_client_application(guarded.as_(user).settings).control.broadcast("shutdown")
+    control = make_client_application(guarded.as_("flower").settings).control
     for command, arguments in CHANGING:
         control.broadcast(command, arguments=arguments)
     client = guarded.as_("clients")
