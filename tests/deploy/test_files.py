@@ -226,6 +226,11 @@ def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
             assert SERVICES[name]["stop_grace_period"] == f"{program['stopwaitsecs']}s"
 
 
+def test_the_models_key_is_only_with_those_who_ask_the_model() -> None:
+    holders = {name for name, service in SERVICES.items() if "ACTS_MODEL_API_KEY" in service.get("environment", {})}
+    assert holders == {"delegates", "background"}
+
+
 def test_every_setting_named_in_deploy_exists() -> None:
     known = {f"ACTS_{name.upper()}" for name in Settings.model_fields}
     files = [path for pattern in ("Dockerfile", "*.md", "*.yaml", "*.conf", "*.py") for path in DEPLOY.rglob(pattern)]
