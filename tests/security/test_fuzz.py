@@ -161,6 +161,19 @@ def test_any_change_of_a_messages_bytes_leaves_the_worker_alive(backend: Backend
     assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
 
 
+def test_entries_of_a_queue_that_are_no_messages_leave_the_worker_alive(backend: Backend) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    whole = message(task_body(packed(["none", "①"])))
+    junk = [b"", b"x", b"{}", b"[]", b"null", b"1", b"\xff", b'{"body": 1}', b'{"properties": []}', b"[" * 100_000]
+    with backend.worker() as process:
+        backend.redis.lpush("instances", *junk, *(mutated(whole, chance) for _ in range(MUTATIONS)))
+        assert backend.run([ECHO]).status == "completed", seed
+        assert process.poll() is None, seed
+    assert backend.redis.llen("instances") == 0, seed
+    assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
+
+
 def test_nothing_that_lies_among_the_reports_ends_recovery(backend: Backend) -> None:
     """Garbage, messages without their parts, reports of what cannot be: a task that was lost is found all the same."""
     seed = random.randrange(2**32)

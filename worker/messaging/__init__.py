@@ -11,6 +11,7 @@
 `relay`         publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
+`entries`       what lies in its queues and is no message
 `admission`     which messages it takes from which queue
 `remote_control` which of Celery's commands it takes
 `refusals`      how much it has refused

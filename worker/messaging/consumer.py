@@ -18,6 +18,7 @@ from celery.worker.consumer import Consumer
 from worker.errors import MalformedMessage
 
 from .admission import Admission, queue_of
+from .entries import outlive_entries
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
@@ -50,6 +51,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
+            outlive_entries(connection.default_channel)
         return connection
 
     def on_send_event_buffered(self) -> None:
