@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
@@ -158,21 +159,25 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
 
     def announce(**_: Any) -> None:
         if not forks:
+            stop: Any = signal.getsignal(signal.SIGTERM)
             signal.signal(signal.SIGQUIT, _end_at_once)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, partial(hear, stop))
         write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
         if machine is not None:
             _announce(machine, {"worker": name, "queues": queues, "pid": os.getpid()})
 
+    def hear(stop: Callable[[int, Any], None], number: int, frame: Any) -> None:
+        """Stop as Celery does on SIGTERM; a second signal, however soon, ends the process."""
+        if asked:
+            _end_at_once()
+        asked.append(signal.Signals(number).name)
+        stop(number, frame)
+
     def note(sig: str, **_: Any) -> None:
-        is_second = bool(asked)
         asked.append(sig)
         if forks:  # Celery can end the processes of its pool; a second SIGTERM it would ignore
             install_worker_term_hard_handler(celery_worker, sig="SIGTERM")
-        elif is_second:  # it came before the first was dealt with
-            _end_at_once()
-        else:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-                signal.signal(number, _end_at_once)
 
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
