@@ -81,7 +81,7 @@ class EmbeddedServer:
             self.stop()
             raise
         finally:
-            # The server ignores that nobody reads its log any more.
+            # The server ignores that its log is not read any more.
             os.close(log)
 
     def stop(self) -> None:

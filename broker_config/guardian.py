@@ -149,7 +149,7 @@ def _signal_group(group: int, number: signal.Signals) -> None:
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
-        pass  # nobody is left (macOS says it with EPERM)
+        pass  # no process is left (macOS says it with EPERM)
 
 
 def _make_private(directory: str) -> None:
@@ -169,7 +169,7 @@ def _tell(control: socket.socket, text: str) -> None:
     try:
         control.sendall(text.encode())
     except OSError:
-        pass  # nobody listens any more; the loop finds out
+        pass  # the other end is closed; the loop finds out
 
 
 if __name__ == "__main__":

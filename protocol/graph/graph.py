@@ -10,7 +10,7 @@ Where many calls wait for the same many writers, listing each pair would take th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -191,26 +191,14 @@ class Graph:
 
     def behind(self, nodes: Iterable[int]) -> set[int]:
         """Some calls and barriers, and all that these wait for, one through another."""
-        stack, seen = list(nodes), set[int]()
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                stack.extend(self.directly_before(node))
-        return seen
+        return set(_reached(nodes, self.directly_before))
 
     def _is_ours(self, node: int) -> bool:
         return node < 0 or node in self.waits
 
     def _reached(self, nodes: Iterable[int]) -> Iterator[int]:
         """The nodes, and through barriers those before them."""
-        stack, seen = list(nodes), set[int]()
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                yield node
-                stack.extend(self.barriers.get(node, ()))
+        return _reached(nodes, lambda node: self.barriers.get(node, ()))
 
     def _nearest(self, nodes: Iterable[int], openings: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
         """Like `_reached`, but calls only, and not beyond a barrier's opening."""
@@ -251,3 +239,14 @@ class Graph:
                 on_path.discard(finished)
                 done.add(finished)
         return ()
+
+
+def _reached(nodes: Iterable[int], before: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """Nodes, and what can be reached from them, each once."""
+    stack, seen = list(nodes), set[int]()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(before(node))

@@ -22,6 +22,7 @@ from protocol.graph.gathering import Gathers
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import CallId, lane_token
+from worker.storage.clock import server_ms
 from worker.storage.definition import (
     FORMAT,
     Definition,
@@ -103,8 +104,7 @@ class Forker:
         The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`.
         """
         at, data = self._moment(at)
-        seconds, microseconds = self._redis.time()
-        milliseconds = seconds * 1000 + microseconds // 1000
+        milliseconds = server_ms(self._redis)
         keys = Keys(self._keys.prefix, make_run_id(milliseconds))
         try:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})

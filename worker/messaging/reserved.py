@@ -47,16 +47,12 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
         self._stopped.set()
 
     def _report_forever(self, reports: Reports, limits: Limits, interval_seconds: float) -> None:
+        def report() -> None:
+            if held := tuple(_reserved(limits)):
+                reports.send(Report(held=held))
+
         outage = Outage(logger, "reporting the calls that are reserved")
-        while not self._stopped.wait(interval_seconds):
-            held = tuple(_reserved(limits))
-            try:
-                if held:
-                    reports.send(Report(held=held))
-            except InfrastructureError as error:
-                outage.failed(error)
-            else:
-                outage.succeeded()
+        outage.keep_doing(report, self._stopped, interval_seconds, InfrastructureError)
 
 
 def _reserved(limits: Limits) -> Iterator[Sign]:

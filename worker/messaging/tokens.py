@@ -1,9 +1,9 @@
 """Tokens of remote attempts: what shows that a result or a report comes from whoever was given the call.
 
-Run, instance and call stand in task events and logs, for operators. Whoever overhears them could answer for a call that
-he was never given. So the message of each remote attempt carries a token, and what comes back is refused without it. It
-is made from the log's secret, which never leaves the log, by HMAC-SHA256: nobody else can make it, nothing needs to be
-stored for it, and the results of earlier attempts keep theirs.
+Run, instance and call stand in task events and logs, for operators. A process that overhears them could answer for a
+call that was never given to it. So the message of each remote attempt carries a token, and what comes back is refused
+without it. It is made by HMAC-SHA256 from the log's secret, which never leaves the log: nothing needs to be stored for
+it, and the results of earlier attempts keep theirs.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from redis import Redis
 
 from worker.messaging.messages import Probe, probe_task
 from worker.messaging.publisher import Publisher
+from worker.storage.clock import server_ms
 from worker.storage.keys import probes
 
 _LATE_MS: Final = 2_000
@@ -52,8 +53,7 @@ class Probes:
 
     def send(self, queues: Iterable[str]) -> None:
         """Send probes through queues, unless one is under way there that may still come."""
-        seconds, microseconds = self._redis.time()
-        now = seconds * 1000 + microseconds // 1000
+        now = server_ms(self._redis)
         known = self._read()
         for queue in queues:
             taken, asked, sent = known.get(queue, _Known())

@@ -11,6 +11,13 @@ _ASKED_SECONDS: Final = 10.0
 """So long the server is not asked again: clocks hardly drift in that time."""
 
 
+def server_ms(redis: Redis) -> int:
+    """The server's time now, in milliseconds since the epoch. Raises `RedisError`."""
+    found: Any = redis.time()
+    seconds, microseconds = found
+    return int(seconds * 1000 + microseconds // 1000)
+
+
 class ServerClock:
     """Tells the server's time, and asks it now and then."""
 
@@ -22,7 +29,7 @@ class ServerClock:
     def milliseconds(self) -> int:
         """Since the epoch. Raises `RedisError`."""
         if time.monotonic() - self._asked > _ASKED_SECONDS:
-            found: Any = self._redis.time()
+            now = server_ms(self._redis)
             self._asked = time.monotonic()
-            self._ahead = found[0] + found[1] / 1_000_000 - self._asked
+            self._ahead = now / 1000 - self._asked
         return int((time.monotonic() + self._ahead) * 1000)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from .clock import server_ms
 from .keys import due_runs
 from .scripts import pack_list, read_script
 
@@ -34,11 +35,11 @@ class DueRuns:
 
     def note_until(self, run: str, delay_ms: int) -> None:
         """Have a sweep look at a run after a delay, where none is to do so before."""
-        self._redis.zadd(self._key, {run: self._now() + delay_ms}, lt=True)
+        self._redis.zadd(self._key, {run: server_ms(self._redis) + delay_ms}, lt=True)
 
     def take(self, most: int) -> dict[str, float]:
         """Runs in which something is due, each with the mark that is to be given back."""
-        now = self._now()
+        now = server_ms(self._redis)
         found: Any = self._redis.zrangebyscore(self._key, "-inf", now, start=0, num=most)
         mark = now + _TAKEN_MS + 0.5  # no other writer gives a fraction, so it is seen whether one has written
         if found:
@@ -49,7 +50,3 @@ class DueRuns:
         """Say when to look at the runs again; where nothing is said, nothing will be due."""
         runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
         self._settle(keys=[self._key], args=[pack_list(runs)])
-
-    def _now(self) -> int:
-        seconds, microseconds = self._redis.time()
-        return int(seconds * 1000 + microseconds // 1000)

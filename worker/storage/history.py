@@ -11,13 +11,12 @@ from redis import Redis
 from worker.messaging.attempts import CallId, lane_token
 
 from .keys import Keys
-from .log import Entry, is_at_work, read_entry
+from .log import INSTANCES_AT_ONCE, Entry, is_at_work, read_entry, read_flat
 from .scripts import read_script
 
 _PAGE: Final = 200
 """How many entries one command reads; some may be large."""
 _CALLS_AT_ONCE: Final = 500
-_INSTANCES_AT_ONCE: Final = 5_000
 
 
 class History:
@@ -32,9 +31,9 @@ class History:
         """The run's instances, in the order of the context."""
         found: list[str] = []
         while True:
-            page: Any = self._redis.lrange(self._keys.instances, len(found), len(found) + _INSTANCES_AT_ONCE - 1)
+            page: Any = self._redis.lrange(self._keys.instances, len(found), len(found) + INSTANCES_AT_ONCE - 1)
             found += [instance.decode() for instance in page]
-            if len(page) < _INSTANCES_AT_ONCE:
+            if len(page) < INSTANCES_AT_ONCE:
                 return found
 
     def entries(self, *, until: str = "+") -> Iterator[Entry]:
@@ -59,7 +58,7 @@ class History:
         before = b""
         while True:
             *_, page, before = self._lane(keys=names, args=[lane, "0-0", before, _PAGE])
-            found += [read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True))) for id_, flat in page]
+            found += [read_flat(id_, flat) for id_, flat in page]
             if not before:
                 return found[::-1]
 

@@ -19,6 +19,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.outages import Outage
 from worker.messaging.pulse import Pulse
 
+from .clock import server_ms
 from .keys import Keys
 
 PUBLISHED_SECONDS: Final = 5.0
@@ -82,8 +83,7 @@ class Leases:
             held = {id_.run: (id_.member,)} if id_ is not None and id_.member in held.get(id_.run, ()) else {}
         if not held:
             return
-        seconds, microseconds = self._redis.time()
-        until = int((seconds + microseconds / 1_000_000 + self._lease_seconds) * 1000)
+        until = server_ms(self._redis) + int(self._lease_seconds * 1000)
         with self._redis.pipeline(transaction=False) as pipeline:
             for run, leases in held.items():
                 for start in range(0, len(leases), _AT_ONCE):

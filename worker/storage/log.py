@@ -35,6 +35,8 @@ from .secret import new_secret
 
 _PAGE: Final = 500
 """How many entries one command reads."""
+INSTANCES_AT_ONCE: Final = 5_000
+"""How many names of instances one command reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,11 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     )
 
 
+def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
+    """An entry, its fields and values in one list as a script gives them."""
+    return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+
 def is_at_work(entry: bytes | None) -> bool:
     """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
     return entry is not None and entry.startswith((b"running:", b"sent:"))
@@ -185,7 +192,7 @@ class MessageLog:
         while before:
             *_, older, before = await self._commands.run_script(self._lane, names, lane, after, before, _PAGE)
             found += older
-        entries = [read_entry(id_, _pairs(fields)) for id_, fields in reversed(found)]
+        entries = [read_flat(id_, flat) for id_, flat in reversed(found)]
         return Opened(entries, open_calls, float(mark) if mark is not None else None, int(now))
 
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
@@ -287,8 +294,13 @@ class MessageLog:
 
     async def instances(self, run: str) -> list[str]:
         """The instances of a run, in the order of its context."""
-        found = await self._commands.execute("LRANGE", self._keys(run).instances, 0, -1)
-        return [instance.decode() for instance in found]
+        found: list[str] = []
+        while True:
+            last = len(found) + INSTANCES_AT_ONCE - 1
+            page = await self._commands.execute("LRANGE", self._keys(run).instances, len(found), last)
+            found += [instance.decode() for instance in page]
+            if len(page) < INSTANCES_AT_ONCE:
+                return found
 
     async def messages(self, run: str) -> AsyncIterator[tuple[str, str, Mapping[str, Any]]]:
         """The messages of all instances as they are now, in order: id, instance, message."""
@@ -306,11 +318,6 @@ class MessageLog:
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
-
-
-def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Fields and values as a script gives them."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _milliseconds(seconds: float) -> int:

@@ -15,7 +15,7 @@ _BYTES: Final = 32
 
 
 def new_secret() -> bytes:
-    """Bytes that nobody can guess."""
+    """Bytes that cannot be guessed."""
     return secrets.token_bytes(_BYTES)
 
 
