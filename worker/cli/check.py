@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from worker.cli.checked import ignore_option
 from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from worker.cli.ignored import reported
 from worker.cli.options import Common, allow_option, common_options, load_registry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
 @click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
 @click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
-@click.option("--ignore", metavar="CODE", multiple=True, help="Leave out these findings, by code or name; repeatable.")
+@ignore_option
 @allow_option
 @common_options
 def check(

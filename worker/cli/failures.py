@@ -39,6 +39,14 @@ class Failed(Exception):
         super().__init__(message)
 
 
+class Doubted(Failed):
+    """A submission with warnings, where none is admitted; `findings` as `acts check --json` prints them."""
+
+    def __init__(self, message: str, findings: list[dict[str, Any]]) -> None:
+        self.findings = findings
+        super().__init__(message, REJECTED)
+
+
 class Interrupted(Exception):
     """Ctrl-C; `remark` says what goes on all the same."""
 
@@ -102,9 +110,9 @@ def documented(*, as_json: bool, has_status: bool) -> Iterator[Answer]:
         yield answer
     except Exception as error:
         if as_json and not answer.is_given and not isinstance(error, OutputFailed):
-            is_rejected = _is_rejection(error)
+            is_rejected = _is_rejection(error) or isinstance(error, Doubted)
             status = {"status": "rejected" if is_rejected else "error"} if has_status else {}
-            print_json(status | (rejection(error) if is_rejected else _unknown(error)))
+            print_json(status | _document(error))
         raise
 
 
@@ -112,6 +120,13 @@ def rejection(error: Any) -> dict[str, Any]:
     """A `protocol.Rejected` as `acts check --json` prints it."""
     errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
     return {"valid": False, "errors": errors, "waves": [], "findings": []}
+
+
+def _document(error: Exception) -> dict[str, Any]:
+    """An error in the shape of `acts check --json`."""
+    if isinstance(error, Doubted):
+        return {"valid": True, "errors": [], "waves": [], "findings": error.findings}
+    return rejection(error) if _is_rejection(error) else _unknown(error)
 
 
 def _unknown(error: BaseException) -> dict[str, Any]:

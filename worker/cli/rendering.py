@@ -94,11 +94,15 @@ def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
     """Findings, one a line: how severe, which, where, what, and what to do."""
-    for finding in findings:
-        severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)
-        where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
-        remedy = f"; {escaped(finding.remedy)}" if finding.remedy is not None else ""
-        yield f"  {severity} {finding.code}: {where}{escaped(finding.message)}{remedy}"
+    return (f"  {finding_line(finding)}" for finding in findings)
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding."""
+    severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)
+    where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
+    remedy = f"; {escaped(finding.remedy)}" if finding.remedy is not None else ""
+    return f"{severity} {finding.code}: {where}{escaped(finding.message)}{remedy}"
 
 
 def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -6,18 +6,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import flush, is_coloured, print_json, print_text, tell
-from worker.cli.rendering import SHOWN_INSTANCES, counts_line, result_lines
+from worker.cli.rendering import SHOWN_INSTANCES, call_name, counts_line, result_lines
 
 if TYPE_CHECKING:
     from broker_config import Settings
     from worker.client.runs import Run
+
+_MOST_TOLD: Final = 20
+"""Calls that are told of on stderr."""
 
 
 @click.command(short_help="Submit, wait and print the result.")
@@ -32,14 +36,26 @@ if TYPE_CHECKING:
     help="Keep the log of the embedded worker, tracebacks included, in this file.",
 )
 @allow_option
+@check_options
 @common_options
-def run(file: str, allow: tuple[str, ...], timeout: float | None, worker_log: Path | None, *, common: Common) -> int:
+def run(
+    file: str,
+    allow: tuple[str, ...],
+    timeout: float | None,
+    worker_log: Path | None,
+    *,
+    checks: Checks,
+    common: Common,
+) -> int:
     """Submit FILE (or - for standard input), wait for its end and print the result.
 
     Without a configured broker a server and a worker are brought up for the time of the run, and nothing of them is
-    left behind.
+    left behind. What was sent and not awaited is done, or has failed for good, before it goes.
 
-    Exit codes: 0 completed, 1 failed or cancelled, 2 rejected before anything ran, 3 no server, or timeout.
+    What `acts check` warns of is told on stderr; --json has all of its findings.
+
+    Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
+    awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
     from worker.cli.source import decode_submission, read_source
 
@@ -54,9 +70,11 @@ def run(file: str, allow: tuple[str, ...], timeout: float | None, worker_log: Pa
             from worker.client.client import Client
 
             with Client(effective) as client:
-                submitted = client.submit_document(value, allow=allow or None)
-                is_embedded = effective is not settings
-                return _see_through(submitted, common, deadline, answer, is_embedded=is_embedded, worker_log=worker_log)
+                plan = client.check_submission(value, allow=allow or None)
+                findings = checks.tell(plan)
+                submitted = client.submit_plan(plan)
+                embedded = effective if effective is not settings else None
+                return _see_through(submitted, findings, common, deadline, answer, embedded, worker_log)
 
 
 def print_result(document: dict[str, Any], *, as_json: bool) -> None:
@@ -89,17 +107,18 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
 
 def _see_through(
     submitted: Run,
+    findings: dict[str, Any],
     common: Common,
     deadline: float | None,
     answer: Answer,
-    *,
-    is_embedded: bool,
+    embedded: Settings | None,
     worker_log: Path | None,
 ) -> int:
-    """Wait for the end and print what came of it."""
+    """Wait for the end and print what came of it; `embedded` is the backend that goes with it, if there is one."""
     from worker.cli.progress import wait
     from worker.errors import InfrastructureError
 
+    is_embedded = embedded is not None
     goes_on = "" if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
         wait(submitted, timeout_seconds=None if deadline is None else max(deadline - time.monotonic(), 0))
@@ -109,7 +128,7 @@ def _see_through(
         counts = counts_line(calls)
         if not is_embedded and calls.keys() <= {"waiting"}:
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
-        print_result(submitted.result().to_dict(), as_json=common.json)
+        print_result(submitted.result().to_dict() | findings, as_json=common.json)
         answer.is_given = True
         goes_on = goes_on or "it ends here, with its embedded backend"
         raise Failed(f"not over in time ({counts}); {goes_on}") from None
@@ -119,8 +138,32 @@ def _see_through(
         raise Failed(f"{error}; {goes_on}") from error
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
-    print_result(document, as_json=common.json)
-    answer.is_given = True
-    if is_embedded and not worker_log and any(call["status"] == "failed" for call in document["calls"]):
+    document |= findings
+    if not common.json:
+        print_result(document, as_json=False)
+    dead: list[dict[str, Any]] = []
+    try:
+        dead = _dead(embedded, deadline) if embedded is not None else []
+    finally:
+        if common.json:
+            print_result(document | ({"dead": dead} if dead else {}), as_json=True)
+            answer.is_given = True
+    has_failed = bool(dead) or any(call["status"] == "failed" for call in document["calls"])
+    if is_embedded and not worker_log and has_failed:
         tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
-    return COMPLETED if document["status"] == "completed" else FAILED
+    return COMPLETED if document["status"] == "completed" and not dead else FAILED
+
+
+def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
+    """The calls that were sent and not awaited and failed for good: told, and as `acts dead list --json` has them."""
+    from worker.client.background import await_background
+
+    dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
+    for letter in dead[:_MOST_TOLD]:
+        name = call_name(letter["index"], letter["activity"] or letter["delegate"] or "?")
+        where = f" in {letter['instance']}" if letter["instance"] is not None else ""
+        error = letter["error"]
+        tell(f"call {name}{where} was sent and not awaited, and failed: {error['type']}: {error['message']}")
+    if len(dead) > _MOST_TOLD:
+        tell(f"{len(dead) - _MOST_TOLD} more calls that were sent and not awaited failed: --json lists all")
+    return dead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, documented
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import print_json, print_text
@@ -12,9 +13,12 @@ from worker.cli.output import print_json, print_text
 @click.command(short_help="Submit and print the id of the run.")
 @click.argument("file")
 @allow_option
+@check_options
 @common_options
-def submit(file: str, allow: tuple[str, ...], *, common: Common) -> int:
+def submit(file: str, allow: tuple[str, ...], *, checks: Checks, common: Common) -> int:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
+
+    What `acts check` warns of is told on stderr; --json has all of its findings.
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """
@@ -28,9 +32,11 @@ def submit(file: str, allow: tuple[str, ...], *, common: Common) -> int:
         from worker.client.client import Client
 
         with Client(settings) as client:
-            run = client.submit_document(value, allow=allow or None)
+            plan = client.check_submission(value, allow=allow or None)
+            findings = checks.tell(plan)
+            run = client.submit_plan(plan)
     if common.json:
-        print_json({"run": run.id})
+        print_json({"run": run.id, **findings})
     else:
         print_text(run.id)
     return COMPLETED

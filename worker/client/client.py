@@ -76,7 +76,14 @@ class Client:
 
     def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        plan = self._checker.check_submission(value, allow=allow)
+        return self.submit_plan(self.check_submission(value, allow=allow))
+
+    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
+        """Check a whole submission that is to be run here. Raises `protocol.Rejected`."""
+        return self._checker.check_submission(value, allow=allow)
+
+    def submit_plan(self, plan: Plan) -> Run:
+        """Submit what `check_submission` has checked. Raises `InfrastructureError`."""
         with redis_errors(self.settings):
             return self.run_of(self._dispatcher.submit(plan))
 

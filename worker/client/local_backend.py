@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from broker_config import EmbeddedServer, GuardedProcess, Settings
 from worker.errors import InfrastructureError
-from worker.storage.keys import Keys, active_runs
 
+from .background import await_background
 from .programs import own_command
 
 READY: Final = "is ready"
@@ -31,8 +30,6 @@ _MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
 _SWEEP_INTERVAL_SECONDS: Final = 0.2
 """Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
-_LONGEST_WAIT_SECONDS: Final = 10.0
-"""Less than a connection waits for an answer."""
 _TOLD_LINES: Final = 3
 
 
@@ -55,7 +52,7 @@ def embedded_backend(
         try:
             yield own
             worker.drain()
-            _drain(own, deadline)
+            await_background(own, deadline)
         except Exception as error:
             if worker.failure is not None and _is_of_infrastructure(error):
                 raise worker.failure from error
@@ -154,28 +151,3 @@ def _is_of_infrastructure(error: Exception) -> bool:
     from redis.exceptions import RedisError
 
     return isinstance(error, (InfrastructureError, RedisError, OperationalError, OSError))
-
-
-def _drain(settings: Settings, deadline: float | None) -> None:
-    """Wait until everything sent and not awaited is done: an event of the server's for each look at the outboxes."""
-    from redis.exceptions import RedisError
-
-    from worker.storage.connections import connect
-
-    try:
-        with connect(settings) as redis, redis.pubsub() as changes:
-            redis.config_set("notify-keyspace-events", "Khg")
-            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
-            while _is_pending(redis, settings.key_prefix):
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise InfrastructureError("calls that were sent and not awaited were not done in time")
-                changes.get_message(timeout=_LONGEST_WAIT_SECONDS if left is None else min(left, _LONGEST_WAIT_SECONDS))
-    except RedisError as error:
-        raise InfrastructureError(f"the embedded server ended: {error}") from error
-
-
-def _is_pending(redis: Any, prefix: str) -> bool:
-    """Whether a run has something in its outbox."""
-    runs = redis.zrange(active_runs(prefix), 0, -1)
-    return any(redis.exists(Keys(prefix, run.decode()).outbox) for run in runs)

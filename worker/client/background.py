@@ -1,0 +1,59 @@
+"""Waiting for what runs have sent and not awaited (SPEC R5.1), on a backend that is about to be ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from broker_config import Settings
+from worker.errors import InfrastructureError
+from worker.storage.connections import connect
+from worker.storage.dead_letters import DeadLetter, DeadLetters
+from worker.storage.keys import Keys, active_runs
+
+LONGEST_SECONDS: Final = 600.0
+"""How long is waited where no deadline is given: a call without a time limit might never end."""
+_QUIET_SECONDS: Final = 3.0
+_LONGEST_WAIT_SECONDS: Final = 10.0
+"""Less than a connection waits for an answer."""
+
+
+def await_background(
+    settings: Settings, deadline: float | None, say: Callable[[str], None] = lambda _: None
+) -> Sequence[DeadLetter]:
+    """Wait until everything sent and not awaited is done or dead; returns what is dead.
+
+    Waits until `deadline` (of `time.monotonic`), and says after some seconds what it waits for. Blocks on an event of
+    the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
+    """
+    from redis.exceptions import RedisError
+
+    begun = time.monotonic()
+    until = begun + LONGEST_SECONDS if deadline is None else deadline
+    has_said = False
+    try:
+        with connect(settings) as redis, redis.pubsub() as changes:
+            redis.config_set("notify-keyspace-events", "Khg")
+            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
+            while left := _pending(redis, settings.key_prefix):
+                now = time.monotonic()
+                if now >= until:
+                    raise InfrastructureError(
+                        f"{left} calls that were sent and not awaited were not done in time; they end here, with the "
+                        "embedded backend"
+                    )
+                if now - begun >= _QUIET_SECONDS and not has_said:
+                    has_said = True
+                    say(f"waiting for {left} calls that were sent and not awaited")
+                patience = _LONGEST_WAIT_SECONDS if has_said else _QUIET_SECONDS
+                changes.get_message(timeout=min(until - now, patience))
+            return DeadLetters(redis, settings).list()
+    except RedisError as error:
+        raise InfrastructureError(f"the embedded server ended: {error}") from error
+
+
+def _pending(redis: Any, prefix: str) -> int:
+    """How many calls lie in the outboxes of runs."""
+    runs = redis.zrange(active_runs(prefix), 0, -1)
+    return sum(redis.hlen(Keys(prefix, run.decode()).outbox) for run in runs)
