@@ -13,4 +13,5 @@
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another
 `local_backend`  a server and a worker for a while
+`background`     waiting for what they have sent and not awaited
 """
