@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .client.async_client import AsyncClient, AsyncRun
     from .client.client import Client
+    from .client.local import local
     from .client.progress import Event
     from .client.results import CallResult, Result
     from .client.runs import LogEntry, Run
@@ -61,6 +62,7 @@ __all__ = [
     "activity",
     "current_call",
     "delegate",
+    "local",
 ]
 
 _HOMES: Final = {
@@ -80,6 +82,7 @@ _HOMES: Final = {
     "activity": "worker.registry.activities",
     "current_call": "worker.messaging.attempts",
     "delegate": "worker.registry.activities",
+    "local": "worker.client.local",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""
 

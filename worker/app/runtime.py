@@ -50,6 +50,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._pulses: list[Pulse] = []
+        self._leases: Leases | None = None
         interval = report_interval_seconds(settings)
         self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
@@ -69,6 +70,18 @@ class Runtime:
         assert self._scheduler is not None
         return self._scheduler
 
+    def close(self) -> None:
+        """Cancel what is at work, and end the loop and the threads."""
+        self.reporter.stop()
+        if self._leases is not None:
+            self._leases.close()
+        self.run(_cancel_all())
+        self._publishing.shutdown()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._threads.close()
+
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop."""
         self._loop.call_soon_threadsafe(function)
@@ -87,7 +100,7 @@ class Runtime:
             lease_seconds=settings.lease_seconds,
             window=settings.publish_window,
         )
-        leases = Leases(
+        leases = self._leases = Leases(
             connect(settings),
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
@@ -129,6 +142,14 @@ class Runtime:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
 
 
+async def _cancel_all() -> None:
+    """Cancel everything on this loop, and wait until it has ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 class Runtimes:
     """The runtime of the process that asks; a forked pool process gets one of its own."""
 
@@ -149,6 +170,12 @@ class Runtimes:
                     self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations)
                     self._process = os.getpid()
         return self._runtime
+
+    def close(self) -> None:
+        """End this process's runtime, where there is one."""
+        if self._runtime is not None and self._process == os.getpid():
+            self._runtime.close()
+            self._runtime = None
 
     @property
     def is_blocked(self) -> bool:

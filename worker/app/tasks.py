@@ -92,7 +92,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
                 if (message := message_of(arguments, named)) is not None:
                     work(runtimes.current(), message)
 
-            app.task(name=name, bind=True, **options)(run)
+            app.task(name=name, bind=True, shared=False, **options)(run)
 
         return register
 
@@ -109,7 +109,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
             def run(*arguments: object, **named: object) -> None:
                 runtimes.current().run(begin({"args": arguments, "kwargs": named}))
 
-            app.task(name=name, **options)(run)
+            app.task(name=name, shared=False, **options)(run)
             app.conf.acts_coroutines[name] = begin
 
         return register

@@ -12,6 +12,7 @@
 `sending`        adding data messages to a run under way
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another
+`local`          a server and a worker in this process, for tests and notebooks
 `local_backend`  a server and a worker for a while
 `background`     waiting for what they have sent and not awaited
 """

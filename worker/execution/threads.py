@@ -39,6 +39,11 @@ class Threads:
             raise error
         return value
 
+    def close(self) -> None:
+        """End the threads that are idle; the loop may not turn any more."""
+        for jobs in self._idle:
+            jobs.put(None)
+
     def _begin(self, context: contextvars.Context, function: Callable[[], Any]) -> asyncio.Future[Ended]:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Ended] = loop.create_future()

@@ -135,6 +135,11 @@ class Reporter:
         self._ended: list[Sign] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Report nothing any more."""
+        self._stopped.set()
 
     @contextmanager
     def at_work(self, attempt: Attempt) -> Iterator[None]:
@@ -196,4 +201,4 @@ class Reporter:
 
     def _report_forever(self) -> None:
         outage = Outage(logger, "reporting the calls at work")
-        outage.keep_doing(self.report, threading.Event(), self._interval_seconds, InfrastructureError)
+        outage.keep_doing(self.report, self._stopped, self._interval_seconds, InfrastructureError)

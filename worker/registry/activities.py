@@ -11,6 +11,7 @@ dict of kind to value, and admits any parameters.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
@@ -250,6 +251,10 @@ def first_fault(error: ValidationError) -> str:
 
 
 def _source(function: Function) -> str:
-    """The file and name of a function: the same for a file that is loaded twice, as a module and by its path."""
+    """The file and name of a function: the same for a file that is loaded twice, as a module and by its path, and for a
+    cell of a notebook that is run again.
+    """
+    if function.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+        return f"__main__:{function.__qualname__}"
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{Path(code.co_filename).resolve() if code else function.__module__}:{function.__qualname__}"

@@ -59,7 +59,12 @@ class Leases:
         self._pulse = pulse
         self._held: dict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
+
+    def close(self) -> None:
+        """Renew nothing any more."""
+        self._closed.set()
 
     def hold(self, run: str, lease: str) -> None:
         """This is at work from now on; the first renewal comes after a third of the lease."""
@@ -99,4 +104,4 @@ class Leases:
 
     def _renew_forever(self) -> None:
         interval = min(self._lease_seconds / 3, _NOTICE_SECONDS)
-        Outage(logger, "renewing leases").keep_doing(self.renew, threading.Event(), interval, RedisError)
+        Outage(logger, "renewing leases").keep_doing(self.renew, self._closed, interval, RedisError)

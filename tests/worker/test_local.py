@@ -1,0 +1,93 @@
+"""`local()` and the fixture `acts`: a server and a worker for a test or a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import celery
+import pytest
+
+from worker import Client, InfrastructureError, activity, local
+
+GREET = {"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}
+
+
+def greet(name: str) -> str:
+    return f"Hello {name}"
+
+
+@activity
+def shout_locally(text: str) -> str:
+    return text.upper()
+
+
+def test_functions_that_are_defined_here_are_activities() -> None:
+    heard: list[str] = []
+
+    def note(text: str) -> None:
+        heard.append(text)
+
+    calls = [
+        GREET,
+        {"_tool": "shout_locally", "text": "†state.greeting", "_outputPath": "†state.loud"},
+        {"_tool": "note", "text": "†state.loud"},
+    ]
+    with local([greet, note]) as client:
+        result = client.submit([], {"calls": calls}).wait(timeout_seconds=60)
+        assert result.data()["state"] == {"greeting": "Hello Alex", "loud": "HELLO ALEX"}
+    assert heard == ["HELLO ALEX"]  # what is sent and not awaited is done when the block has ended
+
+
+def test_modules_and_files_are_loaded_and_settings_are_given(tmp_path: Path) -> None:
+    file = tmp_path / "local_file.py"
+    file.write_text("from worker import activity\n\n@activity\ndef from_a_file(x: int) -> int:\n    return x + 1\n")
+    with local([file], key_prefix="mine") as client:
+        assert client.settings.key_prefix == "mine"
+        call = {"_tool": "from_a_file", "x": 1, "_outputPath": "†state.y"}
+        assert client.submit([], {"calls": [call]}).wait(timeout_seconds=60).data()["state"] == {"y": 2}
+
+
+def test_an_exception_leaves_at_once_whatever_is_at_work() -> None:
+    begun = threading.Event()
+
+    async def wait_for_ever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError), local([wait_for_ever]) as client:  # noqa: PT012  # the block is what is tested
+        client.submit([], {"calls": [{"_tool": "wait_for_ever", "_outputPath": "†state.x"}]})
+        assert begun.wait(60)
+        raise ZeroDivisionError
+
+
+def test_there_is_one_at_a_time_and_then_another() -> None:
+    before = celery._state.default_app
+    with local([greet]), pytest.raises(InfrastructureError, match="in use"), local():
+        pass
+    with local([greet]) as client:
+        assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+    assert celery._state.default_app is before
+    assert not [thread for thread in threading.enumerate() if thread.name in ("acts-loop", "acts-local-worker")]
+
+
+def test_the_fixture_is_such_a_client(acts: Client) -> None:
+    call = {"_tool": "shout_locally", "text": "a", "_outputPath": "†state.a"}
+    assert acts.submit([], {"calls": [call]}).wait(timeout_seconds=60).data()["state"] == {"a": "A"}
+
+
+def test_a_cell_of_a_notebook_may_be_run_again() -> None:
+    cell = "from worker import activity\n@activity\ndef cell(x: int) -> int:\n    return x + {}\n"
+    use = (
+        "from worker import local\n"
+        "with local([cell]) as client:\n"
+        "    call = {'_tool': 'cell', 'x': 1, '_outputPath': '†state.y'}\n"
+        "    print(client.submit([], {'calls': [call]}).wait(timeout_seconds=60).data())\n"
+    )
+    cells = [cell.format(1), cell.format(2), use]
+    shell = f"for n, source in enumerate({cells!r}): exec(compile(source, str(n), 'exec'), globals())\n"
+    done = subprocess.run([sys.executable, "-c", shell], text=True, capture_output=True, timeout=60, check=False)
+    assert done.stdout == "{'state': {'y': 3}}\n", done.stderr

@@ -1,0 +1,121 @@
+"""`local()`: a server and a worker for a test or a notebook, gone when the block ends.
+
+The server is a process of its own; the worker is a thread of this one, so it knows functions that are defined here, in
+a test or in a notebook's cell, and a debugger stops in them. For everything else there is `acts worker`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
+from typing import Any, Final
+
+from broker_config import EmbeddedServer, Settings, load, queue_names
+from worker.errors import InfrastructureError
+from worker.registry.activities import Policy, Registry, make_activity, registry
+from worker.registry.loading import load as load_module
+
+from .background import await_background
+from .client import Client
+
+Activities = Iterable[Callable[..., Any] | str | PathLike[str]]
+
+_READY_SECONDS: Final = 30.0
+_LONGEST_WAIT_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.02
+_in_use: Final = threading.Lock()
+"""Celery keeps the state of a worker in its modules: there is one in a process."""
+
+
+@contextmanager
+def local(activities: Activities = (), **settings: Any) -> Iterator[Client]:
+    """Yield a client of a server and a worker that exist for the time of the block.
+
+        with local([greet]) as client:
+            print(client.submit(solution={"calls": [...]}).wait().data())
+
+    `activities` are functions - plain ones count as if they were marked with `@activity` - or names of modules and
+    files. What is registered already is known as well. `settings` are those of `broker_config.Settings`, by name
+    (`model="scripted:answers.json"`, `limit_attempts=1`). Leaving the block waits for what was sent and not awaited; an
+    exception leaves at once.
+    Raises `ActivitiesError`, `InfrastructureError`, and `WorkerError` where the process has another of these at work.
+    """
+    known = _known(activities)
+    if not _in_use.acquire(blocking=False):
+        raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
+    try:
+        with EmbeddedServer() as server:
+            urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
+            own = load(sweep_interval_seconds=0.2, **(settings | urls))
+            with _worker(own, known), Client(own, registry=known) as client:
+                yield client
+                await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
+    finally:
+        _in_use.release()
+
+
+def _known(activities: Activities) -> Registry:
+    """What is registered, and these, which come first."""
+    given = Registry()
+    for one in activities:
+        if not callable(one):
+            load_module(fspath(one))
+        elif not any(one is activity.function for activity in registry.activities.values()):
+            given.add_activity(make_activity(one, None, None, Policy()))
+    known = Registry()
+    known.activities = registry.activities | given.activities
+    known.delegates = dict(registry.delegates)
+    return known
+
+
+@contextmanager
+def _worker(settings: Settings, known: Registry) -> Iterator[None]:
+    """A worker in a thread of this process, ready to take tasks."""
+    from celery import _state
+    from celery.app import trace
+    from celery.worker import WorkController, state
+
+    from worker.app.application import make_application
+
+    app = make_application(settings, known)
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
+    ready = threading.Event()
+    controller = WorkController(
+        app=app,
+        hostname="acts@local",
+        pool=app.conf.worker_pool,
+        concurrency=settings.concurrency,
+        queues=list(dict.fromkeys((*queue_names(settings), *known.queues()))),
+        ready_callback=lambda _: ready.set(),
+        without_gossip=True,
+        without_mingle=True,
+    )
+
+    before = _state.default_app
+
+    def work() -> None:
+        try:
+            trace.setup_worker_optimizations(app, controller.hostname)  # its threads find the tasks of our application
+            controller.start()
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=work, name="acts-local-worker", daemon=True)
+    thread.start()
+    try:
+        if not ready.wait(_READY_SECONDS) or not thread.is_alive():
+            raise InfrastructureError("the worker of local() did not start: its log says why")
+        yield
+        state.should_stop = 0
+    except BaseException:
+        state.should_terminate = 0
+        raise
+    finally:
+        thread.join()
+        state.should_stop = state.should_terminate = None
+        trace.reset_worker_optimizations(app)
+        _state.set_default_app(before)
+        app.conf.acts_runtimes.close()

@@ -1,0 +1,27 @@
+"""The pytest fixture `acts`: a client of a server and a worker of the test's own (see `worker.local`).
+
+    def test_greeting(acts):
+        run = acts.submit([], {"calls": [{"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}]})
+        assert run.wait(timeout_seconds=10).data()["state"] == {"greeting": "Hello Alex"}
+
+It knows the activities and delegates that the test's module has imported or defined with `@activity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .client.client import Client
+
+
+@pytest.fixture
+def acts() -> Iterator[Client]:
+    """A client of a server and a worker that exist for the time of the test."""
+    from .client.local import local
+
+    with local() as client:
+        yield client
