@@ -71,6 +71,11 @@ def test_few_lanes_travel_alone_and_many_share_messages(number: int, expected: l
     assert [len(task.lanes.instances) if task.lanes else 1 for task in enveloped(tasks(number))] == expected
 
 
+def test_how_many_lanes_share_a_message_follows_how_many_lie_in_the_queue() -> None:
+    let_out = [lane_task("r", f"{one}", "instances", 400) for one in range(50)]
+    assert [len(task.lanes.instances) for task in enveloped(let_out) if task.lanes] == [20, 20, 10]
+
+
 def test_lanes_of_different_runs_and_long_names_do_not_share_a_message() -> None:
     mixed = [task for pair in zip(tasks(100, "a"), tasks(100, "b"), strict=True) for task in pair]
     assert list(enveloped(mixed)) == mixed

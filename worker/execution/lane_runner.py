@@ -185,7 +185,7 @@ class LaneRunner:
             if sent:
                 await self._services.publish(sent)
             return
-        woken = [self._lane_task(lane or None) for lane in advance.woken]
+        woken = [self._lane_task(lane or None, advance.among) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []
         self._lane.let_go()
@@ -394,8 +394,8 @@ class LaneRunner:
             return Claim(call.index, self._services.settings.sweep_interval_seconds, remote.queue(call))
         return Claim(call.index, self._services.settings.lease_seconds)
 
-    def _lane_task(self, instance: str | None) -> TaskMessage:
-        return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances)
+    def _lane_task(self, instance: str | None, among: int) -> TaskMessage:
+        return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances, among)
 
 
 def _now() -> str:

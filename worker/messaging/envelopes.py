@@ -4,7 +4,7 @@ Taking a message costs a round trip and much of kombu's and Celery's time; what 
 many lanes of a run are published together they share messages, which the consumer takes apart into tasks, each with an
 id, events and an answer of its own. The message is answered with the last of them.
 
-An envelope holds a small part of what is published together, so that workers share the lanes. One that has less room
+An envelope holds a small part of what lies in the queue, so that workers share the lanes. One that has less room
 than an envelope has lanes puts the rest back where it has taken it. RabbitMQ counts messages where a worker asks for no
 more tasks than it has room for: there lanes travel alone.
 
@@ -33,17 +33,18 @@ _MOST: Final = 20
 _MOST_BYTES: Final = 64 * 1024
 """How long their names may be together."""
 _SHARES: Final = 16
-"""Into so many messages lanes that are published together go before these hold more than one each."""
+"""Into so many messages the lanes that lie in the queue go before these hold more than one each."""
 
 
 def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
     """The same tasks in fewer messages: lanes of one run that stand side by side come together."""
     for run, together in groupby(tasks, key=lambda task: task.lane and (task.lane[0], task.queue)):
         group = list(together)
-        if run is None or len(group) < 2 * _SHARES:
+        size = min(_MOST, max(len(group), *(task.among for task in group)) // _SHARES)
+        if run is None or size < 2:
             yield from group
         else:
-            for part in _parts(group, min(_MOST, len(group) // _SHARES)):
+            for part in _parts(group, size):
                 lanes = [task.lane[1] for task in part if task.lane is not None]
                 yield part[0] if len(part) == 1 else lanes_task(Lanes(run[0], 0, lanes), run[1])
 

@@ -59,6 +59,8 @@ class TaskMessage:
     """Fire and forget: no result backend, whatever is configured."""
     lane: tuple[str, str | None] | None = None
     """The lane that it drives, by run and instance, where it does."""
+    among: int = 0
+    """How many of the run's lanes lie in the queue with it, as far as that is known."""
     lanes: Lanes | None = None
     """The lanes that it carries, where it is an envelope."""
 
@@ -250,10 +252,10 @@ def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeate
     return replace(message, body=pack({**call, "attempt": attempt}))
 
 
-def lane_task(run: str, instance: str | None, queue: str) -> TaskMessage:
-    """The task that drives a lane."""
+def lane_task(run: str, instance: str | None, queue: str, among: int = 0) -> TaskMessage:
+    """The task that drives a lane; `among` as in the message."""
     body = pack_lane_id(run, instance)
-    return TaskMessage(EXECUTE_INSTANCE, queue, body, shown_lane(run, instance), lane=(run, instance))
+    return TaskMessage(EXECUTE_INSTANCE, queue, body, shown_lane(run, instance), lane=(run, instance), among=among)
 
 
 def shown_lane(run: str, instance: str | None) -> str:

@@ -110,6 +110,8 @@ class Advance:
     """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
+    among: int = 0
+    """How many of the run's lanes lie in the queue, these included."""
     due_ms: int | None = None
     """When something becomes due in the run, where that is sooner than the sweep would look."""
 
@@ -362,5 +364,6 @@ def _read_advance(reply: bytes) -> Advance:
         failures=tuple(found["failures"]),
         repeated=tuple(found["repeated"]),
         woken=tuple(found["woken"]),
+        among=found["among"],
         due_ms=int(found["due"]) if "due" in found else None,
     )

@@ -34,8 +34,8 @@
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
---          repeated (for each whether the one before was lost), woken (lanes to be published), due (where something becomes
---          due sooner than the sweep would look: when).
+--          repeated (for each whether the one before was lost), woken (lanes to be published), among (how many lanes lie in
+--          the queue with them), due (where something becomes due sooner than the sweep would look: when).
 --
 -- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
 -- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
@@ -285,5 +285,6 @@ return cmsgpack.pack({
     failures = failed,
     repeated = repeated,
     woken = woken,
+    among = #woken > 0 and redis.call('ZCARD', published) or 0,
     due = due,
 })
