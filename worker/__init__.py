@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from protocol import Message, Output
 
     from .client.async_client import AsyncClient, AsyncRun
+    from .client.authoring import Draft, Ref, ref
     from .client.client import Client
     from .client.local import local
     from .client.progress import Event
@@ -47,6 +48,7 @@ __all__ = [
     "CurrentCall",
     "DeadLetter",
     "DeadLetters",
+    "Draft",
     "Event",
     "InfrastructureError",
     "LetterNotFound",
@@ -54,6 +56,7 @@ __all__ = [
     "Message",
     "OtherFormat",
     "Output",
+    "Ref",
     "Result",
     "Run",
     "RunNotFound",
@@ -63,6 +66,7 @@ __all__ = [
     "current_call",
     "delegate",
     "local",
+    "ref",
 ]
 
 _HOMES: Final = {
@@ -73,16 +77,19 @@ _HOMES: Final = {
     "CurrentCall": "worker.messaging.attempts",
     "DeadLetter": "worker.storage.dead_letters",
     "DeadLetters": "worker.storage.dead_letters",
+    "Draft": "worker.client.authoring",
     "Event": "worker.client.progress",
     "LogEntry": "worker.client.runs",
     "Message": "protocol",
     "Output": "protocol",
+    "Ref": "worker.client.authoring",
     "Result": "worker.client.results",
     "Run": "worker.client.runs",
     "activity": "worker.registry.activities",
     "current_call": "worker.messaging.attempts",
     "delegate": "worker.registry.activities",
     "local": "worker.client.local",
+    "ref": "worker.client.authoring",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""
 

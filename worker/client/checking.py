@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,11 @@ class Checker:
             return _supported(self._held_against_settings(plan))
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+    def tool_of(self, function: Callable[..., Any]) -> str:
+        """The tool that an activity's function is registered as; its own name where it is not."""
+        known = (name for name, activity in self._registry.activities.items() if activity.function is function)
+        return next(known, function.__name__)
 
     @property
     def _surroundings(self) -> Surroundings:

@@ -41,7 +41,7 @@ class Client:
     ) -> None:
         given = {"broker_url": broker, "redis_url": redis}
         self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
-        self._checker = Checker(self.settings, registry)
+        self.checker = Checker(self.settings, registry)
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class Client:
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission that is to be run here. Raises `protocol.Rejected`."""
-        return self._checker.check_submission(value, allow=allow)
+        return self.checker.check_submission(value, allow=allow)
 
     def submit_plan(self, plan: Plan) -> Run:
         """Submit what `check_submission` has checked. Raises `InfrastructureError`."""
@@ -89,7 +89,7 @@ class Client:
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        return self._checker.check(value, allow=allow)
+        return self.checker.check(value, allow=allow)
 
     def run(self, run: str) -> Run:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
@@ -99,7 +99,7 @@ class Client:
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher, self._checker.check_amendment)
+        return Run(run, self._redis, self.settings, lambda: self._publisher, self.checker.check_amendment)
 
     def dead_letters(self) -> DeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""
