@@ -7,6 +7,7 @@
 `dispatcher`     writing a run down and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log
+`display`        what a notebook shows of a result
 `progress`       a run's events
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun

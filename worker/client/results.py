@@ -14,6 +14,8 @@ from worker.storage.definition import Definition
 from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry
 
+from .display import counted, html
+
 CANCELLED: Final = "the run was cancelled"
 """Why a call that had not ended was skipped."""
 
@@ -46,7 +48,7 @@ class CallResult:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A run's status, values and calls at some moment."""
 
@@ -66,6 +68,12 @@ class Result:
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
         return self.global_data if instance is None else self.instances[instance]
+
+    def __repr__(self) -> str:
+        return f"<Result of {self.run}: {self.status}, {counted(self) or 'no calls'}>"
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of `acts run --json`; `conflicts` and `reason` are there only where there are any."""

@@ -67,6 +67,9 @@ class Run:
     def _control(self) -> Control:
         return Control(self.id, self._redis, self._settings, self._publisher)
 
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
     def status(self, at: str | None = None) -> dict[str, Any]:
         """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`."""
         if at is not None:
