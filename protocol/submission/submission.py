@@ -32,6 +32,8 @@ _OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
 _DECLARING: Final = ("schema", "tool")
+_WITH_CALLS = '{"solution": {"calls": […]}}'
+_BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
@@ -82,15 +84,17 @@ def decode(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
     except ValueError as error:
-        raise Rejected([Problem("", f"not JSON: {error}")]) from None
+        raise Rejected([Problem("", f"not JSON: {error}{_comment(error)}")]) from None
 
 
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
     if not isinstance(value, dict):
-        raise Rejected([Problem("", "a submission must be an object with a context, and a solution or a plan message")])
+        remedy = f"; write {_WITH_CALLS}" if isinstance(value, list) else ""
+        shape = "a submission must be an object with a context, and a solution or a plan message"
+        raise Rejected([Problem("", shape + remedy)])
     problems = list(value_problems(dict.fromkeys(value), limits)) or [
-        Problem(pointer(key), _UNKNOWN_KEY) for key in value if key not in _KEYS
+        Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY) for key in value if key not in _KEYS
     ]
     context = value.get("context", [])
     if not isinstance(context, list):
@@ -286,3 +290,9 @@ def _plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list
         else:
             problems.append(Problem(pointer(*at), "a plan needs a list of calls"))
     return found, problems
+
+
+def _comment(error: ValueError) -> str:
+    """What to do about a comment, where that is what stands in the way."""
+    is_comment = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].startswith(("//", "/*", "#"))
+    return "; JSON has no comments: remove it" if is_comment else ""

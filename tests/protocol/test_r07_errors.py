@@ -450,6 +450,8 @@ def test_a_submission_is_json_or_msgpack(value: Any) -> None:
         (b" \n", "empty"),
         (b"{", "not JSON"),
         (b"{} {}", "not JSON"),
+        (b"// mine\n{}", "has no comments"),
+        (b'{"context": [], # mine\n"solution": {}}', "has no comments"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": -Infinity}', "Infinity"),
         (b'{"a": 1, "a": 2}', "'a' stands twice"),
@@ -472,6 +474,12 @@ def test_bytes_that_are_no_submission_are_rejected(data: bytes, word: str) -> No
     with pytest.raises(Rejected, match=word) as rejected:
         decode(data)
     assert len(rejected.value.errors) == 1
+
+
+@pytest.mark.parametrize("value", [{"calls": []}, [{"_tool": "x"}]])
+def test_calls_without_a_solution_around_them_are_rejected_with_the_remedy(value: Any) -> None:
+    with pytest.raises(Rejected, match="calls stand in the solution|write .*solution"):
+        check_submission(value)
 
 
 def test_a_long_list_of_double_keys_is_no_trouble() -> None:
