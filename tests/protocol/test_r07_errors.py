@@ -478,7 +478,7 @@ def test_bytes_that_are_no_submission_are_rejected(data: bytes, word: str) -> No
 
 @pytest.mark.parametrize("value", [{"calls": []}, [{"_tool": "x"}]])
 def test_calls_without_a_solution_around_them_are_rejected_with_the_remedy(value: Any) -> None:
-    with pytest.raises(Rejected, match="calls stand in the solution|write .*solution"):
+    with pytest.raises(Rejected, match="solution"):
         check_submission(value)
 
 
