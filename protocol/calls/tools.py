@@ -14,9 +14,9 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
 
-from protocol.language.errors import Cause, Problem, pointer, segments, shortened
+from protocol.language.errors import Cause, ExpressionError, Problem, pointer, segments, shortened
 from protocol.language.paths import MISSING
-from protocol.language.references import Path
+from protocol.language.references import Path, parse_output_path
 from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
 from protocol.schemas.addresses import settled
 from protocol.schemas.calls import call_schema, speaks_of_meta_properties
@@ -104,6 +104,16 @@ class Tool:
         return pinned
 
     @cached_property
+    def pinned_places(self) -> tuple[str, ...]:
+        """The alternatives of the place that it pins, where there are several: the model chooses (SPEC R12.4)."""
+        try:
+            pinned = parse_output_path(self.constants.get("_outputPath") or "")
+        except (ExpressionError, TypeError):
+            return ()
+        groups = pinned.alternatives
+        return tuple(" && ".join(map(str, group)) for group in groups) if len(groups) > 1 else ()
+
+    @cached_property
     def output_schema(self) -> Schema | None:
         """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to.
 
@@ -151,12 +161,15 @@ class Tool:
         lenient: bool = False,
         strict_meta: bool = False,
         is_secret: bool = False,
+        is_latent: bool = False,
     ) -> list[Problem]:
         """What the schema says against a call's parameters and meta-properties.
 
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
-        than those that it admits (SPEC R8.1).
+        than those that it admits (SPEC R8.1). A latent call may write to any one of the alternatives that it pins.
         """
+        if is_latent and properties.get("_outputPath") in self.pinned_places:
+            properties = {**properties, "_outputPath": self.constants["_outputPath"]}
         problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         given = properties.get("_scopes", MISSING)
         if given is MISSING:
@@ -246,9 +259,23 @@ def _pins(part: Mapping[str, Any]) -> bool:
     )
 
 
-def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Problem]]:
-    """The tools declared by a context's messages and by the shorthand beside it; the last of a name wins."""
-    tools: dict[str, Tool] = {}
+@dataclass(frozen=True)
+class Declared:
+    """The tools that a document declares; of several declarations of a name only the last counts."""
+
+    tools: dict[str, Tool] = field(default_factory=dict)
+    """Those that it gives a schema."""
+    places: dict[str, Path] = field(default_factory=dict)
+    """All of them, in order, with where each stands. One that is not in `tools` is a bare name: it has the schema of
+    the activity that is registered under it (SPEC R12.2).
+    """
+
+
+def read_tools(context: Any, shorthand: Any) -> tuple[Declared, list[Problem]]:
+    """The tools declared by a context's messages and by the shorthand beside it: an object of name to schema, or a list
+    of names and such objects.
+    """
+    declared = Declared()
     problems: list[Problem] = []
     sources: list[tuple[tuple[str | int, ...], Any]] = [
         (("context", index, "tool"), message.get("tool"))
@@ -261,17 +288,31 @@ def read_tools(context: Any, shorthand: Any) -> tuple[dict[str, Tool], list[Prob
         if declarations is None:
             problems.append(Problem(pointer(*at[:-1]), 'a tool message needs "tool": tool name to JSON Schema'))
             continue
-        if not isinstance(declarations, dict):
-            problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema"))
+        if not isinstance(declarations, (dict, list)):
+            problems.append(Problem(pointer(*at), "must be an object of tool name to JSON Schema, or a list of names"))
             continue
-        for name, declaration in declarations.items():
+        listed = enumerate(declarations) if isinstance(declarations, list) else [(None, declarations)]
+        for index, item in listed:
+            problems += _declare(item, declared, *at, *(() if index is None else (index,)))
+    return declared, problems
+
+
+def _declare(item: Any, declared: Declared, *at: str | int) -> Iterator[Problem]:
+    """Take in a bare name, or an object of tool name to JSON Schema."""
+    if isinstance(item, str) and item:
+        declared.tools.pop(item, None)
+        declared.places[item] = at
+    elif not isinstance(item, dict):
+        yield Problem(pointer(*at), "must be the name of a tool, or an object of tool name to JSON Schema")
+    else:
+        for name, declaration in item.items():
             tool = Tool(name, declaration)
             problem = _declaration_problem(tool, *at, name)
             if problem is not None:
-                problems.append(problem)
+                yield problem
                 tool = Tool(name, {key: {} for key in WHO})  # so that nothing is said against its calls as well
-            tools[name] = tool
-    return tools, problems
+            declared.tools[name] = tool
+            declared.places[name] = (*at, name)
 
 
 def _values_of(schema: Schema) -> Iterator[Any]:

@@ -373,7 +373,8 @@ class Execution:
             return self._failed(call, Failure("Conflict", str(conflict)), date)
         tool = self._tools.get(call.tool)
         if tool is not None and call.reads:
-            problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True)
+            is_latent = call.runner.executor is Executor.LATENT
+            problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True, is_latent=is_latent)
             if problems:
                 return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
         if call.given is not MISSING:

@@ -92,4 +92,6 @@ def placed(problem: Problem, value: Mapping[str, Any]) -> Problem:
 
 def _joined(own: Mapping[str, Any], given: Any) -> Any:
     """What the run has and what is given; anything but an object stays as it is, to be found wrong."""
+    if isinstance(given, list):
+        return [dict(own), *given]
     return {**own, **given} if isinstance(given, dict) else dict(own) if given is None else given

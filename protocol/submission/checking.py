@@ -73,12 +73,12 @@ def check_calls(
 
     `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
     """
-    delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
-    toolbox = Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
+    toolbox = toolbox_of(submission, known)
     limits = known.limits
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox, limits)
     problems += call_problems
+    problems += _bare_problems(submission, known)
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
     if not submission.is_whole or not paths_are_known:
@@ -106,6 +106,23 @@ def check_calls(
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
     return layout
+
+
+def toolbox_of(submission: Submission, known: Surroundings) -> Toolbox:
+    """Everything that the calls of a submission may name."""
+    delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
+    return Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
+
+
+def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Problem]:
+    """Tools that are declared by name alone, and no activity has the name (SPEC R12.2)."""
+    if known.activities is None:
+        return
+    for name, at in submission.declared.items():
+        if name not in submission.tools and name not in known.activities:
+            cause = UnknownName(name, tuple(known.activities))
+            text = f"no activity is registered under {name!r}: register one, or give the tool a schema"
+            yield Problem(pointer(*at), text, cause)
 
 
 def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[Problem]) -> list[Problem]:
@@ -248,7 +265,8 @@ class _Reader:
         if self.work_left < 0:
             yield Problem("", f"{EXCEEDED}: this call and those behind it were not held against their tools")
             return
-        found = tool.problems(held, lenient=True, strict_meta=self.toolbox.strict_meta) if tool is not None else []
+        is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
+        found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
         unfit = _told(found)
         pinned = self.toolbox.pin_problems(tool, runner, held)
         found += [problem for problem in pinned if not _told([problem]) & unfit]

@@ -34,6 +34,7 @@ _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "confi
 _DECLARING: Final = ("schema", "tool")
 _WITH_CALLS = '{"solution": {"calls": […]}}'
 _BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
+_NOTHING_TO_RUN = "nothing to run: give a solution, a plan message in the context, or a schema for a model to answer"
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
 
@@ -55,6 +56,10 @@ class Submission:
     """The index of the first call: those of an amendment come behind the calls that are there."""
     beside: Mapping[str, Any] = field(default_factory=dict)
     """What a solution holds besides its calls and its output: it means nothing."""
+    declared: Mapping[str, Pointer] = field(default_factory=dict)
+    """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
+    is_request: bool = False
+    """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
 
     @property
     def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
@@ -112,7 +117,7 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
         raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
     messages, message_problems_ = _messages(context)
     problems += message_problems_
-    tools, tool_problems = read_tools(context, value.get("tools"))
+    declared, tool_problems = read_tools(context, value.get("tools"))
     problems += tool_problems
     delegates = value.get("delegates") if value.get("delegates") is not None else {}
     problems += _delegate_problems(delegates)
@@ -123,8 +128,9 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     else:  # beside a request's schema a plan is context
         calls, call_problems = _plan_calls(context) if value.get("schema") is None else ([], [])
     problems += call_problems
-    if solution is None and not calls and not call_problems:
-        problems.append(Problem("", _nothing_to_run(value)))
+    is_request = solution is None and value.get("schema") is not None
+    if solution is None and not calls and not call_problems and not is_request:
+        problems.append(Problem("", _NOTHING_TO_RUN))
     if len(calls) > limits.solution_calls:
         (*list_of_calls, _), _ = calls[limits.solution_calls]
         raise Rejected([*problems, Problem(pointer(*list_of_calls), f"more than {limits.solution_calls} calls")])
@@ -132,8 +138,10 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     submission = Submission(
         context=messages,
         calls=calls,
-        is_template=solution is None,
-        tools=tools,
+        is_template=solution is None and not is_request,
+        is_request=is_request,
+        tools=declared.tools,
+        declared=declared.places,
         delegates=delegates if isinstance(delegates, dict) else {},
         output=solution.get("output") if is_object else None,
         schema=value.get("schema"),
@@ -164,15 +172,6 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
-
-
-def _nothing_to_run(value: Mapping[str, Any]) -> str:
-    if value.get("schema") is not None:
-        return (
-            "a request for the loop (schema without solution) is not supported yet: give a solution, or leave the "
-            "schema out"
-        )
-    return "nothing to run: give a solution, or a plan message in the context"
 
 
 def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:

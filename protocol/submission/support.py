@@ -19,7 +19,14 @@ from .layout import Layout, Promised
 
 def unsupported(plan: Layout) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return [*_settings(plan), *_promises(plan), *_loops(plan)]
+    return [*_request(plan), *_settings(plan), *_promises(plan), *_loops(plan)]
+
+
+def _request(plan: Layout) -> Iterator[Problem]:
+    """Requests, which take a model and a loop (SPEC R13)."""
+    if plan.submission.is_request:
+        text = "a request for the loop (schema without solution) is not supported by this version: give a solution"
+        yield Problem(pointer("schema"), text)
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:

@@ -304,7 +304,8 @@ def test_r4_1_a_schema_that_cannot_be_applied_is_an_error_and_no_crash(schema: d
 @pytest.mark.parametrize(
     ("tools", "pointer"),
     [
-        ([], "/tools"),
+        ("t", "/tools"),
+        ([[]], "/tools/0"),
         ({"t": []}, "/tools/t"),
         ({"t": {"type": "nonsense"}}, "/tools/t/type"),
         ({"t": {"properties": []}}, "/tools/t/properties"),

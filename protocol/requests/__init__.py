@@ -1,0 +1,18 @@
+"""Requests: what a model is asked, and what its answer means (SPEC R12).
+
+`request`       a request, and what its answer is held against
+`composition`   the composed schema: everything that a model may answer
+`call_schemas`  the part of it that is one tool's
+`widening`      a schema in which a reference may stand for every value
+`rendering`     the messages in which a model is asked, and what follows a tick
+`texts`         the engine's own words in them
+`answers`       what a model has written, as calls that may run, an output, and errors
+`wire`          what only a provider's format requires, dropped again
+"""
+
+from .answers import Answer, AnswerError, read_answer
+from .composition import compose
+from .rendering import ChatMessage, Fate, render, render_tick
+from .request import Request
+
+__all__ = ["Answer", "AnswerError", "ChatMessage", "Fate", "Request", "compose", "read_answer", "render", "render_tick"]

@@ -1,0 +1,272 @@
+"""Answers: what a model has written, as calls that may run, an output, and errors (SPEC R12.6, R13.2).
+
+Whatever a provider promised, an answer is held against the composed schema, and then as any solution. A call that is
+invalid does not run, nor does what depends on it; the others do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from protocol.calls.call import Call
+from protocol.language.errors import Problem, Rejected, pointer, segments
+from protocol.language.limits import size_of, value_problems
+from protocol.language.messages import Message
+from protocol.language.paths import MISSING
+from protocol.schemas import CompiledSchema
+from protocol.submission.checking import check_calls
+from protocol.submission.layout import Layout
+from protocol.submission.output import misfit_problems
+
+from .composition import compose
+from .request import Request
+from .wire import without_nulls
+
+_SHOWN: Final = 500
+"""Characters that are shown of an answer that cannot be read."""
+_FENCED: Final = re.compile(r"\s*```[a-zA-Z]*\n(.*)```\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerError:
+    """What is wrong with an answer. `call` is the call that it is about, as it was written, None for the rest; the
+    pointer leads into the answer.
+    """
+
+    call: Mapping[str, Any] | None
+    type: str
+    message: str
+    pointer: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The data of the error message that the log gets (SPEC R13.2)."""
+        error = {"type": self.type, "message": self.message, "pointer": self.pointer}
+        return {"call": None if self.call is None else dict(self.call), "error": error}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A model's answer as it was read."""
+
+    solution: Mapping[str, Any]
+    """What was written, `calls` and `output` always there; without what only the wire requires."""
+    layout: Layout
+    """Of the calls that may run. Their indexes follow each other without a gap, whatever was written between them."""
+    positions: tuple[int, ...]
+    """Where in the solution's calls each of those stands."""
+    output: Any
+    """The output, references in it unresolved; None where there is none yet, or where it is invalid."""
+    errors: tuple[AnswerError, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that may run."""
+        return self.layout.calls
+
+
+class Unreadable(ValueError):
+    """An answer that is no JSON, or in which a key stands twice."""
+
+
+def read_answer(
+    request: Request,
+    answer: str | Mapping[str, Any],
+    messages: Sequence[Message] | None = None,
+    *,
+    first: int = 0,
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
+) -> Answer:
+    """Read what a model answered, as text or as a value. Never raises for what a model has written.
+
+    `messages` are those of the run's log so far, by default the request's context; `first` is the index that its first
+    call gets, and `begun` are calls at work that may still write, by instance.
+    """
+    messages = request.submission.context if messages is None else messages
+    reading = _Reading(request, messages, first, begun)
+    try:
+        value = parsed(answer) if isinstance(answer, str) else answer
+        if unfit := next(value_problems(value, request.known.limits), None):
+            raise Unreadable(str(unfit))
+        if not isinstance(value, dict):
+            raise Unreadable("it is no JSON object")
+    except Unreadable as error:
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
+        message = f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}"
+        return reading.answer({"calls": [], "output": None}, AnswerError(None, "InvalidAnswer", message, ""))
+    return reading.answer(value)
+
+
+def parsed(text: str) -> Any:
+    """The value of an answer's text; one fence of Markdown around it is passed over. Raises `Unreadable`."""
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return json.loads(fenced[1] if fenced else text, object_pairs_hook=_object, parse_constant=_refused)
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(f"it is no JSON ({error})") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise Unreadable(f"the key {twice!r} stands twice in one object")
+    return value
+
+
+def _refused(name: str) -> Any:
+    raise Unreadable(f"{name} is no JSON value")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads the parts of one answer."""
+
+    request: Request
+    messages: Sequence[Message]
+    first: int
+    begun: Mapping[str | None, Sequence[Call]] | None
+
+    def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
+        """The answer that a value is."""
+        value = without_nulls(self.request, value)
+        found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
+        calls = value.get("calls")
+        left = dict(enumerate(calls if isinstance(calls, list) else []))
+        output = value.get("output")
+        problems = [*self._output_problems(output)]
+        if problems:
+            output = None
+        problems += self._foreign(left)
+        layout: Layout | None = None
+        while layout is None:
+            refused = {_call_of(problem) for problem in problems}
+            left = {index: call for index, call in left.items() if index not in refused}
+            layout, found_now = self._tried(left, output)
+            problems += found_now
+            about = {_call_of(problem) for problem in found_now}
+            output = None if "output" in about else output
+            if None in about:  # nothing can be said of single calls
+                layout, left, output = self._laid_out({}, None), {}, None
+        found += [self._error(problem, value) for problem in sorted(dict.fromkeys(problems), key=_place)]
+        solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
+        return Answer(solution, layout, tuple(left), output, tuple(found))
+
+    def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
+        """The layout of calls that may all run; else what is wrong."""
+        try:
+            layout = self._laid_out(calls, output)
+            problems = list(_premature(layout))
+        except Rejected as rejected:
+            layout, problems = None, list(rejected.errors)
+        about = {_call_of(problem) for problem in problems}
+        for index, call in calls.items():
+            problems += self._misfits(index, call) if index not in about else ()
+        return (None if problems else layout), problems
+
+    def _laid_out(self, calls: Mapping[int, Any], output: Any) -> Layout:
+        """The calls as they would run. Raises `Rejected` with what is wrong with any of them."""
+        submission = replace(
+            self.request.submission,
+            context=self.messages,
+            calls=[(("solution", "calls", index), call) for index, call in calls.items()],
+            output=output,
+            first=self.first,
+            is_template=False,
+            is_request=False,
+            is_whole=True,
+            tools=self.request.tools,
+        )
+        return check_calls(submission, [], self.request.known, begun=self.begun)
+
+    def _foreign(self, calls: Mapping[int, Any]) -> Iterator[Problem]:
+        """Calls that cannot be looked at: of tools that the request does not declare (SPEC R12.2), or too large."""
+        limits = self.request.known.limits
+        for index, call in calls.items():
+            at = ("solution", "calls", index)
+            name = call.get("_tool") if isinstance(call, dict) else None
+            if size_of(call) > limits.message_bytes:
+                yield Problem(pointer(*at), f"{size_of(call)} bytes, where {limits.message_bytes} are allowed")
+            elif isinstance(name, str) and name and name not in self.request.tools:
+                known = ", ".join(self.request.tools) or "none"
+                yield Problem(pointer(*at, "_tool"), f"the request declares no tool {name!r}; it declares: {known}")
+
+    def _misfits(self, index: int, call: Any) -> list[Problem]:
+        """What the composed schema says against a call."""
+        return call_schema_of(self.request, call["_tool"]).problems(call, "solution", "calls", index)
+
+    def _output_problems(self, output: Any) -> Iterator[Problem]:
+        if output is not None:
+            yield from misfit_problems(output, self.request.schema, "solution", "output")
+
+    def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
+        """What is wrong with the answer beside its calls and its output."""
+        expected = compose(self.request)["properties"]
+        for key in value.keys() - expected.keys():
+            yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
+        for key in expected:
+            if key not in value:
+                yield Problem(pointer("solution"), f"{key!r} is missing")
+        if not isinstance(value.get("calls", []), list):
+            yield Problem(pointer("solution", "calls"), "must be a list of calls")
+
+    def _error(self, problem: Problem, value: Mapping[str, Any]) -> AnswerError:
+        """A problem as an error, its pointer into the answer."""
+        about, place = _call_of(problem), problem.pointer.removeprefix("/solution")
+        if isinstance(about, int):
+            call = value["calls"][about]
+            return AnswerError(call if isinstance(call, dict) else None, "InvalidCall", problem.message, place)
+        return AnswerError(None, "InvalidOutput" if about == "output" else "InvalidAnswer", problem.message, place)
+
+
+@lru_cache(maxsize=256)
+def call_schema_of(request: Request, tool: str) -> CompiledSchema:
+    """What the composed schema says of the calls of a tool."""
+    composed = compose(request)
+    (schema,) = [
+        call
+        for call in composed["properties"]["calls"]["items"]["anyOf"]
+        if call["properties"]["_tool"]["const"] == tool
+    ]
+    return CompiledSchema({**schema, "$defs": composed.get("$defs", {})})
+
+
+def _premature(layout: Layout) -> Iterator[Problem]:
+    """Latent calls whose result was written before what they refer to is there (SPEC R12.4)."""
+    by_index = {call.index: call for call in layout.calls}
+    for writer, readers in layout.readers.items():
+        for reader in sorted(readers):
+            call = by_index.get(reader)
+            if call is None or call.given is MISSING or writer not in by_index:
+                continue
+            read = [place for expression in call.expressions for place in expression.references]
+            if any(place.overlaps(written) for place in read for written in by_index[writer].written):
+                text = f"its result was written before call {writer}, which it refers to, has run: leave _output out"
+                yield Problem(pointer(*layout.submission.place(reader), "_output"), text)
+
+
+def _call_of(problem: Problem) -> int | str | None:
+    """Which call a problem is about, by position; or `output`."""
+    at = segments(problem.pointer)
+    if at[:2] == ("solution", "calls") and len(at) > 2:
+        return int(at[2])
+    return "output" if at[:2] == ("solution", "output") else None
+
+
+def _place(problem: Problem) -> tuple[int, str]:
+    about = _call_of(problem)
+    return (about if isinstance(about, int) else 1_000_000_000, problem.pointer)
+
+
+def joined_messages(errors: Iterable[AnswerError]) -> str:
+    """What is wrong, in one line."""
+    return "; ".join(f"{error.pointer or '/'}: {error.message}" for error in errors)

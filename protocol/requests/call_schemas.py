@@ -1,0 +1,201 @@
+"""Call schemas: what a model may write as a call of one tool (SPEC R12.4).
+
+A closed object. Its properties stand in the order in which a model does best to write them; a constant that the tool
+pins is filled in when the call is read, and not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from protocol.calls.tools import ALIASES, Executor, Tool
+from protocol.schemas import CompiledSchema, compiled, excerpt, joined
+from protocol.schemas.calls import call_schema, speaks_of_meta_properties
+from protocol.schemas.parts import applied
+from protocol.state.operations import Method
+
+from .request import Request
+from .widening import Definitions, Widening
+
+_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_delegate", "_activity")
+"""The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
+_BEHIND: Final = ("_scopes", "_output", "_outputPath", "_outputMethod")
+"""Those that stand behind them."""
+_OWN: Final = frozenset({"_tool", "_reasoningForCall", *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
+_AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
+"""Keywords that speak of a call as a whole, and go on doing so."""
+
+
+def compose_call(request: Request, tool: Tool, definitions: Definitions) -> dict[str, Any]:
+    """The schema of a tool's calls; what its references lead to is added to the definitions."""
+    return _Composing(request, tool, definitions).composed()
+
+
+@dataclass(frozen=True)
+class _Composing:
+    request: Request
+    tool: Tool
+    definitions: Definitions
+
+    def composed(self) -> dict[str, Any]:
+        """The whole schema."""
+        shown = dict(self._properties())
+        required = [name for name in shown if name in self._required]
+        schema: dict[str, Any] = {"type": "object"}
+        if isinstance(description := self.tool.declaration.get("description"), str):
+            schema["description"] = description
+        schema |= {"properties": shown, "required": required, "additionalProperties": False}
+        if patterns := dict(self._patterns()):
+            schema["patternProperties"] = patterns
+        conditions = list(self._conditions())
+        if {"_instance", "_gather"} <= shown.keys():
+            conditions.append({"not": {"required": ["_instance", "_gather"]}})
+        if len(conditions) == 1 and not conditions[0].keys() & schema.keys():
+            return {**schema, **conditions[0]}
+        return {**schema, "allOf": conditions} if conditions else schema
+
+    def _properties(self) -> Iterator[tuple[str, Any]]:
+        """What a model is shown, in order."""
+        yield "_tool", {"const": self.tool.name}
+        yield "_reasoningForCall", {"type": "string"}
+        for name in _SHOWN_IN_ORDER:
+            yield from self._meta(name)
+        for name in self._named:
+            if not name.startswith("_"):
+                yield name, self._widening.value(self._joined(self._said(name)))
+        for name in self._named:
+            if name.startswith("_") and name not in _OWN:
+                yield name, self._widening.data(self._joined(self._said(name)))
+        for name in _BEHIND:
+            yield from self._meta(name)
+
+    def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
+        """A meta-property, where a model may give it."""
+        said = self._said(name)
+        if False in said or (name in self.tool.constants and not self._is_granted(name) and not self._is_choice(name)):
+            return
+        match name:
+            case "_instance" if self.request.instances:
+                yield name, self._instance_schema()
+            case "_gather" if self.request.instances and not self.tool.constants.get("_instance"):
+                yield name, {"const": True}
+            case "_delegate" | "_activity":
+                named = [value for part in self._applied(said) for value in part.get("enum", ())]
+                if allowed := [value for value in dict.fromkeys(named) if self._is_allowed(value)]:
+                    yield name, {"enum": allowed}
+            case "_scopes" if said:
+                yield name, self._widening.data(self._joined(said))
+            case "_output" if self._is_latent and not self.request.is_lazy:
+                yield name, self._widening.data(self._joined(said))
+            case "_outputPath" if self._is_choice(name):
+                yield name, {"enum": list(self.tool.pinned_places)}
+            case "_outputPath":
+                yield name, self._widening.data(self._joined(said)) if said else self.definitions.reference()
+            case "_outputMethod":
+                yield name, self._widening.data(self._joined(said)) if said else {"enum": list(map(str, Method))}
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        """The properties that a call must have, as far as they are shown."""
+        asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
+        asked |= {ALIASES[name] for name in asked & ALIASES.keys()}
+        asked -= {"_output", *self.tool.constants}
+        said = self._said("_outputPath")
+        if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
+            asked |= {"_outputPath"} - self.tool.constants.keys()
+        return frozenset(asked)
+
+    @cached_property
+    def _is_latent(self) -> bool:
+        """Whether a model gives the result: no code is registered, and none can be chosen (SPEC R4.2)."""
+        choosing = any(
+            part.get("enum") for name in ("_delegate", "_activity") for part in self._applied(self._said(name))
+        )
+        return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
+
+    def _is_choice(self, name: str) -> bool:
+        """Whether it is the place of a latent call that its tool pins to one of several: the model chooses."""
+        is_open = name == "_outputPath" and self._is_latent and not self.request.is_lazy
+        return is_open and bool(self.tool.pinned_places)
+
+    def _is_granted(self, name: str) -> bool:
+        """Whether a call that omits a meta-property is given it, and may as well have another value (SPEC R4.1a)."""
+        return not any("const" in part for part in self._applied(self._said(name)))
+
+    def _is_allowed(self, code: Any) -> bool:
+        """Whether a choice of code is allowed (SPEC R4.2a)."""
+        return self.request.toolbox.allow is None or code in self.request.toolbox.allow
+
+    def _instance_schema(self) -> dict[str, Any]:
+        """The instances of the context, as far as the tool admits them."""
+        said = self._said("_instance")
+        if said:
+            admitted = compiled(excerpt({"allOf": said}, self._document))
+            return {"enum": [name for name in self.request.instances if not admitted.problems(name)]}
+        self.definitions.schemas.setdefault("instance", {"enum": list(self.request.instances)})
+        return {"$ref": "#/$defs/instance"}
+
+    def _patterns(self) -> Iterator[tuple[str, Any]]:
+        """What is said of parameters by patterns of their names."""
+        for part in self._parts:
+            for pattern, below in part.get("patternProperties", {}).items():
+                if pattern != "^_" and not speaks_of_meta_properties(pattern):
+                    yield pattern, self._widening.value(below)
+
+    def _conditions(self) -> Iterator[dict[str, Any]]:
+        """What is said of a call as a whole."""
+        for part in self._parts:
+            if any(keyword in part for keyword in _AS_A_WHOLE):
+                said = {keyword: part[keyword] for keyword in _AS_A_WHOLE if keyword in part}
+                # Each of these is one schema applied to all of the call, whose places always hold references.
+                exactly = [{"oneOf": list(map(self._widening.inside, said.pop("oneOf")))}] if "oneOf" in said else []
+                yield from ([self._widening.inside(said)] if said else [])
+                yield from exactly
+
+    def _said(self, name: str) -> list[Any]:
+        """What is said of a property whatever the call is, by its names."""
+        names = (name, *(alias for alias, newer in ALIASES.items() if newer == name))
+        return [
+            part["properties"][each] for part in self._parts for each in names if each in part.get("properties", ())
+        ]
+
+    def _joined(self, said: list[Any]) -> Any:
+        """What is said of one property, as one schema; one that is named in conditions alone may be anything."""
+        return said[0] if len(said) == 1 else {"allOf": said} if said else {}
+
+    def _admits_null(self, said: Any) -> bool:
+        return said is False or not compiled(excerpt({"allOf": [said]}, self._document)).problems(None)
+
+    def _applied(self, said: list[Any]) -> list[dict[str, Any]]:
+        return applied(said, self._document)
+
+    @cached_property
+    def _named(self) -> tuple[str, ...]:
+        """The properties that the tool's schema names, wherever it is applied to a call as a whole, in order."""
+        parts = [*self._parts, *applied((self._entry,), self._document)]
+        return tuple(dict.fromkeys(name for part in parts for name in part.get("properties", ())))
+
+    @cached_property
+    def _parts(self) -> list[Mapping[str, Any]]:
+        """The schemas that are applied to every call."""
+        return [part for part in joined((self._entry,), self._document) if isinstance(part, dict)]
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        """The tool's schema as it speaks of calls (see `schemas.calls`), its properties in the order in which
+        they are declared.
+        """
+        document = call_schema(CompiledSchema(self.tool.document), {}).document
+        assert isinstance(document, dict)
+        return document
+
+    @cached_property
+    def _entry(self) -> Any:
+        return self._document["$defs"]["(call)"]
+
+    @cached_property
+    def _widening(self) -> Widening:
+        return Widening(self.tool.name, self._document, self.definitions)

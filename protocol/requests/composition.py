@@ -1,0 +1,44 @@
+"""Composition: the one schema of everything that a model may answer (SPEC R12.3).
+
+Its properties stand in the order in which a model writes: what advises comes before what it advises on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.schemas.addresses import settled
+
+from .call_schemas import compose_call
+from .request import Request
+from .widening import Definitions, Widening
+
+
+def compose(request: Request) -> dict[str, Any]:
+    """The composed schema: a closed object of `calls` and `output`, all of it required. It hangs on the request alone,
+    so it is the same in every tick.
+    """
+    definitions = Definitions()
+    properties = dict(_properties(request, definitions))
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        **({"$defs": definitions.schemas} if definitions.schemas else {}),
+    }
+
+
+def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
+    calls = [compose_call(request, tool, definitions) for tool in request.tools.values()]
+    yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
+    yield "output", _output(request, definitions)
+
+
+def _output(request: Request, definitions: Definitions) -> dict[str, Any]:
+    """The request's schema, in which references may stand for values (SPEC R4.9), or null: not yet."""
+    document = settled(request.schema)
+    schema = Widening("output", document, definitions).value(document)
+    branches = schema["anyOf"] if isinstance(schema, dict) and schema.keys() == {"anyOf"} else [schema]
+    return {"anyOf": [*branches, *([] if {"type": "null"} in branches else [{"type": "null"}])]}

@@ -1,0 +1,199 @@
+"""Rendering: the messages in which a model is asked (SPEC R12.5).
+
+`render` gives those of the first request, `render_tick` what is appended behind a tick. Nothing that was sent is ever
+changed, so the messages of a tick begin with those of the one before, byte for byte, and providers can cache them.
+
+    ## Data: †state ①
+    Description: what it is for
+    Schema: {"type":"object"}
+    {"text":"Hello"}
+
+Every value stands on one line, whatever it holds: data cannot forge a heading. Provenance is in none of it (SPEC R1.4).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
+from protocol.language.paths import MISSING, copied
+from protocol.language.references import DAGGER
+from protocol.state.context import Context
+
+from . import texts
+from .request import Request
+
+ChatMessage = dict[str, Any]
+"""`{"role": "system" or "user", "content": text}`; a chat message of the context stays as it is."""
+Identity = tuple[str, str | None]
+"""Under what data is known: its kind, and the instance that it belongs to."""
+_LINE_ENDS: Final = re.compile("[\\x00-\\x1f\\x7f\\x85\\u2028\\u2029]")
+"""What may be taken for the end of a line; JSON escapes a part of it by itself."""
+_TEXT_KEYS: Final = ("message", "text", "content")
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a call of a tick; `path` is where it has written, or was to write."""
+
+    index: int
+    tool: str
+    instance: str | None
+    fate: str
+    path: str | None = None
+    reason: str | None = None
+
+
+def render(request: Request) -> list[ChatMessage]:
+    """The messages of the first request."""
+    text = texts.opening(has_tools=bool(request.tools), has_instances=bool(request.instances), is_lazy=request.is_lazy)
+    return [_chat("system", text), *render_context(request.submission.context, request.config.get("show_bytes"))]
+
+
+def render_context(messages: Sequence[Message], show_bytes: int | None = None) -> list[ChatMessage]:
+    """A context as a model sees it: every data identity once, where its first message stood, with its folded value."""
+    data = _Data(messages, show_bytes)
+    rendered: list[ChatMessage] = []
+    seen: set[Identity] = set()
+    for message in messages:
+        type_ = message.get("type")
+        if type_ in DATA_TYPES:
+            identity = _identity(message)
+            if identity not in seen:
+                seen.add(identity)
+                rendered.append(_chat("user", data.shown(identity)))
+        elif type_ in TEXT_TYPES:
+            rendered.append(_chat("system" if type_ == "system" else "user", _text_of(message)))
+        elif type_ == "plan":
+            rendered.append(_chat("user", _plan(_planned(message))))
+        elif type_ is None and "role" in message:
+            rendered.append(shown(message))
+    return rendered
+
+
+def render_tick(
+    request: Request,
+    tick: int,
+    fates: Iterable[Fate],
+    before: Sequence[Message],
+    new: Sequence[Message],
+    plan: Sequence[Mapping[str, Any]] = (),
+) -> list[ChatMessage]:
+    """What follows a tick: a receipt of its calls, the values that it has changed, whole, every error, and the plan.
+
+    `before` are the messages of the log as the tick was asked with, `new` those that came since, its errors among them.
+    `plan` are the calls of its solution, shown where the context holds a plan message (SPEC R13.6).
+    """
+    show_bytes = request.config.get("show_bytes")
+    parts = ["\n".join([texts.tick_heading(tick), *(map(_receipt, fates))])]
+    if len(lines := parts[0].splitlines()) == 1:
+        parts = [f"{lines[0]}\n{texts.NO_CALLS}"]
+    parts += _changed(before, new, show_bytes)
+    parts += [f"{texts.ERROR} {_cut(_error(message), show_bytes)}" for message in new if message.get("type") == ERROR]
+    if any(message.get("type") == "plan" for message in request.submission.context):
+        parts.append(_plan(plan))
+    return [_chat("user", "\n\n".join(parts))]
+
+
+def _changed(before: Sequence[Message], new: Sequence[Message], show_bytes: int | None) -> Iterator[str]:
+    """The data whose value, schema or description is another one."""
+    was, now = _Data(before, None), _Data([*before, *new], None)
+    brought = {_identity(message)[0] for message in new if message.get("type") in DATA_TYPES} - {ERROR}
+    for identity in now.identities:
+        if identity[0] in brought and (identity not in was.identities or was.shown(identity) != now.shown(identity)):
+            now.show_bytes = show_bytes
+            yield now.shown(identity)
+            now.show_bytes = None
+
+
+class _Data:
+    """The data of a context, by identity."""
+
+    def __init__(self, messages: Sequence[Message], show_bytes: int | None) -> None:
+        self.show_bytes = show_bytes
+        self._context = Context.trusted(messages)
+        self.identities: dict[Identity, list[Message]] = {}
+        for message in messages:
+            if message.get("type") in DATA_TYPES:
+                self.identities.setdefault(_identity(message), []).append(message)
+
+    def shown(self, identity: Identity) -> str:
+        """One identity: its heading, what is said of it, and its value as its reader sees it."""
+        kind, instance = identity
+        lines = [f"## Data: {DAGGER}{_one_line(kind)}" + (f" {_one_line(instance)}" if instance is not None else "")]
+        messages = self.identities[identity]
+        descriptions = [m["description"] for m in messages if isinstance(m.get("description"), str)]
+        schemas = [m["schema"] for m in messages if "schema" in m and not is_written(m)]
+        lines += [f"Description: {_one_line(text)}" for text in descriptions[-1:]]
+        lines += [f"Schema: {compact(schema)}" for schema in schemas[-1:]]
+        value = self._context.fold(instance).root(kind)
+        return "\n".join([*lines, *([] if value is MISSING else [_cut(compact(copied(value)), self.show_bytes)])])
+
+
+def compact(value: Any) -> str:
+    """A value as JSON on one line."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _LINE_ENDS.sub(_escaped, text)
+
+
+def _one_line(text: str) -> str:
+    return _LINE_ENDS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _cut(text: str, show_bytes: int | None) -> str:
+    """A text as far as it may be shown; a cut one says so."""
+    encoded = text.encode()
+    if show_bytes is None or len(encoded) <= show_bytes:
+        return text
+    kept = encoded[:show_bytes].decode(errors="ignore")
+    return f"{kept}… {texts.CUT.format(size=len(encoded), shown=len(kept.encode()))}"
+
+
+def _receipt(fate: Fate) -> str:
+    """One line: index, tool, instance, fate, path, reason."""
+    instance = f" {_one_line(fate.instance)}" if fate.instance is not None else ""
+    path = f" → {_one_line(fate.path)}" if fate.path is not None else ""
+    reason = f" ({_one_line(fate.reason)})" if fate.reason else ""
+    return f"{fate.index}. {_one_line(fate.tool)}{instance}: {fate.fate}{path}{reason}"
+
+
+def _error(message: Message) -> str:
+    """An error message, without what is not for readers."""
+    return compact(message.get("data", shown(message)))
+
+
+def _plan(calls: Iterable[Any]) -> str:
+    return "\n".join([texts.PLAN, *(list(map(compact, calls)) or [texts.NO_CALLS])])
+
+
+def _planned(message: Message) -> list[Any]:
+    """The calls of a plan message."""
+    inside: Any = message
+    for key in ("plan", "calls"):
+        inside = inside[key] if isinstance(inside, Mapping) and key in inside else inside
+    return inside if isinstance(inside, list) else []
+
+
+def _identity(message: Message) -> Identity:
+    return kind_of(message), message.get("_instance")
+
+
+def _text_of(message: Message) -> str:
+    """The text of a text or system message; the whole message where it has none."""
+    keys = (message["type"], *_TEXT_KEYS)
+    text = next((message[key] for key in keys if key != "type" and isinstance(message.get(key), str)), None)
+    found = text if text is not None else compact(shown(message))
+    instance = message.get("_instance")
+    return found if instance is None else f"{_one_line(instance)}: {found}"
+
+
+def _chat(role: str, content: str) -> ChatMessage:
+    return {"role": role, "content": content}

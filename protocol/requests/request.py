@@ -1,0 +1,70 @@
+"""A request: what a model is asked, and what its answer is held against (SPEC R12.1, R12.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from protocol.calls.toolbox import Toolbox
+from protocol.calls.tools import Runner, Tool
+from protocol.submission.checking import Surroundings, toolbox_of
+from protocol.submission.submission import Submission
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A submission that is a request for the loop, or a delegate's definition read as one, in its surroundings.
+
+    It stays the same in every tick of a run: what is composed of it is the same bytes each time (SPEC R12.3). The
+    context that it holds is the one it was submitted with; what the run has added since is given beside it.
+    """
+
+    submission: Submission
+    known: Surroundings
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the output; null in an answer means "not yet", whether or not it admits null."""
+        return self.submission.schema
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+        return self.submission.config
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances of its context, a set that is fixed at submission (SPEC R12.4)."""
+        return self.submission.instances
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether the model only plans: by the plan message of the context, else by the settings (SPEC R13.7)."""
+        plans = [message for message in self.submission.context if message.get("type") == "plan"]
+        modes = [mode for plan in plans for mode in (plan.get("mode"), _inside(plan).get("mode")) if mode is not None]
+        return (modes[-1] if modes else self.config.get("mode")) == "lazy"
+
+    @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """What a model is shown and may call: exactly the tools that the request declares, in that order, as far as
+        they are allowed (SPEC R4.2a, R12.2). A bare name has the schema of the activity that is registered under it.
+        """
+        named = {name: self.toolbox.tool(name) or Tool(name, {}) for name in self.submission.declared}
+        return {name: tool for name, tool in named.items() if not any(self.toolbox.refusals(name, self.runner(tool)))}
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """What its calls may name."""
+        return toolbox_of(self.submission, self.known)
+
+    def runner(self, tool: Tool) -> Runner:
+        """Who runs the calls of a tool that choose no code of their own (SPEC R4.2). Raises `UnknownRunner`."""
+        return self.toolbox.runner(tool.name, tool.constants.get("_delegate"), tool.constants.get("_activity"))
+
+
+def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a plan message holds under `plan`."""
+    inside = plan.get("plan")
+    return inside if isinstance(inside, Mapping) else {}

@@ -1,0 +1,225 @@
+"""Widening: a schema anew, such that a reference is admitted wherever it takes a value (SPEC R12.4).
+
+A reference is a text `†…`. It is admitted in place of every value at any depth inside of objects and lists, but not
+for keys, and not where the schema demands one certain value (`const`). Several documents are written into one schema:
+what the references (`$ref`) of each lead to is written beside, under names of its own, in the `$defs` they share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations, count
+from typing import Any, Final
+
+from protocol.language.errors import segments
+from protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
+
+REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
+"""A reference, or an expression of several."""
+HOLDING: Final = {
+    "anyOf": [
+        {"$ref": "#/$defs/reference"},
+        {"type": "array", "contains": {"$ref": "#/$defs/holding"}},
+        {"type": "object", "not": {"additionalProperties": {"not": {"$ref": "#/$defs/holding"}}}},
+    ]
+}
+"""What holds a reference at some depth: it is not known whole, so what counts whole values is left to later."""
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that no value hinges on."""
+_NOT_OF_TEXTS: Final = _SAYS_NOTHING | {
+    *("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"),
+    *("propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"),
+    *("items", "prefixItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "type", "anyOf", *DEFINITIONS),
+}
+"""Keywords that say nothing of a text, and those that `_admits` looks at."""
+
+
+@dataclass
+class Definitions:
+    """The `$defs` of a schema that is composed of several documents."""
+
+    schemas: dict[str, Any] = field(default_factory=dict)
+
+    def free_name(self, wanted: str) -> str:
+        """A name like this one, taken now; every provider takes it, and it is the same in a pointer."""
+        name = plain = _UNUSUAL.sub("_", wanted)
+        for number in count(2):
+            if name not in self.schemas:
+                self.schemas[name] = True
+                return name
+            name = f"{plain}-{number}"
+        raise AssertionError
+
+    def reference(self) -> dict[str, Any]:
+        """The schema of references."""
+        self.schemas.setdefault("reference", REFERENCE)
+        return {"$ref": "#/$defs/reference"}
+
+    def holding(self) -> dict[str, Any]:
+        """The schema of what holds a reference."""
+        self.reference()
+        self.schemas.setdefault("holding", HOLDING)
+        return {"$ref": "#/$defs/holding"}
+
+
+@dataclass
+class Widening:
+    """Writes the schemas of one document anew. `owner` begins the names of its definitions."""
+
+    owner: str
+    document: Any
+    definitions: Definitions
+    _names: dict[tuple[str, bool], str] = field(default_factory=dict)
+
+    def value(self, part: Any) -> Any:
+        """A schema, or a reference in place of the value; and the same inside of it."""
+        if part is False or self._is_certain(part):
+            return self.data(part)
+        made = self.inside(part)
+        if self._admits(part):
+            return made
+        spoken = {key: made.pop(key) for key in ("title", "description") if key in made}
+        branches = made["anyOf"] if made.keys() == {"anyOf"} else [made]
+        return {**spoken, "anyOf": [*branches, self.definitions.reference()]}
+
+    def inside(self, part: Any) -> Any:
+        """A schema, with references in place of values inside of what it speaks of, but not of all of it."""
+        return self._written(part, self._widened)
+
+    def data(self, part: Any) -> Any:
+        """A schema as it is: what it speaks of is data, in which nothing is a reference."""
+        return self._written(part, self._kept)
+
+    def _written(self, part: Any, keyword_anew: Callable[[str, Any], Mapping[str, Any]]) -> Any:
+        if not isinstance(part, dict):
+            return part
+        made: dict[str, Any] = {}
+        for keyword, below in part.items():
+            if keyword in DEFINITIONS or keyword.startswith(("x-", "$comment")):
+                continue
+            for key, value in keyword_anew(keyword, below).items():
+                if key in made:  # both count
+                    made.setdefault("allOf", [])
+                    made["allOf"] = [*made["allOf"], *(value if key == "allOf" else [{key: value}])]
+                else:
+                    made[key] = value
+        return made
+
+    def _widened(self, keyword: str, below: Any) -> Mapping[str, Any]:
+        """A keyword with what it holds."""
+        match keyword:
+            case "$ref" | "$dynamicRef":
+                return self._referred(keyword, below, is_data=False)
+            case "properties" | "patternProperties":
+                return {keyword: {name: self.value(item) for name, item in below.items()}}
+            case "dependentSchemas":
+                return {keyword: {name: self.inside(item) for name, item in below.items()}}
+            case "items" | "contains" | "additionalProperties" | "unevaluatedItems" | "unevaluatedProperties":
+                return {keyword: self.value(below)}
+            case "prefixItems":
+                return {keyword: list(map(self.value, below))}
+            case "allOf" | "anyOf":
+                return {keyword: list(map(self.inside, below))}
+            case "oneOf":
+                return self._one_of(below)
+            case "then" | "else":
+                return {keyword: self.inside(below)}
+            case "uniqueItems" if below is True:
+                return {"anyOf": [{keyword: below}, self.definitions.holding()]}
+        return self._kept(keyword, below)
+
+    def _kept(self, keyword: str, below: Any) -> Mapping[str, Any]:
+        """A keyword with what it holds, as it is."""
+        if keyword in REFERENCES:
+            return self._referred(keyword, below, is_data=True)
+        if keyword in NAMED and isinstance(below, dict):
+            return {keyword: {name: self.data(item) for name, item in below.items()}}
+        if keyword in LISTED and isinstance(below, list):
+            return {keyword: list(map(self.data, below))}
+        return {keyword: self.data(below) if keyword in SINGLE else below}
+
+    def _one_of(self, branches: list[Any]) -> Mapping[str, Any]:
+        """One of several. Where no value fits two of them, that is any of them; else it is so only of what is known
+        whole, for a reference may turn out to be what tells them apart.
+        """
+        widened = list(map(self.inside, branches))
+        if all(self._are_apart(one, other) for one, other in combinations(branches, 2)):
+            return {"anyOf": widened}
+        once = {"oneOf": list(map(self.data, branches))}
+        return {"allOf": [{"anyOf": widened}, {"anyOf": [once, self.definitions.holding()]}]}
+
+    def _referred(self, keyword: str, reference: str, *, is_data: bool) -> dict[str, Any]:
+        """What leads to the definition that a reference leads to, written anew."""
+        target = referred(reference, self.document)
+        if target is None:
+            return {keyword: reference}
+        key = reference, is_data
+        if key not in self._names:
+            last = segments(reference)[-1] if segments(reference) else "whole"
+            name = self._names[key] = self.definitions.free_name(f"{self.owner}.{last}{'-data' if is_data else ''}")
+            self.definitions.schemas[name] = self.data(target) if is_data else self.inside(target)
+        return {keyword: f"#/$defs/{self._names[key]}"}
+
+    def _is_certain(self, part: Any) -> bool:
+        """Whether a schema demands one certain value."""
+        return isinstance(part, dict) and ("const" in part or self._is_certain(self._target(part, set())))
+
+    def _admits(self, part: Any, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether a schema plainly admits every text, so that references need no words of their own."""
+        if not isinstance(part, dict) or id(part) in seen:
+            return part is True
+        below = seen | {id(part)}
+        if set(part) - _SAYS_NOTHING == {"$ref"}:
+            return self._admits(self._target(part, set()), below)
+        types = part.get("type", "string")
+        if "string" not in ([types] if isinstance(types, str) else types):
+            return False
+        branches = part.get("anyOf", [True])
+        return part.keys() <= _NOT_OF_TEXTS and any(self._admits(branch, below) for branch in branches)
+
+    def _target(self, part: Any, seen: set[int]) -> Any:
+        """What a schema that is a reference and no more leads to; None where it is none."""
+        while isinstance(part, dict) and id(part) not in seen and set(part) - _SAYS_NOTHING == {"$ref"}:
+            seen.add(id(part))
+            part = referred(part["$ref"], self.document)
+            if not isinstance(part, dict) or "$ref" not in part:
+                return part
+        return None
+
+    def _are_apart(self, one: Any, other: Any) -> bool:
+        """Whether it is plain that no value fits both: they are of other types, or of objects that demand a property
+        with other values.
+        """
+        mine, theirs = self._followed(one), self._followed(other)
+        if not mine or not theirs:
+            return False
+        types = [_listed(schema.get("type")) for schema in (mine, theirs)]
+        if all(types) and not (types[0] & types[1]) and not ({"integer", "number"} <= types[0] | types[1]):
+            return True
+        if types != [{"object"}, {"object"}]:
+            return False
+        return any(
+            not (set(map(repr, a)) & set(map(repr, b)))
+            for key in set(mine.get("required", ())) & set(theirs.get("required", ()))
+            if (a := _named_values(self._followed(mine.get("properties", {}).get(key))))
+            and (b := _named_values(self._followed(theirs.get("properties", {}).get(key))))
+        )
+
+    def _followed(self, part: Any) -> Mapping[str, Any]:
+        """A schema, or what it leads to where it is a reference and no more."""
+        target = self._target(part, set())
+        found = part if target is None else target
+        return found if isinstance(found, dict) else {}
+
+
+def _listed(types: Any) -> set[str]:
+    return {types} if isinstance(types, str) else set(types or ())
+
+
+def _named_values(schema: Mapping[str, Any]) -> Iterable[Any]:
+    """The values that a schema demands one of, where that is by `const`: a reference cannot stand there."""
+    return [schema["const"]] if "const" in schema else []
