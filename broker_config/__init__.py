@@ -8,6 +8,7 @@ from broker_config.configuration import celery_configuration, transport_options
 from broker_config.embedded import EmbeddedServer
 from broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
 from broker_config.guarded_process import GuardedProcess
+from broker_config.models import ConfiguredModel
 from broker_config.queues import (
     DELIVER,
     EXECUTE_ACTIVITY,
@@ -37,6 +38,7 @@ __all__ = [
     "EXECUTE_INSTANCES",
     "PROBE",
     "BrokerConfigError",
+    "ConfiguredModel",
     "EmbeddedServer",
     "GuardedProcess",
     "NotConfigured",

@@ -8,6 +8,7 @@ means the default, and so overrides the file. Sizes may be written as ``256MiB``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Self
@@ -25,6 +26,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from broker_config.errors import NotConfigured, SettingsError
+from broker_config.models import MODEL_PATTERN, ConfiguredModel, missing_fallbacks, read_models
 from broker_config.urls import (
     BROKER_SCHEMES,
     MASK,
@@ -97,11 +99,25 @@ class Settings(BaseSettings):
 
     model: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9_-]+:.+$",
-        description="The model that solves requests: provider:name, or scripted:FILE.json.",
+        pattern=MODEL_PATTERN,
+        description="The model that is asked where no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, "
+        "or one registered with @model.",
     )
-    model_base_url: SecretUrl | None = Field(None, description="An OpenAI-compatible endpoint to ask instead.")
-    model_api_key: SecretStr | None = Field(None, description="The key for the model's endpoint.")
+    model_base_url: SecretUrl | None = Field(
+        None, description="Where it is asked, if not at its provider's: any OpenAI-compatible endpoint."
+    )
+    model_api_key: SecretStr | None = Field(None, description="The key for it.")
+    model_fallbacks: CommaSeparated = Field(
+        (), description="Models of `models` that are asked in this order when it does not answer, comma separated."
+    )
+    models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
+        {},
+        description="Further models that a `config.model` may name, as JSON: "
+        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "fallbacks": ["NAME"]}}.',
+    )
+    model_request_seconds: float = Field(
+        300, gt=0, description="How long a request to a model may take, retries included; a config can only shorten it."
+    )
     strict_meta: bool = Field(
         False, description="additionalProperties: false speaks of meta-properties too (SPEC R4.1)."
     )
@@ -161,7 +177,12 @@ class Settings(BaseSettings):
             return cls.model_fields[info.field_name].get_default()
         return value
 
-    @field_validator("activities", "delegates", "allow", mode="before")
+    @field_validator("models", mode="before")
+    @classmethod
+    def _read_models(cls, value: object) -> object:
+        return read_models(value)
+
+    @field_validator("activities", "delegates", "allow", "model_fallbacks", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):
@@ -184,12 +205,14 @@ class Settings(BaseSettings):
         return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
 
     @model_validator(mode="after")
-    def _check_intervals(self) -> Self:
+    def _check_together(self) -> Self:
         if self.sweep_interval_seconds >= self.lease_seconds:
             raise ValueError(
                 f"{ENVIRONMENT_PREFIX}LEASE_SECONDS: {self.lease_seconds:g} should be more than "
                 f"{ENVIRONMENT_PREFIX}SWEEP_INTERVAL_SECONDS ({self.sweep_interval_seconds:g})"
             )
+        if missing := missing_fallbacks(self.models, self.model_fallbacks):
+            raise ValueError(f"{ENVIRONMENT_PREFIX}MODELS: it has no {missing}, which is named as a fallback")
         return self
 
     @property
@@ -229,6 +252,14 @@ class Settings(BaseSettings):
             f"{ENVIRONMENT_PREFIX}REDIS_URL, e.g. redis://localhost:6379/0, or use --redis"
         )
 
+    @property
+    def default_model(self) -> ConfiguredModel | None:
+        """The model that is asked where no other is named."""
+        if self.model is None:
+            return None
+        url, key = self.model_base_url, self.model_api_key
+        return ConfiguredModel(model=self.model, base_url=url, api_key=key, fallbacks=self.model_fallbacks)
+
     def with_urls(self, *, broker_url: str, redis_url: str) -> Settings:
         """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""
         return self.model_copy(update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)})
@@ -244,6 +275,8 @@ class Settings(BaseSettings):
                 value = mask_url(value.get_secret_value())
             elif isinstance(value, tuple):
                 value = list(value)
+            elif isinstance(value, dict):
+                value = {key: model.masked() for key, model in value.items()}
             elif isinstance(value, ByteSize):
                 value = int(value)
             shown[name] = value
@@ -263,6 +296,8 @@ class Settings(BaseSettings):
                 value = value.get_secret_value()
             elif isinstance(value, tuple):
                 value = ",".join(value)
+            elif isinstance(value, dict):
+                value = json.dumps({key: model.in_clear() for key, model in value.items()}) if value else None
             elif isinstance(value, ByteSize):
                 value = int(value)
             variables[ENVIRONMENT_PREFIX + name.upper()] = "" if value is None else str(value)
@@ -293,7 +328,8 @@ def _problem(detail: ErrorDetails) -> str:
     message = " ".join(detail["msg"].removeprefix("Value error, ").split())
     if not detail["loc"]:
         return message
-    name = str(detail["loc"][0])
-    secret = name.endswith(("_url", "_password", "_key"))
+    name, *inside = map(str, detail["loc"])
+    secret = name.endswith(("_url", "_password", "_key", "models"))
     value = "" if secret else f" (it is {detail['input']!r:.80})"
-    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {message}{value}"
+    where = "".join(f"{part}: " for part in inside)
+    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"

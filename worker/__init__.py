@@ -1,6 +1,6 @@
 """The distributed backend: activities and delegates are registered here, submissions handed in, runs followed.
 
-    from worker import Client, Message, Output, activity, delegate
+    from worker import Client, Message, Output, activity, delegate, model
 
 `celery -A worker worker` finds the application in `worker.celery`.
 
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from .client.results import CallResult, Result
     from .client.runs import LogEntry, Run
     from .messaging.attempts import CurrentCall, current_call
-    from .registry.activities import activity, delegate
+    from .models.request import Answer, Usage
+    from .registry.activities import activity, delegate, model
     from .storage.dead_letters import DeadLetter, DeadLetters
 
 __all__ = [
     "ActivitiesError",
+    "Answer",
     "AsyncClient",
     "AsyncRun",
     "BeingAmended",
@@ -61,15 +63,18 @@ __all__ = [
     "Run",
     "RunNotFound",
     "RunOver",
+    "Usage",
     "WorkerError",
     "activity",
     "current_call",
     "delegate",
     "local",
+    "model",
     "ref",
 ]
 
 _HOMES: Final = {
+    "Answer": "worker.models.request",
     "AsyncClient": "worker.client.async_client",
     "AsyncRun": "worker.client.async_client",
     "CallResult": "worker.client.results",
@@ -85,10 +90,12 @@ _HOMES: Final = {
     "Ref": "worker.client.authoring",
     "Result": "worker.client.results",
     "Run": "worker.client.runs",
+    "Usage": "worker.models.request",
     "activity": "worker.registry.activities",
     "current_call": "worker.messaging.attempts",
     "delegate": "worker.registry.activities",
     "local": "worker.client.local",
+    "model": "worker.registry.activities",
     "ref": "worker.client.authoring",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""

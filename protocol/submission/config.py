@@ -61,14 +61,14 @@ _COUNT: Final = (_is_whole, "a whole number, at least 1")
 _SECONDS: Final = (_is_positive, "a number of seconds, more than 0")
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model"),
-    "temperature": Setting(lambda value: _is_number(value) and value >= 0, "a number, at least 0"),
-    "max_output_tokens": Setting(*_COUNT),
+    "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model", True, True),
+    "temperature": Setting(lambda value: _is_number(value) and value >= 0, "a number, at least 0", True, True),
+    "max_output_tokens": Setting(*_COUNT, in_submission=True, in_definition=True),
     "ticks": Setting(*_COUNT),
     "calls": Setting(*_COUNT),
     "tokens": Setting(*_COUNT),
     "seconds": Setting(*_SECONDS),
-    "request_seconds": Setting(*_SECONDS),
+    "request_seconds": Setting(*_SECONDS, in_submission=True, in_definition=True),
     "promise_seconds": Setting(*_SECONDS, in_submission=True),
     "approve": Setting(_is_approval, 'a list of tool names, references such as "†state.user", or "*"'),
     "approve_seconds": Setting(*_SECONDS),

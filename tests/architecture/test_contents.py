@@ -10,7 +10,7 @@ import pytest
 
 import protocol
 from protocol import analysis, calls, engine, graph, hints, language, schemas, state, submission
-from worker import app, client, execution, messaging, recovery, registry, storage
+from worker import app, client, execution, messaging, models, recovery, registry, storage
 from worker.cli import doctor
 
 
@@ -18,7 +18,7 @@ from worker.cli import doctor
     "package",
     [
         *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis),
-        *(messaging, storage, registry, execution, recovery, app, client, doctor),
+        *(messaging, storage, registry, models, execution, recovery, app, client, doctor),
     ],
 )
 def test_a_package_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:

@@ -152,9 +152,13 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
     assert parts & {"hints", "analysis"} == set()
 
 
-WORKER_FOLDERS = ("messaging", "storage", "registry", "execution", "recovery", "app", "client", "cli")
+WORKER_FOLDERS = ("messaging", "storage", "registry", "models", "execution", "recovery", "app", "client", "cli")
 """The worker's folders: each imports only those before it, and `errors` at the bottom."""
-WORKER_BESIDE_EACH_OTHER = {"registry": {"storage"}, "recovery": {"registry", "execution"}}
+WORKER_BESIDE_EACH_OTHER = {
+    "registry": {"storage"},
+    "models": {"storage", "messaging"},
+    "recovery": {"registry", "models", "execution"},
+}
 
 
 @pytest.mark.parametrize("folder", WORKER_FOLDERS)

@@ -82,7 +82,8 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
     assert unsupported(plan) == []
 
 
-HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds"}
+REQUESTS = {"model", "temperature", "max_output_tokens", "request_seconds"}
+HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds", *REQUESTS}
 
 
 @pytest.mark.parametrize("key", SETTINGS)
@@ -95,9 +96,9 @@ def test_r7_1_a_setting_that_a_backend_cannot_honour_yet_is_refused_and_never_ig
 
 
 def test_r7_1_so_it_is_for_those_of_a_request_definition() -> None:
-    config = {"max_concurrency": 1, "ignore": [], "model": "small"}
+    config = {"max_concurrency": 1, "ignore": [], "model": "small", "ticks": 8}
     plan = check_submission(submission(delegates={"d": {"config": config}, "e": {}}))
-    assert pointers(unsupported(plan)) == ["/delegates/d/config/ignore", "/delegates/d/config/model"]
+    assert pointers(unsupported(plan)) == ["/delegates/d/config/ignore", "/delegates/d/config/ticks"]
 
 
 def test_r9_3_a_delegate_with_tools_of_its_own_is_refused_where_a_run_is_to_be_made_of_it() -> None:

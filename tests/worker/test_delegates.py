@@ -151,7 +151,7 @@ def test_an_answer_that_its_schema_forbids_fails_the_call(backend: Backend) -> N
     assert result.data()["state"] == {"well": {"score": 5}}
     error = result.calls[1].error
     assert error is not None
-    assert (error["type"], "score" in error["message"]) == ("CallFailed", True)
+    assert (error["type"], "score" in error["message"]) == ("InvalidAnswer", True)
 
 
 def test_a_request_that_the_model_cannot_answer_fails_the_call(backend: Backend) -> None:

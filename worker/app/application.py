@@ -13,9 +13,9 @@ from worker.messaging.log_context import label_logs
 from worker.messaging.refusals import RefusalsStep
 from worker.messaging.reserved import ReservedStep
 from worker.messaging.task_events import EVENTS
+from worker.models.configured import verify_models
 from worker.recovery.sweep import SweepStep
 from worker.registry.activities import Registry
-from worker.registry.models import configured_model
 
 from .pool import POOL
 from .runtime import Runtimes
@@ -24,7 +24,7 @@ from .tasks import register_tasks
 
 def make_application(settings: Settings, registry: Registry) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
-    configured_model(settings)  # a model that cannot be had is reported when the worker starts, not in every task
+    verify_models(settings, registry)  # one that cannot be had is reported when the worker starts, not in every task
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from celery import Celery
@@ -29,8 +30,8 @@ from worker.messaging.messages import TaskMessage
 from worker.messaging.publisher import Publisher
 from worker.messaging.pulse import Pulse
 from worker.messaging.relay import Relay
+from worker.models.configured import Models
 from worker.registry.activities import Registry
-from worker.registry.models import configured_model
 from worker.storage.connections import connect, connect_async
 from worker.storage.leases import PUBLISHED_SECONDS, Leases
 from worker.storage.log import MessageLog
@@ -56,9 +57,8 @@ class Runtime:
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._relay = Relay(self._publish)
         self._threads = Threads(settings.concurrency)
-        self.remote = RemoteExecutor(
-            registry.limited_to(settings.allow), configured_model(settings), limits_of(settings), self._threads
-        )
+        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None))
+        self.remote = RemoteExecutor(registry.limited_to(settings.allow), models, limits_of(settings), self._threads)
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 

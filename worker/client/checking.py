@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from protocol.submission.amendments import SoFar, placed
 from protocol.submission.checking import Surroundings
 from protocol.submission.support import unsupported
 from worker.messaging.limits import limits_of
+from worker.models.known import KnownModels
 from worker.registry.activities import Registry
 from worker.registry.activities import registry as default_registry
 from worker.registry.loading import load_activities
@@ -68,7 +69,7 @@ class Checker:
 
     def _held_against_settings(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = list(self._loosened(plan))
+        problems = [*self._loosened(plan), *self._unknown_models(plan)]
         for call in plan.calls if self._settings.model is None else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
@@ -87,6 +88,19 @@ class Checker:
         most, asked = self._settings.limit_run_concurrency, plan.submission.config.get("max_concurrency")
         if most is not None and asked is not None and asked > most:
             yield Problem("/config/max_concurrency", f"{asked}, where {most} is the most that is allowed")
+
+    def _unknown_models(self, plan: Plan) -> Iterator[Problem]:
+        """Models that are asked for by name and are not configured: a `config` holds no addresses (SPEC R13.11)."""
+        known = KnownModels(self._settings, self._registry)
+        configs: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [(("config",), plan.submission.config)]
+        for name, definition in plan.submission.delegates.items():
+            configs.append((("delegates", name, "config"), definition.get("config") or {}))
+        for at, config in configs:
+            asked: str | None = config.get("model")
+            if asked is not None and known.find(asked) is None:
+                there = ", ".join(known) or "none"
+                message = f"no model {asked!r} is configured (ACTS_MODEL, ACTS_MODELS); there is {there}"
+                yield Problem(pointer(*at, "model"), message)
 
 
 def _supported(plan: Plan) -> Plan:

@@ -21,6 +21,7 @@ from protocol import Limits
 from protocol.engine.execution import Failure, Success
 from worker.errors import CallFailed, InvalidParameters
 from worker.messaging.attempts import Attempt, Result, Retry, enter
+from worker.models.errors import ModelError
 from worker.registry.activities import Policy, first_fault
 
 from .threads import Threads
@@ -96,6 +97,8 @@ def _found(error: BaseException, policy: Policy) -> Failure | None:
         return Failure("TimeoutError", message)
     if isinstance(error, InvalidParameters):
         return Failure("InvalidParameters", _text(error))
+    if isinstance(error, ModelError):
+        return Failure(type(error).__name__, _text(error))
     return None
 
 

@@ -22,8 +22,9 @@ from worker.messaging.messages import (
     TaskMessage,
     pack_message,
 )
+from worker.models.configured import Models
+from worker.models.delegates import request_config, solve
 from worker.registry.activities import Policy, Registry
-from worker.registry.models import Model, ModelRequest, solve
 from worker.storage.definition import Definition
 
 from .invocation import invoke
@@ -65,7 +66,7 @@ class Remote:
             delegate=self._delegate_name(call, definition),
             context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
             schema=own.get("schema", tool.output_schema if tool is not None else None),
-            config={**definition.config, **own.get("config", {}), **_tool_hint(call, tool)},
+            config={**request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
             awaited=not call.is_fire_and_forget,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
@@ -89,9 +90,9 @@ class Remote:
 class RemoteExecutor:
     """Carries out remote calls; it has no connection to the log."""
 
-    def __init__(self, registry: Registry, model: Model | None, limits: Limits, threads: Threads) -> None:
+    def __init__(self, registry: Registry, models: Models, limits: Limits, threads: Threads) -> None:
         self._registry = registry
-        self._model = model
+        self._models = models
         self._limits = limits
         self._threads = threads
 
@@ -128,15 +129,11 @@ class RemoteExecutor:
             return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
             return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
-        model = self._model
-        if model is None:
-            return Failure("NoModel", "no model is configured on this worker: set ACTS_MODEL")
-        request = ModelRequest(context, message.schema, message.config)
         return await invoke(
-            lambda: solve(model, request),
+            lambda: solve(self._models, context, message.schema, message.config),
             message.attempt,
             name=message.delegate or "model",
-            is_async=False,
+            is_async=True,
             policy=Policy(),
             limits=self._limits,
             threads=self._threads,

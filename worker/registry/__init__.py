@@ -1,8 +1,7 @@
-"""What user code is known: activities, delegates, models.
+"""What user code is known: activities, delegates, functions that are models.
 
 `activities`           registering code
 `signatures`           the schema of what a function takes
 `loading`              loading the modules that register
 `request_definitions`  delegates that are JSON files
-`models`               who solves a request
 """

@@ -114,12 +114,26 @@ class Delegate:
         return inspect.iscoroutinefunction(self.function)
 
 
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A function that answers requests: `(messages, schema, config) -> answer` (SPEC R12)."""
+
+    name: str
+    function: Function
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+
 class Registry:
-    """The activities and delegates of a process, by name."""
+    """The activities, delegates and models of a process, by name."""
 
     def __init__(self) -> None:
         self.activities: dict[str, Activity] = {}
         self.delegates: dict[str, Delegate] = {}
+        self.models: dict[str, RegisteredModel] = {}
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""
@@ -134,6 +148,7 @@ class Registry:
         if not names:
             return self
         limited = Registry()
+        limited.models = self.models
         limited.activities = {name: known for name, known in self.activities.items() if name in names}
         limited.delegates = {name: known for name, known in self.delegates.items() if name in names}
         return limited
@@ -148,8 +163,15 @@ class Registry:
         self._refuse_another(self.delegates.get(delegate.name), delegate.function, "delegate", delegate.name)
         self.delegates[delegate.name] = delegate
 
+    def add_model(self, model: RegisteredModel) -> None:
+        """Register a model. Raises `ActivitiesError` where another function has the name."""
+        self._refuse_another(self.models.get(model.name), model.function, "model", model.name)
+        self.models[model.name] = model
+
     @staticmethod
-    def _refuse_another(before: Activity | Delegate | None, function: Function, what: str, name: str) -> None:
+    def _refuse_another(
+        before: Activity | Delegate | RegisteredModel | None, function: Function, what: str, name: str
+    ) -> None:
         if before is not None and _source(before.function) != _source(function):
             raise ActivitiesError(
                 f"two functions are registered as {what} {name!r}: {_source(before.function)} and {_source(function)}"
@@ -157,7 +179,7 @@ class Registry:
 
 
 registry: Final = Registry()
-"""What `@activity` and `@delegate` register in."""
+"""What `@activity`, `@delegate` and `@model` register in."""
 
 
 @overload
@@ -215,6 +237,19 @@ def delegate(
 
     def register(function: F) -> F:
         registry.add_delegate(Delegate(name, function, policy))
+        return function
+
+    return register
+
+
+def model(name: str, /) -> Callable[[F], F]:
+    """Register a function as a model: `(messages, schema, config) -> answer`, an answer's text or its value.
+
+    `ACTS_MODEL=NAME:ANYTHING` makes it the one that is asked, and `config.model` names it.
+    """
+
+    def register(function: F) -> F:
+        registry.add_model(RegisteredModel(name, function))
         return function
 
     return register

@@ -106,11 +106,14 @@ def _without_secrets(layer: Layer, settings: Settings) -> Layer:
 
 
 def _secrets(settings: Settings) -> Iterator[str]:
-    for url in (settings.effective_broker_url, settings.effective_redis_url):
+    addresses = (settings.model_base_url, *(each.base_url for each in settings.models.values()))
+    given = (url.get_secret_value() for url in addresses if url is not None)
+    for url in (settings.effective_broker_url, settings.effective_redis_url, *given):
         for one in (url or "").split(";"):
             password = urlsplit(one).password or ""
             # A very short one would also be found where it is none.
             yield from (text for text in (password, unquote(password)) if len(text) > 3)
-    for key in (settings.model_api_key, settings.sentinel_password):
+    keys = (settings.model_api_key, settings.sentinel_password, *(each.api_key for each in settings.models.values()))
+    for key in keys:
         if key is not None and len(key.get_secret_value()) > 3:
             yield key.get_secret_value()

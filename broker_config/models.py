@@ -1,0 +1,71 @@
+"""The settings of one model: where it is asked, with which key, and what is asked in its stead (SPEC R13.11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from broker_config.urls import MASK, SecretUrl, mask_url
+
+__all__ = ["MODEL_PATTERN", "ConfiguredModel", "missing_fallbacks", "read_models"]
+
+MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
+"""`provider:name`."""
+
+
+class ConfiguredModel(BaseModel):
+    """One model that an operator has configured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+
+    model: str = Field(pattern=MODEL_PATTERN)
+    base_url: SecretUrl | None = None
+    api_key: SecretStr | None = None
+    fallbacks: tuple[str, ...] = ()
+    """Names of other configured models, asked in this order when this one does not answer."""
+
+    @property
+    def provider(self) -> str:
+        """Who is asked: the name before the colon."""
+        return self.model.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """What the provider calls it: the name behind the colon."""
+        return self.model.partition(":")[2]
+
+    def masked(self) -> dict[str, object]:
+        """Fit to be shown."""
+        return {
+            "model": self.model,
+            "base_url": None if self.base_url is None else mask_url(self.base_url.get_secret_value()),
+            "api_key": None if self.api_key is None else MASK,
+            "fallbacks": list(self.fallbacks),
+        }
+
+    def in_clear(self) -> dict[str, object]:
+        """With its secrets in clear."""
+        return {
+            "model": self.model,
+            "base_url": None if self.base_url is None else self.base_url.get_secret_value(),
+            "api_key": None if self.api_key is None else self.api_key.get_secret_value(),
+            "fallbacks": list(self.fallbacks),
+        }
+
+
+def read_models(value: object) -> object:
+    """The object that a variable holds as JSON; a value that is none is returned as it is. Raises `ValueError`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else {}
+    except ValueError:  # its text may hold a key
+        raise ValueError("must be JSON: an object of names and models") from None
+
+
+def missing_fallbacks(models: Mapping[str, ConfiguredModel], own: Collection[str]) -> str:
+    """The names of fallbacks that no model has; empty where there are none."""
+    named = {*own, *(name for model in models.values() for name in model.fallbacks)}
+    return ", ".join(sorted(named - models.keys()))

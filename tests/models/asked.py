@@ -1,0 +1,26 @@
+"""Asking a model in a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from worker.models.request import Answer, Heard, Model, ModelRequest, ignore
+
+OUTPUT = {"type": "object", "properties": {"output": {}}, "required": ["output"]}
+
+
+def request(*said: str, **parts: Any) -> ModelRequest:
+    """A request of these messages."""
+    return ModelRequest([{"role": "user", "content": text} for text in said], **parts)
+
+
+def ask(model: Model, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
+    """The answer to these messages."""
+    return asyncio.run(model.ask(request(*said, **parts), heard))
+
+
+async def on_thread(function: Callable[[], Any]) -> Any:
+    """Run a plain function beside the loop."""
+    return await asyncio.to_thread(function)

@@ -1,0 +1,199 @@
+"""Which model is asked, how often, and what is asked in its stead (SPEC R13.4, R13.11)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from broker_config import Settings, SettingsError, load
+from worker import Answer, Usage
+from worker.errors import WorkerError
+from worker.models import asking
+from worker.models.configured import Models, verify_models
+from worker.models.errors import BadRequest, InvalidAnswer, RateLimited, Truncated, Unreachable
+from worker.models.request import ModelRequest
+from worker.registry.activities import RegisteredModel, Registry
+
+from .asked import on_thread, request
+
+Said = Callable[[], Any]
+
+
+class Speaker:
+    """A registered model that does one thing after the other, and notes what it was asked."""
+
+    def __init__(self, *doings: Any) -> None:
+        self._doings = list(doings)
+        self.asked: list[Mapping[str, Any]] = []
+
+    async def __call__(self, messages: Sequence[Mapping[str, str]], schema: Any, config: Mapping[str, Any]) -> Any:
+        self.asked.append(config)
+        doing = self._doings.pop(0)
+        if isinstance(doing, Exception):
+            raise doing
+        return doing
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_FIRST_WAIT_SECONDS", 0.001)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+def models(registry: Registry, settings: Settings, **speakers: Speaker) -> Models:
+    for name, speaker in speakers.items():
+        registry.add_model(RegisteredModel(name, speaker.__call__))
+    return Models(settings, registry, on_thread)
+
+
+def asked(models: Models, **config: Any) -> Answer:
+    return asyncio.run(models.ask(request("hello", config=config)))
+
+
+def configured(**settings: Any) -> Settings:
+    return load(env_file=None, **settings)
+
+
+def test_the_default_model_is_asked_where_none_is_named_and_told_its_own_name(registry: Registry) -> None:
+    speaker = Speaker({"output": 1}, {"output": 2}, {"output": 3})
+    them = models(registry, configured(model="a:large"), a=speaker)
+    assert [asked(them).text, asked(them, model="large").text, asked(them, model="a:large").text] == [
+        '{"output": 1}',
+        '{"output": 2}',
+        '{"output": 3}',
+    ]
+    assert [config["model"] for config in speaker.asked] == ["large"] * 3
+
+
+def test_a_named_model_is_one_of_the_settings_or_a_registered_one(registry: Registry) -> None:
+    settings = configured(models=json.dumps({"quick": {"model": "b:small"}}))
+    them = models(registry, settings, a=Speaker({"output": "a"}), b=Speaker({"output": "b"}))
+    assert json.loads(asked(them, model="quick").text) == {"output": "b"}
+    assert json.loads(asked(them, model="a").text) == {"output": "a"}
+    with pytest.raises(BadRequest, match="no model 'large' is configured"):
+        asked(them, model="large")
+    with pytest.raises(BadRequest, match="no model is configured"):
+        asked(them)
+
+
+@pytest.mark.parametrize("passing", [RateLimited("slow down"), Unreachable("no connection")])
+def test_what_passes_is_asked_again(registry: Registry, passing: Exception) -> None:
+    speaker = Speaker(passing, passing, {"output": 1})
+    assert asked(models(registry, configured(model="a:x"), a=speaker)).text == '{"output": 1}'
+    assert len(speaker.asked) == 3
+
+
+@pytest.mark.parametrize("lasting", [BadRequest("wrong key"), Truncated("cut"), InvalidAnswer("no JSON")])
+def test_what_does_not_pass_is_asked_once(registry: Registry, lasting: Exception) -> None:
+    speaker = Speaker(lasting)
+    with pytest.raises(type(lasting), match=str(lasting)):
+        asked(models(registry, configured(model="a:x"), a=speaker))
+    assert len(speaker.asked) == 1
+
+
+def test_it_is_not_waited_for_what_would_come_too_late(registry: Registry) -> None:
+    speaker = Speaker(RateLimited("tomorrow", retry_after_seconds=86_400))
+    with pytest.raises(RateLimited, match="tomorrow"):
+        asked(models(registry, configured(model="a:x"), a=speaker), request_seconds=30)
+    assert len(speaker.asked) == 1
+
+
+def test_a_request_has_a_deadline_that_a_config_can_only_shorten(registry: Registry) -> None:
+    async def silent(messages: Any, schema: Any, config: Any) -> Any:
+        await asyncio.Event().wait()
+
+    registry.add_model(RegisteredModel("a", silent))
+    for setting, seconds in ((300.0, 0.01), (0.01, 300)):
+        them = Models(configured(model="a:x", model_request_seconds=setting), registry, on_thread)
+        with pytest.raises(Unreachable, match=r"within 0\.01 seconds"):
+            asked(them, request_seconds=seconds)
+
+
+def test_fallbacks_are_asked_in_their_order_before_anything_is_waited_for(registry: Registry) -> None:
+    named = {"second": {"model": "b:x"}, "third": {"model": "c:x"}}
+    settings = configured(model="a:x", model_fallbacks="second,third", models=json.dumps(named))
+    speakers = {
+        "a": Speaker(RateLimited("busy"), RateLimited("busy")),
+        "b": Speaker(Unreachable("away"), {"output": "b"}),
+        "c": Speaker(Unreachable("away")),
+    }
+    assert asked(models(registry, settings, **speakers)).text == '{"output": "b"}'
+    assert [len(speaker.asked) for speaker in speakers.values()] == [2, 2, 1]
+
+
+def test_a_fallback_is_not_asked_what_was_refused(registry: Registry) -> None:
+    settings = configured(model="a:x", model_fallbacks="b", models='{"b": {"model": "b:x"}}')
+    second = Speaker({"output": 1})
+    with pytest.raises(BadRequest, match="wrong key"):
+        asked(models(registry, settings, a=Speaker(BadRequest("wrong key")), b=second))
+    assert second.asked == []
+
+
+def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None:
+    class Breaking:
+        async def ask(self, request: ModelRequest, heard: Callable[[str], None]) -> Answer:
+            heard('{"calls": [')
+            raise Unreachable("the connection broke")
+
+    candidates = [asking.Candidate(Breaking(), "x")]
+    with pytest.raises(Truncated, match="broke off: the connection broke"):
+        asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30))
+
+
+def test_an_answer_tells_its_usage_and_how_long_it_took(registry: Registry) -> None:
+    given = Answer('{"output": 1}', "a-2026", Usage(10, 5, 2))
+    answer = asked(models(registry, configured(model="a:x"), a=Speaker(given)))
+    assert (answer.model, answer.usage) == ("a-2026", Usage(10, 5, 2))
+    assert answer.duration_seconds > 0
+
+
+def test_a_plain_function_may_be_a_model_too(registry: Registry) -> None:
+    registry.add_model(RegisteredModel("a", lambda messages, schema, config: {"output": messages[0]["content"]}))
+    assert asked(Models(configured(model="a:x"), registry, on_thread)).text == '{"output": "hello"}'
+
+
+def test_what_a_function_returns_is_json_or_an_invalid_answer(registry: Registry) -> None:
+    with pytest.raises(InvalidAnswer, match="no JSON value"):
+        asked(models(registry, configured(model="a:x"), a=Speaker({"output": float("nan")})))
+
+
+def test_a_model_that_cannot_be_had_is_found_before_it_is_asked(registry: Registry) -> None:
+    with pytest.raises(WorkerError, match="unknown provider 'gpt'"):
+        verify_models(configured(model="gpt:5"), registry)
+    with pytest.raises(WorkerError, match="No such file"):
+        verify_models(configured(models='{"a": {"model": "scripted:none.json"}}'), registry)
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ("{", "must be JSON"),
+        ('{"a": {"model": "x"}}', "a: model: String should match pattern"),
+        ('{"a": {"model": "x:y", "key": "sk-secret"}}', "a: key: Extra inputs"),
+        ('{"a": {"model": "x:y", "api_key": 5}}', "a: api_key"),
+        ('{"a": {"model": "x:y", "fallbacks": ["b"]}}', "it has no b, which is named as a fallback"),
+    ],
+)
+def test_models_that_are_none_are_one_line_without_secrets(models: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        configured(models=models)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("ACTS_MODELS: ")
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"model": "openai:gpt", "base_url": "https://user:pw@host/v1", "api_key": "sk-secret", "fallbacks": []}
+    settings = configured(models=json.dumps({"one": one}))
+    assert json.loads(settings.to_environment()["ACTS_MODELS"]) == {"one": one}
+    shown = str(settings.masked()["models"]) + repr(settings)
+    assert "sk-secret" not in shown
+    assert ":pw@" not in shown

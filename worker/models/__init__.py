@@ -1,0 +1,12 @@
+"""Models: asking one, and what may come of it (SPEC R12.6, R13.3, R13.4, R13.11). Nothing here sees a log.
+
+`request`     what a model is asked, what it answers, and the protocol of a model
+`errors`      what can go wrong, each with what happens next
+`scripted`    answers from a file
+`registered`  functions registered with `@model`
+`known`       which models there are, by their names
+`providers`   making a model from its settings
+`asking`      asking until there is an answer, or no time left
+`configured`  the models of a process: asking one by its name
+`delegates`   a delegate or a latent call as one request
+"""

@@ -1,0 +1,78 @@
+"""Asking until there is an answer, or no time left (SPEC R13.4).
+
+What may pass - 429, 5xx, no connection - is asked again after `Retry-After`, else after a wait that doubles. Where a
+model has others to fall back on, each is asked once in their order before anything is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from .errors import ModelError, Truncated, Unreachable
+from .request import Answer, Heard, Model, ModelRequest
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WAIT_SECONDS: Final = 0.5
+_LONGEST_WAIT_SECONDS: Final = 20.0
+_MOST_DOUBLINGS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may answer, by the name that its provider knows it under."""
+
+    model: Model
+    name: str
+
+
+async def answered(candidates: Sequence[Candidate], request: ModelRequest, heard: Heard, seconds: float) -> Answer:
+    """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
+
+    A request of whose answer a piece was heard is not asked again: whoever heard it may have acted on it.
+    """
+    began = time.monotonic()
+    was_heard = False
+    error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds")
+
+    def hear(piece: str) -> None:
+        nonlocal was_heard
+        was_heard = was_heard or bool(piece)
+        heard(piece)
+
+    try:
+        async with asyncio.timeout(seconds):
+            for attempt in count():
+                wait_seconds = _backoff_seconds(attempt)
+                for candidate in candidates:
+                    own = replace(request, config={**request.config, "model": candidate.name})
+                    try:
+                        answer = await candidate.model.ask(own, hear)
+                        return replace(answer, duration_seconds=time.monotonic() - began)
+                    except ModelError as failed:
+                        error = failed
+                    if not error.is_transient:
+                        raise error
+                    if was_heard:
+                        raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
+                    if error.retry_after_seconds is not None:
+                        wait_seconds = error.retry_after_seconds
+                if time.monotonic() - began + wait_seconds >= seconds:
+                    raise error
+                logger.warning("%s: %s; it is asked again in %.1f s", type(error).__name__, error, wait_seconds)
+                await asyncio.sleep(wait_seconds)
+    except TimeoutError:
+        pass
+    raise error
+
+
+def _backoff_seconds(attempt: int) -> float:
+    longest: float = min(_FIRST_WAIT_SECONDS * 2.0 ** min(attempt, _MOST_DOUBLINGS), _LONGEST_WAIT_SECONDS)
+    return longest * random.uniform(0.5, 1.0)

@@ -1,0 +1,62 @@
+"""The models of a process: asking the one that a request names, and those that it falls back on (SPEC R13.11)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from broker_config import ConfiguredModel, Settings
+from worker.registry.activities import Registry
+
+from .asking import Candidate, answered
+from .errors import BadRequest
+from .known import KnownModels
+from .providers import make_model
+from .registered import OnThread
+from .request import Answer, Heard, Model, ModelRequest, ignore
+
+logger = logging.getLogger(__name__)
+
+
+class Models:
+    """Asks models by their names. To be used on one event loop."""
+
+    def __init__(self, settings: Settings, registry: Registry, on_thread: OnThread) -> None:
+        self._known = KnownModels(settings, registry)
+        self._registry = registry
+        self._on_thread = on_thread
+        self._longest_seconds = settings.model_request_seconds
+        self._made: dict[ConfiguredModel, Model] = {}
+
+    async def ask(self, request: ModelRequest, heard: Heard = ignore) -> Answer:
+        """The answer of the model that `config.model` names, else of `ACTS_MODEL`, or of a fallback of it.
+
+        Raises `ModelError`, and whatever a function raises that is registered as a model.
+        """
+        name = request.config.get("model")
+        configured = self._known.find(name)
+        if configured is None:
+            what = "no model is configured" if name is None else f"no model {name!r} is configured"
+            raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
+        candidates = [self._candidate(each) for each in (configured, *self._known.fallbacks(configured))]
+        seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
+        answer = await answered(candidates, request, heard, seconds)
+        logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
+        for finding in answer.findings:
+            logger.warning("%s: %s", answer.model, finding)
+        return answer
+
+    def _candidate(self, configured: ConfiguredModel) -> Candidate:
+        if configured not in self._made:
+            self._made[configured] = make_model(configured, self._registry, self._on_thread)
+        return Candidate(self._made[configured], configured.name)
+
+
+def verify_models(settings: Settings, registry: Registry) -> None:
+    """Make every configured model and ask none. Raises `WorkerError` for one that cannot be had."""
+
+    async def nowhere(_: Any) -> Any:
+        raise AssertionError("a model is verified, not asked")
+
+    for configured in KnownModels(settings, registry).configured():
+        make_model(configured, registry, nowhere)

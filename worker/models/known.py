@@ -1,0 +1,49 @@
+"""Which models there are: those of the settings, and functions registered with `@model` (SPEC R13.11).
+
+A `config.model` names one of them, never an address. Nothing is loaded or asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker_config import ConfiguredModel, Settings
+from worker.registry.activities import Registry
+
+
+class KnownModels:
+    """The models by their names."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._default = settings.default_model
+        self._named = settings.models
+        self._registered = registry.models
+
+    def find(self, name: str | None) -> ConfiguredModel | None:
+        """The model of that name, by default the one of `ACTS_MODEL`; None where there is none.
+
+        That one goes by `provider:name` and by `name`, too.
+        """
+        if name is None:
+            return self._default
+        if name in self._named:
+            return self._named[name]
+        if self._default is not None and name in (self._default.model, self._default.name):
+            return self._default
+        return ConfiguredModel(model=f"{name}:{name}") if name in self._registered else None
+
+    def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
+        """What is asked when that model does not answer."""
+        yield from (self._named[name] for name in model.fallbacks)
+
+    def configured(self) -> Iterator[ConfiguredModel]:
+        """Those of the settings."""
+        if self._default is not None:
+            yield self._default
+        yield from self._named.values()
+
+    def __iter__(self) -> Iterator[str]:
+        """Every name."""
+        if self._default is not None:
+            yield self._default.model
+        yield from (*self._named, *self._registered)

@@ -1,0 +1,66 @@
+"""What a model is asked, what it answers, and what a model is.
+
+A model is one method: `async def ask(self, request: ModelRequest, heard: Heard) -> Answer`. Whoever asks is on the
+event loop of the process, so that waiting for an answer costs no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Heard = Callable[[str], None]
+"""Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What a model is asked (SPEC R12.5, R12.3)."""
+
+    messages: Sequence[Mapping[str, str]]
+    """Chat messages, `{"role", "content"}`."""
+    schema: Any = None
+    """The JSON Schema of the answer; None where any JSON value will do."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """`model`, `temperature`, `max_output_tokens`, `request_seconds` (SPEC R13.3); other keys are passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost, in tokens as the provider counts them."""
+
+    input: int
+    output: int
+    cached: int = 0
+    """How many of the input's tokens were read from the provider's cache."""
+
+    def to_dict(self) -> dict[str, int]:
+        """As the log has it (SPEC R13.5)."""
+        return {"input": self.input, "output": self.output, "cached": self.cached}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model has written, as it has written it: nothing of it has been validated."""
+
+    text: str
+    model: str
+    """The model's name as the provider tells it."""
+    usage: Usage | None = None
+    """None where the provider does not say."""
+    duration_seconds: float = 0.0
+    findings: tuple[str, ...] = ()
+    """What could not be enforced on the wire, one sentence each (SPEC R12.6)."""
+
+
+class Model(Protocol):
+    """Anything that answers requests."""
+
+    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+        """Answer a request, once. Raises `ModelError`."""
+        ...
+
+
+def ignore(_: str) -> None:
+    """For whoever waits for the whole answer: a `Heard` that does nothing."""
