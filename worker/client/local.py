@@ -68,6 +68,7 @@ def _known(activities: Activities) -> Registry:
     known = Registry()
     known.activities = registry.activities | given.activities
     known.delegates = dict(registry.delegates)
+    known.models = dict(registry.models)
     return known
 
 
