@@ -40,6 +40,10 @@ class RunOver(WorkerError):
     """A run that has ended and cannot be changed any more."""
 
 
+class NothingToRetry(WorkerError):
+    """No call that was asked for has failed."""
+
+
 class BeingAmended(WorkerError):
     """A run that is amended in part: that is to be finished first."""
 

@@ -18,7 +18,7 @@ ERROR: Final = "error"
 """The kind of error messages: each replaces the one before (SPEC R3.1)."""
 TEXT_TYPES: Final = frozenset({"text", "system"})
 """What may be scoped as it is (SPEC R8.3)."""
-PROVENANCE: Final = frozenset({"_call", "_date", "_outputMethod", "_path"})
+PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})

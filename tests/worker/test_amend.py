@@ -12,8 +12,7 @@ import pytest
 from protocol import Rejected
 from tests.acceptance.command import send, start
 from worker import BeingAmended, Run, RunNotFound, RunOver
-from worker.client.amendment import Amender
-from worker.client.checking import Checker
+from worker.client.amendment_steps import AmendmentSteps
 from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting
@@ -230,10 +229,10 @@ def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_ag
     assert all(result.data(f"i{n}")["state"] == {"n": n, "new": n, "newer": n} for n in range(many))
 
 
-def begun_by_another(backend: Backend, run: Run) -> Amender:
+def begun_by_another(backend: Backend, run: Run) -> AmendmentSteps:
     """Somebody else's amendment, on its way."""
-    another = Amender(run.id, backend.redis, backend.settings, Checker(backend.settings).check_amendment)
-    another._step("begin")
+    another = AmendmentSteps(backend.redis, Keys(backend.settings.key_prefix, run.id))
+    another.do("begin")
     return another
 
 
@@ -242,13 +241,13 @@ def test_another_amendment_may_take_the_place_of_one_that_was_left_in_the_midst(
 ) -> None:
     run = held(backend, meeting, gate, echo("†state.a", "†state.old"))
     another = begun_by_another(backend, run)
-    another._step("plan", by="another:1")
+    another.do("plan", by="another:1")
     with pytest.raises(Rejected):
         run.amend([echo("†state.none", "†state.b")])
     assert run.status()["status"] == "paused"
     run.amend([echo("†state.a", "†state.new")])
     with pytest.raises(BeingAmended):
-        another._step("end")
+        another.do("end")
     meeting.open_gate(gate)
     assert backend.wait(run.id).data() == {"state": {"a": 1, "new": 1}}
 
@@ -260,7 +259,7 @@ def test_a_run_that_is_cancelled_while_it_is_amended_takes_no_amendment(
     another = begun_by_another(backend, run)
     run.cancel()
     with pytest.raises(RunOver):
-        another._step("plan", by="another:1")
+        another.do("plan", by="another:1")
     meeting.open_gate(gate)
     assert run.status()["calls"] == {"skipped": 2}
 
@@ -386,14 +385,14 @@ def test_r11_7_an_addition_that_was_interrupted_is_finished_by_repeating_it(
         meeting.open_gate(gate)
         backend.wait(run.id)
     new = [echo("†state.a", "†state.c"), echo(["†state.b", "†state.c"], "†state.d", _instance="①")]
-    step = Amender._step
+    step = AmendmentSteps.do
 
-    def dies(self: Amender, name: str, **request: Any) -> dict[str, Any]:
+    def dies(self: AmendmentSteps, name: str, **request: Any) -> dict[str, Any]:
         if name == "end":
             raise KeyboardInterrupt
         return step(self, name, **request)
 
-    monkeypatch.setattr(Amender, "_step", dies)
+    monkeypatch.setattr(AmendmentSteps, "do", dies)
     with pytest.raises(KeyboardInterrupt):
         run.amend(new, add=True)
     monkeypatch.undo()

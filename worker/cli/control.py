@@ -9,7 +9,8 @@ import click
 from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import at_option, found_run, message_id, print_status
 from worker.cli.options import Common, common_options, load_registry
-from worker.cli.output import print_json, print_text
+from worker.cli.output import print_json, print_text, tell
+from worker.cli.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +59,16 @@ def cancel(run: str, *, common: Common) -> int:
 def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
     """Begin a new run where RUN is now, or was at a past message, and print its id.
 
-    What had ended then is not done again; the rest is executed. RUN itself is left as it is.
+    What had ended then is not done again, what had failed neither (`acts retry` does that); the rest is executed. RUN
+    itself is left as it is.
 
     Exit codes: 0 forked, 3 not found, or no server.
     """
     moment = message_id(at)
     with found_run(run, common) as found:
         document = found.fork(moment, paused=paused).status()
+    if failed := document["calls"].get("failed", 0):
+        tell(f"{counted(failed, 'call')} had failed and stay so: `acts retry {document['run']}` does them again")
     if common.json:
         print_json(document)
     else:

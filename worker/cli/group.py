@@ -14,6 +14,7 @@ from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
+from worker.cli.retry import retry
 from worker.cli.run import run
 from worker.cli.submit import submit
 from worker.cli.worker import worker
@@ -74,6 +75,7 @@ for command in (
     pause,
     resume,
     cancel,
+    retry,
     fork,
     amend,
     send,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
-_PROVENANCE: Final = frozenset({"_call", "_date", "_instance"})
+_PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
 
@@ -128,6 +128,7 @@ def _print_entry(entry: LogEntry, *, as_json: bool) -> None:
     message = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
     call = entry.message.get("_call")
     origin = f"  ← {escaped(str(call.get('_tool')))}" if isinstance(call, dict) else ""
+    origin += f", given by {escaped(str(entry.message['_by']))}" if "_by" in entry.message else ""
     moment = datetime.fromtimestamp(int(entry.id.partition("-")[0]) / 1000, UTC).astimezone()
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
     stamp = click.style(f"{entry.id}  {moment:%H:%M:%S}", dim=True)

@@ -11,6 +11,9 @@
 `progress`       a run's events
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
+`retrying`       failed calls again, or given by hand
+`undoing`        which calls that concerns
+`amendment_steps`  how a run is changed in many lanes
 `sending`        adding data messages to a run under way
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another

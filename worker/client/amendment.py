@@ -12,7 +12,6 @@ it are left alone. A run that is amended in part is not resumed.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,9 +23,9 @@ from broker_config import Settings
 from protocol import Plan, Problem, Rejected
 from protocol.calls.call import Call
 from protocol.submission.amendments import SoFar
-from worker.errors import BeingAmended, RunNotFound, RunOver
+from worker.errors import RunNotFound, RunOver
 from worker.messaging.attempts import lane_token
-from worker.messaging.packing import pack, unpack
+from worker.messaging.packing import pack
 from worker.storage.definition import (
     Definition,
     LaneRecord,
@@ -39,14 +38,14 @@ from worker.storage.definition import (
     unpack_lane,
 )
 from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys, active_runs
+from worker.storage.keys import Keys, active_runs
 from worker.storage.lane import id_key, known_calls
-from worker.storage.log import Entry
-from worker.storage.scripts import pack_request, read_script
+from worker.storage.log import Entry, standing
+
+from .amendment_steps import AmendmentSteps
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
-_AT_ONCE: Final = 200
 _DROPPED_AT_ONCE: Final = 250
 """How many calls one script skips: the server does nothing else meanwhile."""
 
@@ -77,8 +76,7 @@ class Amender:
         self._keys = Keys(settings.key_prefix, run)
         self._history = History(redis, self._keys)
         self._check = check
-        self._who = secrets.token_hex(8)
-        self._script = redis.register_script(read_script("run", "amend"))
+        self._steps = AmendmentSteps(redis, self._keys)
 
     def add(self, value: Any, *, resume: Callable[[], None]) -> None:
         """Add the calls of an amendment behind those of a run, also of one that has ended (SPEC R11.7).
@@ -105,17 +103,17 @@ class Amender:
 
         Raises `Rejected`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
-        found = self._step("begin", adds=adds)
+        found = self._steps.do("begin", adds=adds)
         try:
             lanes, definition, by, first, plan = self._planned(value, found["by"], adds=adds)
         except BaseException:
-            self._step("drop")
+            self._steps.do("drop")
             if found["resumes"] and not found["by"]:
                 resume()
             raise
-        self._step("plan", by=by, adds=adds)
+        self._steps.do("plan", by=by, adds=adds)
         self._write(lanes, plan, definition, by, first if adds else None)
-        self._step("end")
+        self._steps.do("end")
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
@@ -165,47 +163,15 @@ class Amender:
             counts = gather_counts(lane.gathers for lane in plan.lanes.values())
             gathers = [(str(index), count) for index, count in counts.items()]
             shared = pack_amendment(plan, _awaited(lanes[0], plan))
-            self._step("lane", **requests.pop(0), shared=shared, gathers=gathers)
-        for start in range(0, len(requests), _AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for request in requests[start : start + _AT_ONCE]:
-                    self._send("lane", request | {"shared": b"", "gathers": []}, pipeline)
-                for reply in pipeline.execute():
-                    self._take(reply)
+            self._steps.do("lane", **requests.pop(0), shared=shared, gathers=gathers)
+        self._steps.do_all("lane", (request | {"shared": b"", "gathers": []} for request in requests))
 
     def _skip_many(self, request: dict[str, Any]) -> None:
         """Skip the dropped calls of a lane ahead of its own step where they are too many for one script."""
         while len(dropped := request["dropped"]) > _DROPPED_AT_ONCE:
             part = {"lane": request["lane"], "dropped": dropped[:_DROPPED_AT_ONCE], "detail": request["detail"]}
-            self._step("skip", **part)
+            self._steps.do("skip", **part)
             request["dropped"] = dropped[_DROPPED_AT_ONCE:]
-
-    def _step(self, step: str, **request: Any) -> dict[str, Any]:
-        return self._take(self._send(step, request))
-
-    def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
-        """Run the script (see amend.lua)."""
-        keys = self._keys
-        named = (
-            *(keys.state, keys.log, keys.statuses, keys.lanes, keys.calls),
-            *(keys.published, keys.backlog, keys.parked, keys.gathers),
-        )
-        return self._script(
-            keys=[*named, *(name for name in keys.all if name not in named)],
-            args=[pack_request({"step": step, "who": self._who, **request})],
-            client=client,
-        )
-
-    def _take(self, reply: Any) -> dict[str, Any]:
-        """What the script says. Raises where the run is not ours to amend."""
-        answer: dict[str, Any] = unpack(reply)
-        if answer["status"] == "gone":
-            raise RunNotFound(self._keys.run)
-        if answer["status"] in ENDED and not answer["is_ours"]:
-            raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
-        if not answer["is_ours"]:
-            raise BeingAmended(f"run {self._keys.run} is being amended by somebody else; look at it, then try again")
-        return answer
 
 
 def _lane(
@@ -213,7 +179,7 @@ def _lane(
 ) -> _Lane:
     records = [entry.record for entry in entries if entry.record is not None]
     record = unpack_lane(records[-1], definition.tools) if records else LaneRecord()
-    ended = {entry.call for entry in entries if entry.status is not None}
+    ended = {entry.call for entry in standing(entries) if entry.status is not None}
     left = [call for call in definition.lane_calls(record, instance) if call.index not in ended]
     return _Lane(
         instance=instance,

@@ -28,6 +28,8 @@ from .runs import Run
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from .retrying import Retried
+
 
 class AsyncClient:
     """Submits to the configured broker, and reads the log. Make it and use it in one event loop.
@@ -138,6 +140,12 @@ class AsyncRun:
     async def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
         """Put other calls in place of those that have not begun, or `add` them. Raises as `Run.amend` does."""
         await to_thread(self._run.amend, amendment, add=add)
+
+    async def retry(
+        self, *, call: int | None = None, instance: str | None = None, skip: bool = False, value: Any = None
+    ) -> Retried:
+        """Do failed calls again, in this run, or let them count as done. Raises as `Run.retry` does."""
+        return await to_thread(self._run.retry, call=call, instance=instance, skip=skip, value=value)
 
     async def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""

@@ -72,7 +72,7 @@ class Control:
             self._due.note(self._run)
         if now == "paused" and wanted == "running":
             raise BeingAmended(
-                f"run {self._run} is amended in part: repeat `acts amend` with the same file, or cancel it"
+                f"run {self._run} is amended in part: repeat that `acts amend` or `acts retry`, or cancel the run"
             )
         if now != wanted:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")

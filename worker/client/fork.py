@@ -76,6 +76,8 @@ class _Copied:
             self.shared.append(entry.message, f"message {entry.id}")
         if entry.call is not None and entry.status is not None:
             lane.ended[entry.call] = entry.status.value
+        for index in entry.undone:
+            lane.ended.pop(index, None)
         self.missed = self.missed or entry.missed
         self.gave_up = self.gave_up or entry.gives_up
 

@@ -122,7 +122,10 @@ class Assembly:
         if entry.message is not None:
             lane.fold.append(entry.message, f"message {entry.id}")
         if entry.call is not None and entry.status is not None:
-            lane.ended[entry.call] = (entry.status, entry.error, entry.reason)
+            reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
+            lane.ended[entry.call] = (entry.status, entry.error, reason)
+        for index in entry.undone:
+            lane.ended.pop(index, None)
 
     def result(self, status: str, at_work: Collection[tuple[str | None, int]] = ()) -> Result:
         """The result, where the run has this status and these calls, by instance and index, are at work."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
     from .amendment import Check
+    from .retrying import Retried
 
 
 FOREIGN: Final = "foreign"
@@ -150,6 +151,24 @@ class Run:
         with redis_errors(self._settings):
             amender = Amender(self.id, self._redis, self._settings, self._check)
             (amender.add if add else amender.amend)(value, resume=self.resume)
+
+    def retry(
+        self, *, call: int | None = None, instance: str | None = None, skip: bool = False, value: Any = None
+    ) -> Retried:
+        """Do failed calls again, in this run: all, those of an index, of an instance. What was skipped for them is
+        decided anew. With `skip` they are not done but count as done with `value`, and the log says who gave it.
+
+        Raises `NothingToRetry`; `protocol.Rejected` where the value does not fit, and then nothing has changed;
+        `RunOver` for a cancelled run, `BeingAmended`, `InstanceNotFound`.
+        """
+        from protocol.engine.execution import Success
+
+        from .retrying import Choice, Retrier, operator
+
+        self._state()
+        choice = Choice(call, instance, Success(value) if skip else None)
+        with redis_errors(self._settings):
+            return Retrier(self.id, self._redis, self._settings, operator()).retry(choice, resume=self.resume)
 
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""

@@ -22,7 +22,7 @@ from protocol.state.operations import read_operation
 from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
-from .log import Entry, MessageLog
+from .log import Entry, MessageLog, standing
 
 
 class RunGone(Exception):
@@ -133,6 +133,8 @@ class RunView:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
                 self.statuses[entry.call] = entry.status
+            for index in entry.undone:
+                self.statuses.pop(index, None)
             if entry.gives_up:
                 self.gave_up = entry.id
             self.seen = entry.id
@@ -178,7 +180,7 @@ class LaneView:
         self._unsettled = unsettled
         self._folds: tuple[frozenset[int], Mapping[str, Fold]] = frozenset(), {}
         """What was gathered: for which calls, and the values of all instances."""
-        self.feed(entries)
+        self.feed(standing(entries))
         self.note_global()
 
     @classmethod
@@ -192,7 +194,7 @@ class LaneView:
         # Read before the entries: where no lane is left, what the calls wait for is among them.
         unsettled = await log.unsettled(run.run) if has_gathers else None
         opened = await log.open(run.run, instance)
-        if any(entry.record is not None for entry in opened.entries[1:]):
+        if any(entry.lays_out for entry in opened.entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
             if instance is None and run.has_gathers and not has_gathers:
                 return await cls.open(log, run, instance)
@@ -245,9 +247,11 @@ class LaneView:
         return bool(promised) or any(index not in self.run.statuses for index in self.awaited)
 
     async def catch_up(self, log: MessageLog) -> bool:
-        """Read what has come since, where everything of our own is in the log; False if the lane was amended."""
+        """Read what has come since, where everything of our own is in the log; False if the lane was amended, or
+        calls of it are tried again.
+        """
         entries = await log.read(self.run.run, self.instance, after=self.seen)
-        if any(entry.record is not None for entry in entries):
+        if any(entry.lays_out for entry in entries):
             return False
         self.feed(entries)
         if self.waits_for_global:

@@ -4,7 +4,8 @@ A run is one stream. An entry that belongs to a lane begins with the fields `l`,
 entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
 message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
-record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6).
+record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
+`u` calls whose ends before it count no more (msgpack), since they are tried again.
 An entry with `s` and without a lane is a change of the run's status.
 Readers pass over fields that they do not know.
 
@@ -15,8 +16,8 @@ The stream is the truth; `calls` only makes commits exactly-once, `lanes` and th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -57,8 +58,17 @@ class Entry:
     """What was promised, did not come in time, and what the call had to do without."""
     gives_up: bool = False
     """Whether what is promised is not waited for any more."""
+    undone: tuple[int, ...] = ()
+    """Calls of the lane that had ended and are tried again: their ends before count no more."""
+    by: str | None = None
+    """Who has done it by hand."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
+
+    @property
+    def lays_out(self) -> bool:
+        """Whether it says anew what is to be done in its lane."""
+        return self.record is not None or bool(self.undone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +142,8 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         amendment=fields.get(b"a"),
         missed=tuple(detail.get("missed", ())),
         gives_up=b"g" in fields,
+        undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
+        by=detail.get("by"),
         run_status=status if b"l" not in fields else None,
     )
 
@@ -139,6 +151,14 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
 def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
     """An entry, its fields and values in one list as a script gives them."""
     return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of one lane, without the ends of calls that were undone later."""
+    last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
+    for number, entry in enumerate(entries):
+        is_undone = entry.call is not None and number < last.get(entry.call, -1)
+        yield replace(entry, status=None) if is_undone else entry
 
 
 def is_at_work(entry: bytes | None) -> bool:

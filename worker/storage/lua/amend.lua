@@ -13,6 +13,9 @@
 --                msgpack)
 --        lane    the same, and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
 --                gathers (pairs of a new gather call and the number of lanes in which it waits)
+--        undo    lane, undone (calls that have ended: they are tried again), detail (who has it so, msgpack), record (or ""),
+--                given (outcomes given by hand: {call, status, detail, messages}), gathers (as above), unsettled (gather
+--                calls that have something to wait for in the lane again)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
 -- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
@@ -95,6 +98,58 @@ local function amend_lane()
     redis.call('RPUSH', backlog, request.lane)
 end
 
+local function undo()
+    local last, open = read_lane(redis.call('HGET', lanes, request.lane))
+    local field = request.lane .. '\31'
+    local undone = {}
+    for _, call in ipairs(request.undone) do
+        local ended = redis.call('HGET', calls, field .. call)
+        if ended == 'failed' or ended == 'skipped' then
+            undone[#undone + 1] = call
+            redis.call('HDEL', calls, field .. call)
+            redis.call('HINCRBY', state, 'n:' .. ended, -1)
+        end
+    end
+    local fields = { 'l', request.lane, 'p', last, 'd', request.detail }
+    if #undone > 0 then
+        fields[#fields + 1] = 'u'
+        fields[#fields + 1] = cmsgpack.pack(undone)
+    end
+    if request.record ~= '' then
+        fields[#fields + 1] = 'k'
+        fields[#fields + 1] = request.record
+    end
+    last = redis.call('XADD', log, '*', unpack(fields))
+    for _, outcome in ipairs(request.given) do
+        if redis.call('HSETNX', calls, field .. outcome.call, outcome.status) == 1 then
+            for i = 1, math.max(#outcome.messages, 1) do
+                fields = { 'l', request.lane, 'p', last, 'c', outcome.call }
+                if i >= #outcome.messages then
+                    for _, value in ipairs({ 's', outcome.status, 'd', outcome.detail }) do
+                        fields[#fields + 1] = value
+                    end
+                end
+                if outcome.messages[i] then
+                    fields[#fields + 1] = 'm'
+                    fields[#fields + 1] = outcome.messages[i]
+                end
+                last = redis.call('XADD', log, '*', unpack(fields))
+            end
+            redis.call('HINCRBY', state, 'n:' .. outcome.status, 1)
+            redis.call('HINCRBY', state, 'remaining', -1)
+        end
+    end
+    redis.call('HSET', lanes, request.lane, last .. ':' .. open)
+    redis.call('HINCRBY', state, 'remaining', #undone)
+    for _, pair in ipairs(request.gathers) do
+        redis.call('HSET', gathers, pair[1], pair[2])
+    end
+    for _, call in ipairs(request.unsettled) do
+        redis.call('HDEL', calls, field .. call)
+    end
+    redis.call('RPUSH', backlog, request.lane)
+end
+
 local function finish()
     local since = redis.call('HGET', state, 'amending:since')
     if since then
@@ -123,6 +178,8 @@ if is_ours then
         plan()
     elseif request.step == 'skip' then
         skip()
+    elseif request.step == 'undo' then
+        undo()
     elseif request.step == 'lane' then
         amend_lane()
     elseif request.step == 'end' or not by then

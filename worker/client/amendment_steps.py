@@ -1,0 +1,67 @@
+"""The steps in which a run is changed in many lanes while it is held: it is paused from the first to the last of them.
+
+See lua/amend.lua. Whoever begins takes over from one who died on the way, and goes on with what that had written.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from redis import Redis
+
+from worker.errors import BeingAmended, RunNotFound, RunOver
+from worker.messaging.packing import unpack
+from worker.storage.keys import ENDED, Keys
+from worker.storage.scripts import pack_request, read_script
+
+_AT_ONCE: Final = 200
+
+
+class AmendmentSteps:
+    """The steps of one change of one run. All of them raise `RunNotFound`, `RunOver`, `BeingAmended`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._who = secrets.token_hex(8)
+        self._script = redis.register_script(read_script("run", "amend"))
+
+    def do(self, step: str, **request: Any) -> dict[str, Any]:
+        """One step."""
+        return self._take(self._send(step, request))
+
+    def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
+        """One step for each request, many of them in a round trip."""
+        remaining = list(requests)
+        for start in range(0, len(remaining), _AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for request in remaining[start : start + _AT_ONCE]:
+                    self._send(step, request, pipeline)
+                for reply in pipeline.execute():
+                    self._take(reply)
+
+    def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
+        """Run the script."""
+        keys = self._keys
+        named = (
+            *(keys.state, keys.log, keys.statuses, keys.lanes, keys.calls),
+            *(keys.published, keys.backlog, keys.parked, keys.gathers),
+        )
+        return self._script(
+            keys=[*named, *(name for name in keys.all if name not in named)],
+            args=[pack_request({"step": step, "who": self._who, **request})],
+            client=client,
+        )
+
+    def _take(self, reply: Any) -> dict[str, Any]:
+        """What the script says. Raises where the run is not ours to change."""
+        answer: dict[str, Any] = unpack(reply)
+        if answer["status"] == "gone":
+            raise RunNotFound(self._keys.run)
+        if answer["status"] in ENDED and not answer["is_ours"]:
+            raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
+        if not answer["is_ours"]:
+            raise BeingAmended(f"run {self._keys.run} is being amended by somebody else; look at it, then try again")
+        return answer

@@ -1,0 +1,230 @@
+"""Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew.
+
+The ends of these calls count no more from an entry of the log on (`u`, see `storage.log`); everything else that has
+ended stays. Where a value is given by hand the failed calls count as done with it, and the log says who gave it. The
+run is held for the time of it, as for an amendment, and opened again where it had ended (SPEC R11.7). Should the client
+die on the way, the same retry can be handed in again.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol import Problem, Rejected
+from protocol.engine.execution import Outcome, Status, Success
+from protocol.state.operations import read_operation
+from worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
+from worker.messaging.attempts import lane_token
+from worker.messaging.packing import pack
+from worker.storage.definition import unpack_definition
+from worker.storage.history import History
+from worker.storage.keys import Keys, active_runs
+from worker.storage.lane import LaneView, RunView, known_calls
+from worker.storage.log import Entry, standing
+from worker.storage.secret import read_tokens
+
+from .amendment_steps import AmendmentSteps
+from .undoing import EndedLane, ended_lane, id_of, is_gather, new_record, spread, told_status, unsettled_in
+
+RETRY: Final = "retry"
+"""What stands in the run's state as the name of the amendment."""
+_UNDONE_AT_ONCE: Final = 250
+"""How many calls one script undoes: the server does nothing else meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which failed calls: those of an index, of an instance, or all. With `given` they are taken as done with it."""
+
+    call: int | None = None
+    instance: str | None = None
+    given: Success | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What a retry has done, as ids of calls (see `CallResult`)."""
+
+    calls: tuple[str, ...]
+    """The failed calls that are done again, or that count as done with the value given."""
+    skipped: tuple[str, ...]
+    """The calls that were skipped for them and are decided anew."""
+
+
+class Retrier:
+    """Retries calls of one run; `by` says who does."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, by: str) -> None:
+        self._redis = redis
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._steps = AmendmentSteps(redis, self._keys)
+        self._by = by
+
+    def retry(self, choice: Choice, *, resume: Callable[[], None]) -> Retried:
+        """Carry it out, and `resume` the run unless it was paused.
+
+        Raises `NothingToRetry` and, where the value given does not fit, `protocol.Rejected`, and then the run is as
+        before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`.
+        """
+        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
+        status, submitted, by = fields
+        if status is None:
+            raise RunNotFound(self._keys.run)
+        if status == b"cancelled":
+            raise RunOver(f"run {self._keys.run} is cancelled: nothing of it can be retried; fork it")
+        if by not in (None, RETRY.encode()):
+            raise BeingAmended(f"run {self._keys.run} is amended in part: finish that first, or cancel the run")
+        self._planned(choice, is_continued=by is not None)
+        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
+        self._list(int(submitted or 0))
+        done = self._carry_out(choice, resume)
+        self._list(int(submitted or 0))
+        return done
+
+    def _list(self, submitted: int) -> None:
+        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})
+
+    def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
+        found = self._steps.do("begin", adds=True)
+        try:
+            if found["by"] not in ("", RETRY):
+                raise BeingAmended(f"run {self._keys.run} is amended in part: finish that first, or cancel the run")
+            view, lanes = self._planned(choice, is_continued=bool(found["by"]))
+            requests = list(self._requests(view, lanes, choice.given))
+        except BaseException:
+            self._steps.do("drop")
+            if found["resumes"] and not found["by"]:
+                with suppress(RunOver):
+                    resume()
+            raise
+        self._steps.do("plan", by=RETRY, adds=True)
+        self._steps.do_all("undo", requests)
+        self._steps.do("end")
+        if found["resumes"]:
+            with suppress(RunOver):  # all there was left was given by hand
+                resume()
+        named = [(lane, index) for lane in lanes for index in sorted(lane.undone)]
+        return Retried(
+            tuple(id_of(lane, index) for lane, index in named if index in lane.failed),
+            tuple(id_of(lane, index) for lane, index in named if index not in lane.failed),
+        )
+
+    def _planned(self, choice: Choice, *, is_continued: bool) -> tuple[RunView, list[EndedLane]]:
+        """The lanes, the global one first, with what is to be undone in them. Raises `NothingToRetry`."""
+        view, lanes = self._read(keeps_messages=choice.given is not None)
+        for lane in lanes:
+            if choice.instance in (None, lane.instance):
+                failed = lane.of_status(Status.FAILED)
+                lane.failed = failed if choice.call is None else failed & {choice.call}
+                lane.undone = set(lane.failed)
+        if not any(lane.failed for lane in lanes) and not is_continued:
+            raise NothingToRetry(self._why_nothing(view, lanes, choice))
+        spread(view, lanes)
+        return view, lanes
+
+    def _read(self, *, keeps_messages: bool) -> tuple[RunView, list[EndedLane]]:
+        data: Any = self._redis.get(self._keys.definition)
+        if data is None:
+            raise RunNotFound(self._keys.run)
+        view = RunView(self._keys.run, unpack_definition(data), read_tokens(self._redis, self._keys.prefix))
+        entries: dict[str | None, list[Entry]] = defaultdict(list)
+        for entry in self._history.entries():
+            if entry.run_status is None:
+                entries[entry.instance].append(entry if keeps_messages else replace(entry, message=None))
+        view.feed(standing(entries[None]))
+        return view, [ended_lane(instance, entries[instance]) for instance in (None, *self._history.instances())]
+
+    def _why_nothing(self, view: RunView, lanes: Sequence[EndedLane], choice: Choice) -> str:
+        """Why no call is chosen. Raises `InstanceNotFound`."""
+        run, names = self._keys.run, [lane.instance for lane in lanes if lane.instance is not None]
+        if choice.instance is not None and choice.instance not in names:
+            raise InstanceNotFound(run, choice.instance, names)
+        where = f" in {choice.instance}" if choice.instance is not None else ""
+        if choice.call is None:
+            return f"no call of run {run}{where} has failed: there is nothing to retry"
+        mine = [lane for lane in lanes if choice.instance in (None, lane.instance)]
+        known = [lane for lane in mine if choice.call in known_calls(view.definition, lane.records, lane.instance)]
+        if not known:
+            return f"run {run} has no call {choice.call}{where}: see `acts show {run} --all`"
+        found = sorted({told_status(lane, choice.call) for lane in known})
+        return f"call {choice.call} of run {run}{where} is {' or '.join(found)}: only failed calls are retried"
+
+    def _requests(self, view: RunView, lanes: Sequence[EndedLane], given: Success | None) -> Iterator[dict[str, Any]]:
+        """What is to be written, the global lane first. Raises `Rejected` for a value that does not fit."""
+        detail = pack({"by": self._by})
+        gathers = {index for index in lanes[0].undone if is_gather(view, index)}
+        unsettled = {lane.instance: unsettled_in(view, lane, gathers) for lane in lanes[1:] if gathers and lane.undone}
+        for lane in lanes:
+            if not lane.undone:
+                continue
+            counts = [(str(one), sum(one in found for found in unsettled.values())) for one in sorted(gathers)]
+            common = {
+                "lane": lane_token(lane.instance),
+                "detail": detail,
+                "gathers": counts if lane.instance is None else [],
+                "unsettled": unsettled.get(lane.instance, []),
+            }
+            undone = sorted(lane.undone)
+            first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
+            for start in range(0, len(first), _UNDONE_AT_ONCE):
+                yield {**common, "undone": first[start : start + _UNDONE_AT_ONCE], "record": b"", "given": []}
+            outcomes = self._given(view, lane, given) if given is not None else []
+            yield {**common, "undone": last, "record": new_record(view, lane), "given": outcomes}
+
+    def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
+        """The outcomes of a lane's failed calls, were this their result."""
+        undoing = replace(lane.entries[-1], status=None, call=None, message=None, undone=tuple(lane.undone))
+        laid_out = replace(undoing, record=new_record(view, lane))
+        shown = LaneView(view, lane.instance, [*lane.entries, laid_out])
+        outcomes = []
+        for index in sorted(lane.failed):
+            outcome = shown.execution.finish(index, given, _now())
+            if (reason := _refusal(outcome, given)) is not None:
+                raise Rejected([Problem("", f"call {id_of(lane, index)} does not take the value: {reason}")])
+            shown.apply(outcome)
+            outcomes.append(self._written(outcome))
+        return outcomes
+
+    def _written(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "call": outcome.index,
+            "status": outcome.status.value,
+            "detail": pack({"by": self._by}),
+            "messages": [pack({**message, "_by": self._by}) for message in outcome.messages],
+        }
+
+
+def operator() -> str:
+    """Who gives orders here: user and host."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as containers have it
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _refusal(outcome: Outcome, given: Success) -> str | None:
+    """Why an outcome is not the value given: it has failed with it, or would write the failure itself (SPEC R4.4)."""
+    if outcome.status is Status.FAILED:
+        return str((outcome.error or {}).get("message"))
+    for message in outcome.messages:
+        operation = read_operation(message, "the value given")
+        if operation is not None and operation.value != given.value:
+            return str(operation.value["message"])
+    return None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,116 @@
+"""What a retry undoes: the failed calls that were chosen, and what was skipped for them, over all lanes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from protocol.engine.execution import Status
+from protocol.graph.graph import Graph
+from worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
+from worker.storage.lane import RunView
+from worker.storage.log import Entry, standing
+
+
+@dataclass(slots=True)
+class EndedLane:
+    """A lane as it was read."""
+
+    instance: str | None
+    entries: list[Entry]
+    records: list[bytes]
+    ended: dict[int, Entry]
+    """How its calls stand that have ended."""
+    failed: set[int]
+    """The failed calls that were chosen."""
+    undone: set[int]
+    """They, and what was skipped for them."""
+
+    def of_status(self, status: Status) -> set[int]:
+        """The calls that have ended so."""
+        return {index for index, entry in self.ended.items() if entry.status is status}
+
+
+def ended_lane(instance: str | None, entries: list[Entry]) -> EndedLane:
+    """A lane by its entries, nothing chosen yet."""
+    ended = {entry.call: entry for entry in standing(entries) if entry.call is not None and entry.status is not None}
+    records = [entry.record for entry in entries if entry.record is not None]
+    return EndedLane(instance, entries, records, ended, set(), set())
+
+
+def spread(view: RunView, lanes: Sequence[EndedLane]) -> None:
+    """Add what was skipped for what is undone, from lane to lane until there is no more of it."""
+    shared = lanes[0]
+    before = -1
+    while before != (before := sum(len(lane.undone) for lane in lanes)):
+        for lane in lanes:
+            if lane.undone or shared.undone:
+                _spread_within(view, lane, shared.undone)
+        skipped = shared.of_status(Status.SKIPPED) - shared.undone
+        for lane in lanes[1:] if any(is_gather(view, index) for index in skipped) else ():
+            shared.undone |= set(_gathering(view, lane, skipped)) if lane.undone else set()
+
+
+def _spread_within(view: RunView, lane: EndedLane, shared: set[int]) -> None:
+    skipped = lane.of_status(Status.SKIPPED) - lane.undone
+    records: list[bytes | None] = [*lane.records] or [None]
+    for record in records if skipped else ():
+        graph = view.work(record, lane.instance).graph
+        lane.undone |= _behind(graph, lane.undone | shared, skipped)
+
+
+def _behind(graph: Graph, undone: set[int], skipped: set[int]) -> set[int]:
+    """The skipped calls that wait for what is undone, one through another."""
+    touched = set(undone)
+    for node in graph.in_order():
+        if (node < 0 or node in skipped) and not touched.isdisjoint(graph.directly_before(node)):
+            touched.add(node)
+    return touched & skipped
+
+
+def _gathering(view: RunView, lane: EndedLane, skipped: set[int]) -> Iterator[int]:
+    """The gather calls that were skipped and wait for what is undone in a lane."""
+    gathers = view.work(lane.records[-1] if lane.records else None, lane.instance).gathers
+    for index in gathers.waiting if gathers is not None else ():
+        if index in skipped and gathers is not None and not lane.undone.isdisjoint(gathers.graph.behind([index])):
+            yield index
+
+
+def unsettled_in(view: RunView, lane: EndedLane, undone: set[int]) -> list[int]:
+    """The gather calls that have something to wait for in a lane again."""
+    return list(_gathering(view, lane, undone))
+
+
+def is_gather(view: RunView, index: int) -> bool:
+    """Whether a global call reads in every instance (SPEC R10.4)."""
+    return any(call.gather and call.index == index for call in view.calls)
+
+
+def new_record(view: RunView, lane: EndedLane) -> bytes:
+    """The lane's newest record, and with it those of the calls that an amendment has left behind since."""
+    if not lane.records:
+        return pack_amended_lane(LaneRecord())
+    definition, tools = view.definition, view.definition.tools
+    unpacked = [unpack_lane(record, tools) for record in lane.records]
+    left = lane.undone - {call.index for call in definition.lane_calls(unpacked[-1], lane.instance)}
+    if not left:
+        return lane.records[-1]
+    layers = []
+    for record, following in zip(reversed(unpacked[:-1]), reversed(unpacked[1:]), strict=True):
+        calls = tuple(call for call in definition.lane_calls(record, lane.instance) if call.index in left)
+        left -= {call.index for call in calls}
+        first = int((following.amendment or ":0").rpartition(":")[2])
+        if calls:
+            layers.append(Layer(calls, first, record.held, record.promised, record.required))
+    return pack_amended_lane(replace(unpacked[-1], kept=(*unpacked[-1].kept, *layers)))
+
+
+def told_status(lane: EndedLane, index: int) -> str:
+    """How a call stands, for people."""
+    entry = lane.ended.get(index)
+    return "not over" if entry is None or entry.status is None else entry.status.value
+
+
+def id_of(lane: EndedLane, index: int) -> str:
+    """The id of a call, as results have it."""
+    return f"{index}" if lane.instance is None else f"{index}:{lane.instance}"
