@@ -22,7 +22,7 @@ from protocol.submission.layout import Layout
 from .finding import Finding, on_call
 from .known_places import KnownPlaces
 
-_META: Final = (*META_PROPERTIES, "_gather", "_reasoningForCall")
+_META: Final = META_PROPERTIES
 _SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META if name != "_tool"}
 _LIKENESS: Final = 0.8
 """Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""

@@ -25,7 +25,7 @@ from protocol.language.references import (
 from protocol.state.operations import Method
 from protocol.state.scopes import read_scope
 
-from .tools import ALIASES, Executor, Runner
+from .tools import ALIASES, REASONING, Executor, Runner
 
 _METHODS: Final = tuple(Method)
 META_PROPERTIES: Final = (
@@ -38,6 +38,7 @@ META_PROPERTIES: Final = (
     "_delegate",
     "_activity",
     "_output",
+    REASONING,
     *ALIASES,
 )
 """The properties of a call that mean something to the backend."""
@@ -179,7 +180,9 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
         if not key.startswith("_"):
             continue
         match key:
-            case "_instance" | "_delegate" | "_activity" | "_outputPath" if not isinstance(value, str):
+            case "_instance" | "_delegate" | "_activity" | "_outputPath" | "_reasoningForCall" if not isinstance(
+                value, str
+            ):
                 yield Problem(pointer(*at, key), "must be a string")
             case "_outputPath":
                 yield from _output_path_problems(value, *at, key)

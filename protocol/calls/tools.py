@@ -32,6 +32,8 @@ PLAIN: Final = "x-plain"
 """Keyword of `_output`: it comes from a return annotation and speaks of plain values only (SPEC R4.6). These are what
 the activity returns `always`, or `sometimes`, where it may as well choose a path with an `Output` or a `Message`.
 """
+REASONING: Final = "_reasoningForCall"
+"""Why a model makes a call, in its own words: admitted always, kept in the log, given to no code (SPEC R4.1, R12.4)."""
 _CHEAP: Final = 100
 """Schemas that look at each part of a call no more often than this cost less than reading it does."""
 _FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance", "_gather")
@@ -236,7 +238,7 @@ class Tool:
     def _meta_mentioned(self) -> tuple[str, ...]:
         """Patterns for the names of the meta-properties that the schema speaks of, wherever it is applied to a call."""
         names, patterns = self._mentioned
-        named = "|".join(re.escape(name) for name in sorted({*names, "_tool"}) if name.startswith("_"))
+        named = "|".join(re.escape(name) for name in sorted({*names, "_tool", REASONING}) if name.startswith("_"))
         return (f"^(?:{named})$", *sorted(filter(speaks_of_meta_properties, patterns)))
 
     @cached_property

@@ -13,6 +13,17 @@
 from .answers import Answer, AnswerError, read_answer
 from .composition import compose
 from .rendering import ChatMessage, Fate, render, render_tick
-from .request import Request
+from .request import Request, read_request
 
-__all__ = ["Answer", "AnswerError", "ChatMessage", "Fate", "Request", "compose", "read_answer", "render", "render_tick"]
+__all__ = [
+    "Answer",
+    "AnswerError",
+    "ChatMessage",
+    "Fate",
+    "Request",
+    "compose",
+    "read_answer",
+    "read_request",
+    "render",
+    "render_tick",
+]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from protocol.calls.tools import ALIASES, Executor, Tool
+from protocol.calls.tools import ALIASES, REASONING, Executor, Tool
 from protocol.schemas import CompiledSchema, compiled, excerpt, joined
 from protocol.schemas.calls import call_schema, speaks_of_meta_properties
 from protocol.schemas.parts import applied
@@ -24,7 +24,7 @@ _SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_delegate", "_activity")
 """The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
 _BEHIND: Final = ("_scopes", "_output", "_outputPath", "_outputMethod")
 """Those that stand behind them."""
-_OWN: Final = frozenset({"_tool", "_reasoningForCall", *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
+_OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
 _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
 """Keywords that speak of a call as a whole, and go on doing so."""
 
@@ -60,7 +60,7 @@ class _Composing:
     def _properties(self) -> Iterator[tuple[str, Any]]:
         """What a model is shown, in order."""
         yield "_tool", {"const": self.tool.name}
-        yield "_reasoningForCall", {"type": "string"}
+        yield REASONING, {"type": "string"}
         for name in _SHOWN_IN_ORDER:
             yield from self._meta(name)
         for name in self._named:

@@ -38,6 +38,8 @@ def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[st
 
 def _output(request: Request, definitions: Definitions) -> dict[str, Any]:
     """The request's schema, in which references may stand for values (SPEC R4.9), or null: not yet."""
+    if request.schema is False:  # there is none: see `read_request`
+        return {"type": "null"}
     document = settled(request.schema)
     schema = Widening("output", document, definitions).value(document)
     branches = schema["anyOf"] if isinstance(schema, dict) and schema.keys() == {"anyOf"} else [schema]

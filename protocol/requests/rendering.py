@@ -33,6 +33,7 @@ Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
 _LINE_ENDS: Final = re.compile("[\\x00-\\x1f\\x7f\\x85\\u2028\\u2029]")
 """What may be taken for the end of a line; JSON escapes a part of it by itself."""
+_KIND: Final = re.compile(r"[^\W\d_][\w-]*")
 _TEXT_KEYS: Final = ("message", "text", "content")
 
 
@@ -124,7 +125,8 @@ class _Data:
     def shown(self, identity: Identity) -> str:
         """One identity: its heading, what is said of it, and its value as its reader sees it."""
         kind, instance = identity
-        lines = [f"## Data: {DAGGER}{_one_line(kind)}" + (f" {_one_line(instance)}" if instance is not None else "")]
+        name = DAGGER + kind if _KIND.fullmatch(kind) else compact(kind)  # what cannot be referred to is quoted
+        lines = [f"## Data: {name}" + (f" {_one_line(instance)}" if instance is not None else "")]
         messages = self.identities[identity]
         descriptions = [m["description"] for m in messages if isinstance(m.get("description"), str)]
         schemas = [m["schema"] for m in messages if "schema" in m and not is_written(m)]

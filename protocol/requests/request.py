@@ -9,8 +9,8 @@ from typing import Any
 
 from protocol.calls.toolbox import Toolbox
 from protocol.calls.tools import Runner, Tool
-from protocol.submission.checking import Surroundings, toolbox_of
-from protocol.submission.submission import Submission
+from protocol.submission.checking import Surroundings, check_calls, toolbox_of
+from protocol.submission.submission import Submission, read_submission
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,19 @@ class Request:
     def runner(self, tool: Tool) -> Runner:
         """Who runs the calls of a tool that choose no code of their own (SPEC R4.2). Raises `UnknownRunner`."""
         return self.toolbox.runner(tool.name, tool.constants.get("_delegate"), tool.constants.get("_activity"))
+
+
+def read_request(value: Any, known: Surroundings) -> Request:
+    """The request that a submission would be without its solution: what a model is asked, before anything runs. One
+    without a schema has no output but null. Raises `Rejected` with every structural error.
+    """
+    if not isinstance(value, dict):
+        read_submission(value, known.limits)  # raises
+    schema = value.get("schema")
+    asked = {**value, "schema": False if schema is None else schema, "solution": None}
+    submission, problems = read_submission(asked, known.limits)
+    check_calls(submission, problems, known)
+    return Request(submission, known)
 
 
 def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -127,6 +127,8 @@ def test_r4_1_strict_meta_closes_a_call_to_what_the_schema_mentions_nowhere(put:
     assert admitted(tool, **given, _other=1)
     assert not admitted(tool, strict_meta=True, **given, _other=1)
     assert not admitted(tool, strict_meta=True, **given, b=1)
+    assert admitted(tool, strict_meta=True, **given, _reasoningForCall="it is asked for")
+    assert not admitted(tool, **given, _reasoningForCall=1)
 
 
 @in_place

@@ -105,6 +105,14 @@ def test_a_function_of_call_and_context_declares_nothing() -> None:
     )  # fmt: skip
 
 
+def test_r12_4_why_a_model_calls_it_is_given_to_no_code() -> None:
+    def f(call: Any, context: Any) -> Any:
+        return call
+
+    bound = make_activity(f, None, None, Policy()).bind({"_tool": "f", "_reasoningForCall": "I must"}, {"a": 1}, {})
+    assert bound() == {"_tool": "f", "a": 1}
+
+
 def positional(a: int, /) -> None: ...
 def variadic(*a: int) -> None: ...
 def underscored(_a: int) -> None: ...

@@ -14,6 +14,7 @@ from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
+from worker.cli.prompt import prompt
 from worker.cli.retry import retry
 from worker.cli.run import run
 from worker.cli.submit import submit
@@ -67,6 +68,7 @@ def acts(ctx: click.Context) -> None:
 for command in (
     run,
     check,
+    prompt,
     submit,
     status,
     show,

@@ -11,6 +11,7 @@ from protocol import Plan, Problem, Rejected, check_amendment, check_in
 from protocol.calls.call import place_in
 from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
+from protocol.requests import Request, read_request
 from protocol.submission.amendments import SoFar, placed
 from protocol.submission.checking import Surroundings
 from protocol.submission.support import unsupported
@@ -39,6 +40,10 @@ class Checker:
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
         return _supported(self.check(value, allow=allow))
+
+    def request(self, value: Any, *, allow: Iterable[str] | None = None) -> Request:
+        """What a model would be asked for a submission (SPEC R12.9). Raises `protocol.Rejected`."""
+        return read_request(value, replace(self._surroundings, allow=None if allow is None else frozenset(allow)))
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run. Raises `protocol.Rejected`."""

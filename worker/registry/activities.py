@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from protocol.calls.tools import GRANTED
+from protocol.calls.tools import GRANTED, REASONING
 from protocol.language.messages import DATA_TYPES
 from worker.errors import ActivitiesError, InvalidParameters
 
@@ -77,7 +77,8 @@ class Activity:
     ) -> Callable[[], Any]:
         """The function with its arguments: ready to be called, once."""
         if self.takes_call:
-            return lambda: self.function({**call, **parameters}, dict(context))
+            seen = {key: value for key, value in call.items() if key != REASONING}
+            return lambda: self.function({**seen, **parameters}, dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
 
         def function() -> Any:

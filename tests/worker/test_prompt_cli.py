@@ -1,0 +1,64 @@
+"""`acts prompt`: what a model would be asked (SPEC R12.9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.cli import main
+
+REQUEST: dict[str, Any] = {
+    "context": [{"type": "system", "message": "Sell."}, {"type": "input", "item": "pear\x1b[31m"}],
+    "schema": {"type": "string"},
+    "tools": {"think": {"properties": {"text": {"type": "string"}}}},
+}
+
+
+def prompted(tmp_path: Path, value: Any, *options: str) -> int:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(value), "utf-8")
+    return main(["prompt", str(file), *options])
+
+
+def test_r12_9_messages_and_composed_schema_are_shown_without_asking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prompted(tmp_path, REQUEST, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown.keys() == {"messages", "schema"}
+    assert [message["role"] for message in shown["messages"]] == ["system", "system", "user"]
+    assert shown["schema"]["required"] == ["calls", "output"]
+    assert prompted(tmp_path, REQUEST) == 0
+    text = capsys.readouterr().out
+    assert "Sell." in text
+    assert '"_tool"' in text
+    assert "\x1b[31m" not in text
+
+
+def test_r12_9_without_a_schema_the_output_is_null_and_a_solution_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = {"context": [], "solution": {"calls": [{"_tool": "nobody"}]}, "tools": REQUEST["tools"]}
+    assert prompted(tmp_path, value, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["schema"]["properties"]["output"] == {"type": "null"}
+
+
+def test_r12_2_a_bare_name_that_nothing_is_registered_under_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prompted(tmp_path, {**REQUEST, "tools": ["nobody"]}, "--json") == 2
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["pointer"] == "/tools/0"
+    assert error["message"].startswith("no activity is registered under 'nobody'")
+
+
+def test_a_request_is_valid_and_is_not_run_as_if_it_were_a_solution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(REQUEST), "utf-8")
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("valid  0 calls")
