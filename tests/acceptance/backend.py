@@ -92,12 +92,12 @@ def server_settings(server: EmbeddedServer) -> dict[str, str]:
 
 
 def stored_keys(redis_url: str) -> set[tuple[str, bytes]]:
-    """Every key in every database of the server, but kombu's own binding keys."""
+    """Every key in every database of the server."""
     found: set[tuple[str, bytes]] = set()
     with redis.Redis.from_url(redis_url) as connection:
         databases: dict[str, Any] = connection.info("keyspace")
         for database in databases:
             connection.execute_command("SELECT", database.removeprefix("db"))
             keys: list[bytes] = connection.keys("*")
-            found.update((database, key) for key in keys if not key.startswith(b"_kombu."))
+            found.update((database, key) for key in keys)
     return found

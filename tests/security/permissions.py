@@ -33,6 +33,7 @@ KEYS: Final[Mapping[str, str]] = {
     "`background`": "background",
     "another key": "other",
     "bindings": "_kombu.binding.celery.pidbox",
+    "unacknowledged messages": "unacked",
     "mailboxes of `instances`": "instances@host.celery.pidbox",
     "mailboxes of `delegates`": "delegates@host.celery.pidbox",
     "replies": f"{UUID}.reply.celery.pidbox",

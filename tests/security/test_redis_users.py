@@ -46,6 +46,14 @@ def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, r
     assert guarded.admin.acl_log() == []
 
 
+def test_the_broker_keeps_no_notes_that_one_role_could_read_of_another(guarded: Guarded, run: str) -> None:
+    """kombu's ledger of unacknowledged messages and its tables of bindings: neither is written, nor may it be."""
+    assert [key for key in guarded.admin.scan_iter() if key.startswith((b"unacked", b"_kombu"))] == []
+    for user in ("instances", "clients", *WITHOUT_THE_LOG):
+        for command in (["HGETALL", "unacked"], ["SMEMBERS", "_kombu.binding.x"], ["SADD", "_kombu.binding.x", "y"]):
+            assert guarded.admin.acl_dryrun(user, *command) != b"OK"
+
+
 @pytest.mark.parametrize("user", ["delegates", "background"])
 def test_signs_of_life_are_sent_by_all_and_read_where_the_log_is(guarded: Guarded, user: str) -> None:
     sender, reader = guarded.as_(user).settings, guarded.as_("instances").settings
@@ -72,11 +80,11 @@ READS: list[list[Any]] = [
     ["OBJECT", "ENCODING", "KEY"],
     ["SORT", "KEY"],
     ["SORT", "instances", "BY", "nosort", "GET", "KEY"],
-    ["COPY", "KEY", "_kombu.bindings"],
-    ["RENAME", "KEY", "_kombu.bindings"],
-    ["LMOVE", "KEY", "_kombu.bindings", "LEFT", "LEFT"],
-    ["SUNIONSTORE", "_kombu.bindings", "KEY"],
-    ["ZUNIONSTORE", "_kombu.bindings", 1, "KEY"],
+    ["COPY", "KEY", "delegates"],
+    ["RENAME", "KEY", "delegates"],
+    ["LMOVE", "KEY", "delegates", "LEFT", "LEFT"],
+    ["SUNIONSTORE", "delegates", "KEY"],
+    ["ZUNIONSTORE", "delegates", 1, "KEY"],
     ["BRPOP", "KEY", 1],
     ["WATCH", "KEY"],
     ["EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", 1, "KEY"],

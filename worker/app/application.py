@@ -13,6 +13,7 @@ from worker.messaging.log_context import label_logs
 from worker.messaging.refusals import RefusalsStep
 from worker.messaging.reserved import ReservedStep
 from worker.messaging.task_events import EVENTS
+from worker.messaging.transport import BackendConnection
 from worker.models.configured import verify_models
 from worker.recovery.sweep import SweepStep
 from worker.registry.activities import Registry
@@ -44,4 +45,5 @@ def make_client_application(settings: Settings) -> Celery:
     refuse_compression()
     app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
+    app.amqp.Connection = BackendConnection
     return app

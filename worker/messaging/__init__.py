@@ -5,13 +5,13 @@
 `attempts`      one execution of a call, and what its code can ask about it
 `tokens`        what shows that a result comes from whoever was given the call
 `messages`      the argument of each task
+`transport`     queues and channels in Redis, and what lies there and is no message
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches
 `envelopes`     several lanes in one message
 `relay`         publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
-`entries`       what lies in its queues and is no message
 `admission`     which messages it takes from which queue
 `remote_control` which of Celery's commands it takes
 `refusals`      how much it has refused

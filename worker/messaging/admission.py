@@ -30,13 +30,15 @@ from broker_config import (
 _ENVELOPE_BYTES: Final = 1024 * 1024
 """What Celery may add to a message of ours."""
 _LONGEST_ID: Final = 200
+_TAKEN_FROM: Final = "taken_from"
 _NOT_OWN: Final = ("acts.", "celery.")
 """How the names of our tasks and of Celery's begin; an operator's own tasks have other names."""
 _NAMED: Final = ("task", "id")
 """The headers by which every task is known."""
 _EMPTY: Final = ("eta", "expires", "group", "group_index", "chord", "retries", "shadow", "stamped_headers", "stamps")
 """What Celery would act on, or show, in the headers of a message."""
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How kombu names processes that await answers, and their questions."""
 
 
 class QueueConsumer(Consumer):  # type: ignore[misc]  # kombu has no types
@@ -54,13 +56,18 @@ class QueueConsumer(Consumer):  # type: ignore[misc]  # kombu has no types
         return tag
 
     def _receive_from(self, queue: str, message: Any) -> None:
-        message.taken_from = queue
+        message.delivery_info[_TAKEN_FROM] = queue  # what kombu makes a message of ours out of keeps this
         self._receive_callback(message)
 
 
+def is_from_queue(message: Any) -> bool:
+    """Whether a message was taken from a queue of tasks; it is one of remote control otherwise."""
+    return _TAKEN_FROM in message.delivery_info
+
+
 def queue_of(message: Any) -> str:
-    """The queue that a message was taken from; what `delivery_info` says of it is the sender's word."""
-    return str(message.taken_from)
+    """The queue that a message was taken from; what else `delivery_info` says of it may be the sender's word."""
+    return str(message.delivery_info[_TAKEN_FROM])
 
 
 class Admission:
@@ -107,4 +114,4 @@ def _extra(headers: Mapping[str, Any], properties: Mapping[str, Any]) -> str | N
         return "timelimit"
     # Celery gives each process a queue for answers, named by a UUID.
     reply_to = properties.get("reply_to")
-    return "reply_to" if reply_to and not _UUID.fullmatch(str(reply_to)) else None
+    return "reply_to" if reply_to and not UUID.fullmatch(str(reply_to)) else None

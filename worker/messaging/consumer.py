@@ -17,14 +17,14 @@ from celery.worker.consumer import Consumer
 
 from worker.errors import MalformedMessage
 
-from .admission import Admission, queue_of
-from .entries import outlive_entries
+from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
 from .refusals import count_refusal
-from .remote_control import restrict
+from .remote_control import refuse_command, restrict
 from .task_log import log_one_line_per_task
+from .transport import of_connections
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,6 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
-            outlive_entries(connection.default_channel)
         return connection
 
     def on_send_event_buffered(self) -> None:
@@ -101,13 +100,16 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Called by Celery for a message that it cannot or must not decode."""
-        self._refuse(message, type(exc).__name__)
+        if is_from_queue(message):
+            self._refuse(message, type(exc).__name__)
+        else:
+            refuse_command(type(exc).__name__)
 
     def _accepted(self, message: Any, work: Callable[[], T]) -> T | None:
         """Do something with a message; it is refused for what is wrong with it. Raises errors of the connection."""
         try:
             return work()
-        except (*self.connection_errors, *self.channel_errors):
+        except of_connections(*self.connection_errors, *self.channel_errors):
             raise
         except MalformedMessage as error:
             self._refuse(message, str(error))

@@ -129,6 +129,5 @@ class Part:
         self.body: tuple[list[bytes], dict[str, Any], dict[str, Any]] = ([pack_lane_id(run, instance)], {}, {})
         self.payload = self.body
         self.delivery_info = message.delivery_info
-        self.taken_from = message.taken_from
         self.properties = {**message.properties, "correlation_id": id_}
         self.ack_log_error = self.reject_log_error = answer.give  # what is rejected is found in the log
