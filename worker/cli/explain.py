@@ -11,7 +11,7 @@ from worker.cli.failures import COMPLETED
 from worker.cli.inspect import at_option, found_run, message_id
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, heading, inline
+from worker.cli.rendering import call_name, heading, inline, shortened, status_word
 
 if TYPE_CHECKING:
     from protocol.analysis.provenance import Explanation, Origin
@@ -28,19 +28,24 @@ _COLOURS: Final = {"contributes": "green", "overwritten": "yellow", "removes": "
 @at_option
 @common_options
 def explain(run: str, path: str, instance: str | None, at: str | None, *, common: Common) -> int:
-    """Print which messages the value at a path of RUN came from, what is left of each, and what their calls had read.
+    """Print which messages the value at a path of RUN came from, what is left of each, and what their calls had read;
+    where there is no value, the calls that were to write it and what became of them. The path may lack its †.
 
     Exit codes: 0 found, also where there is no value, 2 not a path, 3 no such run or instance, or no server.
     """
     from protocol import ExpressionError
+    from protocol.language.paths import MISSING
 
     moment = message_id(at)
     with found_run(run, common) as found:
         try:
             explanation = found.explain(path, instance=instance, at=moment)
+            is_absent = explanation.value is MISSING and explanation.conflict is None
+            absence = found.explain_absence(path, instance=instance, at=moment) if is_absent else None
         except ExpressionError as error:
             raise click.BadParameter(str(error), param_hint="PATH") from error
     document = _document(explanation) | {"run": run, "instance": instance}
+    document |= {"absence": absence.to_dict()} if absence is not None else {}
     if common.json:
         print_json(document)
     else:
@@ -92,6 +97,26 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"    had read {escaped(read['path'])} {_value(read)}"
     if not document["messages"]:
         yield "no message says anything of it" + ("" if where else "; --instance I looks into an instance")
+    if "absence" in document:
+        yield from _absence_lines(document["absence"])
+
+
+def _absence_lines(absence: Mapping[str, Any]) -> Iterator[str]:
+    for writer in absence["writers"]:
+        name = call_name(writer["index"], writer["tool"])
+        where = f" in {escaped(writer['instance'])}" if writer["instance"] is not None else ""
+        error = writer["error"]
+        cause = f"{error.get('type')}: {error.get('message')}" if error is not None else writer["reason"]
+        why = f": {escaped(shortened(cause, _LONGEST * 3))}" if cause else ""
+        whom = f", which call {writer['needed_by']} lacks" if writer["needed_by"] is not None else ""
+        places = escaped(", ".join(writer["places"]))
+        yield f"  call {name}{where} writes {places}{whom}: {status_word(writer['status'])}{why}"
+    if not absence["writers"]:
+        yield "no call writes there"
+    if absence["near"] is not None:
+        yield f"did you mean {escaped(absence['near'])}?"
+    if absence["instances"]:
+        yield f"it is there in {escaped(', '.join(absence['instances']))}"
 
 
 def _value(holder: Mapping[str, Any], conflict: str | None = None) -> str:
@@ -99,8 +124,7 @@ def _value(holder: Mapping[str, Any], conflict: str | None = None) -> str:
         return f"cannot be read: {escaped(conflict)}"
     if "value" not in holder:
         return "is not there"
-    text = inline(holder["value"])
-    return "= " + (text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+    return "= " + shortened(inline(holder["value"]), _LONGEST)
 
 
 def _writer(message: Mapping[str, Any]) -> str:

@@ -153,6 +153,11 @@ def inline(value: Any) -> str:
     return escaped(json.dumps(value, ensure_ascii=False))
 
 
+def shortened(text: str, most: int) -> str:
+    """At most so many characters of a text."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def call_name(index: int, tool: str) -> str:
     """How a call is named everywhere."""
     return f"{index} {escaped(tool)}"

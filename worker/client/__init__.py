@@ -8,6 +8,7 @@
 `runs`           a run from outside
 `results`        a result, folded from the log
 `display`        what a notebook shows of a result
+`absence`        why a value is not there
 `progress`       a run's events
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun

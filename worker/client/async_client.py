@@ -28,6 +28,7 @@ from .runs import Run
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from .absence import Absence
     from .retrying import Retried
 
 
@@ -154,6 +155,10 @@ class AsyncRun:
     async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from. Raises as `Run.explain` does."""
         return await to_thread(self._run.explain, path, instance=instance, at=at)
+
+    async def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
+        """Why there is no value. Raises as `Run.explain` does."""
+        return await to_thread(self._run.explain_absence, path, instance=instance, at=at)
 
     async def _entries(self, stream: str, timeout_seconds: float | None) -> AsyncIterator[Entry]:
         """The entries of a stream of the run, as they come, until the run has ended. Raises `TimeoutError`."""

@@ -13,6 +13,7 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol.analysis.provenance import Explanation, Logged, explain
+from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
 from worker.storage.connections import redis_errors
@@ -29,6 +30,7 @@ from .results import Assembly, Result
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
+    from .absence import Absence
     from .amendment import Check
     from .retrying import Retried
 
@@ -216,9 +218,10 @@ class Run:
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
 
-        Raises `protocol.ExpressionError` where the path is not one reference, `InstanceNotFound`.
+        The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
+        `InstanceNotFound`.
         """
-        reference = read_scope(path)
+        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
         self._state()
         self._hold(instance)
         with redis_errors(self._settings):
@@ -229,6 +232,22 @@ class Run:
                 if entry.message is not None and (at is None or id_key(entry.id) <= id_key(at))
             ]
         return explain(reference, sorted(logged, key=lambda one: id_key(one.id)), instance=instance)
+
+    def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
+        """Why there is no value: the calls that were to write it and their fate, and what was meant instead.
+
+        Raises as `explain` does.
+        """
+        from .absence import absence
+
+        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
+        self._state()
+        self._hold(instance)
+        with redis_errors(self._settings):
+            data: Any = self._redis.get(self._keys.definition)
+            if data is None:
+                raise RunNotFound(self.id)
+            return absence(unpack_definition(data), self._history, reference, instance=instance, at=at)
 
     def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.

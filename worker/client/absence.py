@@ -1,0 +1,157 @@
+"""Why nothing is at a place of a run: which calls were to write it, what became of them, and what was meant instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+from protocol.calls.call import Call
+from protocol.engine.execution import Status
+from protocol.graph.places import Places, Written
+from protocol.language.references import Reference
+from protocol.language.spelling import Patience
+from protocol.state.fold import Fold
+from worker.storage.definition import Definition
+from worker.storage.history import History
+from worker.storage.lane import amended, id_key, known_calls
+from worker.storage.log import Entry, standing
+
+MOST_WRITERS: Final = 20
+"""Writers that are named, those of what they lack included."""
+_MOST_INSTANCES: Final = 20
+"""Instances that are looked into."""
+_LIKENESS: Final = 0.7
+_WENT_ELSEWHERE: Final = "it wrote to another of its places"
+_HAS_NO_PART: Final = "what it wrote has no such part"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A call that was to write a place, and what became of it."""
+
+    index: int
+    tool: str
+    instance: str | None
+    status: str
+    places: tuple[str, ...]
+    reason: str | None
+    error: Mapping[str, Any] | None
+    needed_by: int | None = None
+    """The call that lacks what this one was to write; None where it is the place itself that was asked for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "index": self.index,
+            "tool": self.tool,
+            "instance": self.instance,
+            "status": self.status,
+            "places": list(self.places),
+            "reason": self.reason,
+            "error": dict(self.error) if self.error is not None else None,
+            "needed_by": self.needed_by,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Why nothing is at a place."""
+
+    writers: tuple[Writer, ...]
+    near: str | None
+    """A place where something is, or is to be written, that was probably meant."""
+    instances: tuple[str, ...]
+    """Instances that have a value there, where a global reader asks; some of them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "writers": [writer.to_dict() for writer in self.writers],
+            "near": self.near,
+            "instances": list(self.instances),
+        }
+
+
+def absence(
+    definition: Definition, history: History, place: Reference, *, instance: str | None, at: str | None
+) -> Absence:
+    """Why a reader in an instance, or a global one, finds nothing at a place, now or as of an id.
+
+    Raises `RedisError`.
+    """
+    shared = _entries(history, None, at)
+    definition = amended(definition, shared)
+    lanes = [_Lane(definition, None, shared)]
+    if instance is not None:
+        lanes.append(_Lane(definition, instance, _entries(history, instance, at), lanes[0].fold))
+    fold = lanes[-1].fold
+    at_work = history.at_work() if at is None else frozenset()
+    calls = [call for lane in lanes for call in lane.calls.values()]
+    near = Places([fold], [Written(calls)], Patience(likeness=_LIKENESS)).nearest(place)
+    looked_into = islice(history.instances(), _MOST_INSTANCES) if instance is None else ()
+    others = (_Lane(definition, name, _entries(history, name, at), fold) for name in looked_into)
+    having = [lane for lane in others if lane.fold.exists(place) or any(lane.writers(place))]
+    return Absence(
+        writers=tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS)),
+        near=str(near) if near is not None else None,
+        instances=tuple(str(lane.instance) for lane in having if lane.fold.exists(place)),
+    )
+
+
+class _Lane:
+    """A lane as it was at a moment."""
+
+    def __init__(
+        self, definition: Definition, instance: str | None, entries: Sequence[Entry], shared: Fold | None = None
+    ) -> None:
+        records = [entry.record for entry in entries if entry.record is not None]
+        self.instance = instance
+        self.calls = known_calls(definition, records, instance)
+        self.ends = {entry.call: entry for entry in standing(entries) if entry.status is not None}
+        self.fold = Fold(shared) if shared is not None else Fold()
+        for entry in entries:
+            if entry.message is not None:
+                self.fold.append(entry.message, f"message {entry.id}")
+
+    def writers(self, place: Reference) -> Iterator[Call]:
+        """The calls that were to write at a place, above or below it."""
+        return (call for call in self.calls.values() if any(one.overlaps(place) for one in call.written))
+
+
+def _entries(history: History, instance: str | None, at: str | None) -> list[Entry]:
+    """The entries of a lane; its first record is there at any moment."""
+    entries = history.lane(instance)
+    return [entry for n, entry in enumerate(entries) if n == 0 or at is None or id_key(entry.id) <= id_key(at)]
+
+
+def _writers(lanes: Sequence[_Lane], place: Reference, at_work: Collection[tuple[str | None, int]]) -> Iterator[Writer]:
+    """Those of a place, then those of what they were skipped for or wait for, breadth first."""
+    wanted: list[tuple[Reference, int | None]] = [(place, None)]
+    seen = set[tuple[str | None, int]]()
+    for asked, needed_by in wanted:
+        for lane in lanes:
+            for call in lane.writers(asked):
+                if (lane.instance, call.index) in seen:
+                    continue
+                seen.add((lane.instance, call.index))
+                writer = _writer(lane, call, asked, needed_by)
+                if (lane.instance, call.index) in at_work:
+                    writer = replace(writer, status=Status.RUNNING.value)
+                yield writer
+                if writer.status in (Status.SKIPPED.value, Status.WAITING.value):
+                    lacking = (one for expression in call.expressions for one in expression.references)
+                    wanted += [(one, call.index) for one in lacking if not lanes[-1].fold.exists(one)]
+
+
+def _writer(lane: _Lane, call: Call, place: Reference, needed_by: int | None) -> Writer:
+    end = lane.ends.get(call.index)
+    status = end.status if end is not None and end.status is not None else Status.WAITING
+    reason = end.reason if end is not None else None
+    if status is Status.DONE:
+        is_there = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
+        reason = _HAS_NO_PART if is_there else _WENT_ELSEWHERE
+    error = end.error if end is not None else None
+    places = tuple(map(str, call.written))
+    return Writer(call.index, call.tool, lane.instance, status.value, places, reason, error, needed_by)
