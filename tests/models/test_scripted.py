@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from worker.errors import WorkerError
 from worker.models.errors import BadRequest
+from worker.models.request import ModelRequest, ignore
 from worker.models.scripted import ScriptedModel
 
 from .asked import ask
@@ -38,6 +40,12 @@ def test_an_entry_is_used_no_more_often_than_its_times() -> None:
 def test_a_text_is_found_in_data_that_stands_there_as_json() -> None:
     model = ScriptedModel([{"when": 'say "hi"\n', "output": 1}])
     assert ask(model, json.dumps({"text": 'please say "hi"\n'})).text
+
+
+def test_a_content_of_several_parts_is_looked_through_as_well() -> None:
+    parts = ModelRequest([{"role": "user", "content": [{"type": "text", "text": "Bonjour"}]}, {"role": "user"}])
+    model = ScriptedModel([{"when": "Bonjour", "output": 1}])
+    assert asyncio.run(model.ask(parts, ignore)).text == '{"calls": [], "output": 1}'
 
 
 def test_a_text_answer_is_written_letter_by_letter_and_heard() -> None:

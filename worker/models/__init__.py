@@ -8,5 +8,8 @@
 `providers`   making a model from its settings
 `asking`      asking until there is an answer, or no time left
 `configured`  the models of a process: asking one by its name
+`openai_chat` every endpoint that speaks OpenAI's Chat Completions
+`http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
+`wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request
 """

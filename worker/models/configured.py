@@ -10,6 +10,7 @@ from worker.registry.activities import Registry
 
 from .asking import Candidate, answered
 from .errors import BadRequest
+from .http_client import Bounds
 from .known import KnownModels
 from .providers import make_model
 from .registered import OnThread
@@ -25,6 +26,7 @@ class Models:
         self._known = KnownModels(settings, registry)
         self._registry = registry
         self._on_thread = on_thread
+        self._bounds = bounds_of(settings)
         self._longest_seconds = settings.model_request_seconds
         self._made: dict[ConfiguredModel, Model] = {}
 
@@ -48,7 +50,7 @@ class Models:
 
     def _candidate(self, configured: ConfiguredModel) -> Candidate:
         if configured not in self._made:
-            self._made[configured] = make_model(configured, self._registry, self._on_thread)
+            self._made[configured] = make_model(configured, self._registry, self._on_thread, self._bounds)
         return Candidate(self._made[configured], configured.name)
 
 
@@ -59,4 +61,9 @@ def verify_models(settings: Settings, registry: Registry) -> None:
         raise AssertionError("a model is verified, not asked")
 
     for configured in KnownModels(settings, registry).configured():
-        make_model(configured, registry, nowhere)
+        make_model(configured, registry, nowhere, bounds_of(settings))
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How much a process takes from providers."""
+    return Bounds(int(settings.limit_message_bytes), settings.concurrency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -9,20 +10,30 @@ from broker_config import ConfiguredModel
 from worker.errors import WorkerError
 from worker.registry.activities import Registry
 
+from .http_client import Bounds
+from .openai_chat import OpenAIModel
 from .registered import FunctionModel, OnThread
 from .request import Model
 from .scripted import ScriptedModel
 
-PROVIDERS: Final = ("scripted",)
+_SDKS: Final = {"openai": OpenAIModel}
+"""Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
+PROVIDERS: Final = (*_SDKS, "scripted")
 
 
-def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread) -> Model:
-    """The model. Raises `WorkerError` where it cannot be had: no such provider, no file, a package that is missing."""
+def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
+    """The model. Raises `WorkerError` where it cannot be had: no such provider, no file, no SDK, no key."""
     provider = configured.provider
     if provider in registry.models:
         return FunctionModel(registry.models[provider], on_thread)
     if provider == "scripted":
         return ScriptedModel.load(Path(configured.name))
+    if provider in _SDKS:
+        if find_spec(provider) is None:
+            raise WorkerError(f"model {configured.model}: its SDK is missing: pip install 'acts-celery[{provider}]'")
+        if configured.base_url is None and configured.api_key is None:
+            raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
+        return _SDKS[provider](configured, bounds)
     known = ", ".join((*PROVIDERS, *registry.models))
     raise WorkerError(
         f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "

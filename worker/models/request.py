@@ -18,8 +18,8 @@ Heard = Callable[[str], None]
 class ModelRequest:
     """What a model is asked (SPEC R12.5, R12.3)."""
 
-    messages: Sequence[Mapping[str, str]]
-    """Chat messages, `{"role", "content"}`."""
+    messages: Sequence[Mapping[str, Any]]
+    """Chat messages, `{"role", "content"}`; a content is a text, or whatever a chat message of the context holds."""
     schema: Any = None
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class ScriptedModel:
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
         """The first answer that fits. Raises `BadRequest`."""
-        said = "\n".join(message["content"] for message in request.messages)
+        said = "\n".join(map(_content, request.messages))
         for index, entry in enumerate(self._entries):
             if self._used[index] < entry.get("times", self._used[index] + 1) and _fits(entry, said):
                 self._used[index] += 1
@@ -58,6 +58,11 @@ class ScriptedModel:
                 heard(text)
                 return Answer(text, self._name)
         raise BadRequest("the scripted model has no answer to this request")
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _fits(entry: Mapping[str, Any], said: str) -> bool:

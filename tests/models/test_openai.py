@@ -1,0 +1,216 @@
+"""The provider `openai` against a server of ours: what is sent, what is read, what is made of what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker_config import ConfiguredModel
+from worker.models.errors import (
+    BadRequest,
+    InvalidAnswer,
+    ModelError,
+    RateLimited,
+    Refused,
+    Truncated,
+    Unreachable,
+)
+from worker.models.http_client import Bounds
+from worker.models.openai_chat import OpenAIModel
+from worker.models.request import Answer, Heard, Usage, ignore
+
+from .asked import OUTPUT, request
+from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole
+
+KEY = "sk-test-4711"
+TEXT = '{"output": "Привет, †мир"}'
+USAGE = Usage(111, 22, 11)
+
+
+def answer_of(
+    reply: Reply,
+    *said: str,
+    heard: Heard = ignore,
+    bytes_: int = 1_000_000,
+    check: Callable[[ModelServer], None] | None = None,
+    **parts: Any,
+) -> Answer:
+    """What the provider makes of a server's reply."""
+    with model_server(lambda body: reply) as server:
+        configured = ConfiguredModel(model="openai:m", base_url=server.url, api_key=KEY)
+        model = OpenAIModel(configured, Bounds(bytes_, 8))
+        parts["config"] = {"model": "m", **parts.get("config", {})}
+        try:
+            return asyncio.run(model.ask(request(*(said or ("hello",)), **parts), heard))
+        finally:
+            if check is not None:
+                check(server)
+
+
+def failed(reply: Reply, kind: type[ModelError], **parts: Any) -> ModelError:
+    """The error that it makes of a reply."""
+    with pytest.raises(kind) as caught:
+        answer_of(reply, **parts)
+    return caught.value
+
+
+def test_a_streamed_answer_is_heard_as_it_comes_and_tells_its_usage() -> None:
+    heard: list[str] = []
+    answer = answer_of(streamed(TEXT, pieces=5), heard=heard.append)
+    assert (answer.text, answer.model, answer.usage) == (TEXT, "m-2026", USAGE)
+    assert "".join(heard) == TEXT
+    assert len(heard) == 5
+
+
+def test_an_answer_in_one_piece_is_read_too() -> None:
+    assert answer_of(whole(TEXT)) == Answer(TEXT, "m-2026", USAGE)
+
+
+def test_events_are_read_wherever_the_network_cuts_them() -> None:
+    stream = b"".join(streamed(TEXT).chunks).replace(b"\n", b"\r\n")
+    headers = {"Content-Type": "text/event-stream"}
+    assert answer_of(Reply([bytes([one]) for one in stream], headers=headers)).text == TEXT
+
+
+def test_what_is_sent_is_the_schema_and_every_setting() -> None:
+    def check(server: ModelServer) -> None:
+        (asked,) = server.asked
+        assert asked.path == "/v1/chat/completions"
+        assert asked.headers["authorization"] == f"Bearer {KEY}"
+        body = asked.body
+        assert body["messages"] == [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+        assert body["response_format"]["json_schema"]["schema"] == OUTPUT
+        assert (body["model"], body["temperature"], body["max_tokens"], body["stream"]) == ("m", 0, 99, True)
+
+    config = {"temperature": 0, "max_output_tokens": 99, "tool": {"not": "for the provider"}}
+    answer_of(streamed(TEXT), "one", "two", schema=OUTPUT, config=config, check=check)
+
+
+def test_without_a_schema_and_settings_none_are_sent() -> None:
+    def check(server: ModelServer) -> None:
+        assert server.asked[0].body.keys() == {"model", "messages", "stream", "stream_options"}
+
+    answer_of(streamed(TEXT), check=check)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [({"Retry_After": "7"}, 7), ({"Retry_After_ms": "1500"}, 1.5), ({}, None)]
+)
+def test_a_limited_rate_tells_when_to_ask_again(header: dict[str, str], seconds: float | None) -> None:
+    error = failed(failing(429, "slow down", **header), RateLimited)
+    assert (error.is_transient, error.retry_after_seconds) == (True, seconds)
+    assert "slow down" in str(error)
+
+
+@pytest.mark.parametrize("odd", ["soon", "nan", "inf", "-5", "Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 99 Dec"])
+def test_an_odd_retry_after_keeps_nobody_waiting(odd: str) -> None:
+    assert failed(failing(429, "slow down", Retry_After=odd), RateLimited).retry_after_seconds in (None, 0)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 529])
+def test_a_servers_fault_passes(status: int) -> None:
+    reply = failing(status if status != 529 else 504, "internal")
+    assert failed(reply, Unreachable).is_transient
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_a_request_that_is_not_taken_fails_in_the_providers_words_without_the_key(status: int) -> None:
+    error = failed(failing(status, f"no such thing with {KEY}"), BadRequest)
+    assert f"{status}: no such thing with ***" in str(error)
+    assert KEY not in str(error)
+    assert not error.is_transient
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with model_server(lambda body: streamed(TEXT)) as other:
+        reply = Reply([], 307, {"Location": f"{other.url}/chat/completions"})
+        failed(reply, BadRequest)
+        assert other.asked == []
+
+
+def test_a_server_that_is_not_there_is_unreachable() -> None:
+    configured = ConfiguredModel(model="openai:m", base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(Unreachable, match=r"openai:m at http://127\.0\.0\.1:1/v1 does not answer"):
+        asyncio.run(OpenAIModel(configured, Bounds(1_000, 8)).ask(request("a", config={"model": "m"}), ignore))
+
+
+def test_an_answer_that_is_too_long_for_the_model_is_truncated_and_paid_for() -> None:
+    error = failed(streamed('{"calls": [{"_to', finish="length"), Truncated)
+    assert error.answer == Answer('{"calls": [{"_to', "m-2026", USAGE)
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_stream_that_ends_in_mid_answer_is_truncated(is_cut: bool) -> None:
+    error = failed(streamed('{"calls": [', finish=None, is_cut=is_cut), Truncated)
+    assert error.answer is not None
+    assert error.answer.text == '{"calls": ['
+
+
+def test_a_connection_that_breaks_before_the_answer_is_unreachable() -> None:
+    headers = {"Content-Type": "text/event-stream"}
+    assert failed(Reply([delta(role="assistant")], headers=headers, is_cut=True), Unreachable).is_transient
+    assert failed(Reply([], headers=headers), Unreachable).is_transient
+
+
+def test_a_refusal_is_told_in_the_models_words() -> None:
+    headers = {"Content-Type": "text/event-stream"}
+    chunks = [delta(refusal="I cannot "), delta(refusal="help."), *streamed("").chunks[1:]]
+    assert "I cannot help." in str(failed(Reply(chunks, headers=headers), Refused))
+    assert "filtered" in str(failed(whole("", finish="content_filter"), Refused))
+    assert "never" in str(failed(whole("", refusal="never"), Refused))
+
+
+def test_an_answer_of_ten_megabytes_is_not_taken() -> None:
+    error = failed(streamed("x" * 10_000_000, pieces=1_000), InvalidAnswer)
+    assert "more than 1000000 bytes" in str(error)
+    failed(whole("x" * 10_000_000), InvalidAnswer)
+
+
+def test_a_stream_without_an_answer_does_not_go_on_for_ever() -> None:
+    headers = {"Content-Type": "text/event-stream"}
+    failed(Reply([b": x" + b" " * 1_000] * 100, headers=headers), InvalidAnswer, bytes_=1_000)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply([b"<html>Please log in</html>"], headers={"Content-Type": "text/html"}),
+        Reply([b"<html>Please log in</html>"]),
+        Reply([b"[1]"]),
+        Reply([b"[" * 100_000]),
+        Reply([event(b"{half")], headers={"Content-Type": "text/event-stream"}),
+        Reply([b"\x1f\x8b"], headers={"Content-Encoding": "br"}),
+        Reply([event({"error": {"message": f"overloaded, {KEY}"}})], headers={"Content-Type": "text/event-stream"}),
+    ],
+)
+def test_what_is_no_answer_is_invalid(reply: Reply) -> None:
+    assert KEY not in str(failed(reply, InvalidAnswer))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"choices": None},
+        {"choices": []},
+        {"choices": [None]},
+        {"choices": [{"delta": None}]},
+        {"choices": [{"delta": {"content": 5}}]},
+        {"choices": {"0": 1}, "model": 5, "usage": []},
+        {"usage": {"prompt_tokens": "many", "completion_tokens": None}},
+        {"choices": [{"delta": {"content": None, "refusal": None, "role": 1}, "finish_reason": 7}]},
+    ],
+)
+def test_what_a_chunk_leaves_out_or_fills_with_something_else_counts_as_not_said(odd: Any) -> None:
+    chunks = [event(odd), *streamed(TEXT).chunks]
+    assert answer_of(Reply(chunks, headers={"Content-Type": "text/event-stream"})).text == TEXT
+
+
+def test_text_that_is_no_utf_8_breaks_nothing() -> None:
+    odd = json.dumps("\ud800").encode()
+    chunk = b'{"choices": [{"delta": {"content": ' + odd + b'}, "finish_reason": "stop"}]}'
+    assert answer_of(Reply([event(chunk)], headers={"Content-Type": "text/event-stream"})).text == "\ud800"

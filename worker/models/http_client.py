@@ -1,0 +1,144 @@
+"""What the SDKs of providers have in common: their HTTP client, and their errors as ours (SPEC R13.4).
+
+One client for a process: its connections are kept and shared. It follows no redirects, since prompts go where the
+operator has said and nowhere else, and it waits as long as the request's deadline lets it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from broker_config import ConfiguredModel
+from broker_config.urls import MASK
+
+from .errors import BadRequest, InvalidAnswer, ModelError, RateLimited, Unreachable
+
+PLAIN: Final = {"Accept-Encoding": "identity"}
+"""Asks for an answer whose size is known as it comes."""
+_CONNECT_SECONDS: Final = 10.0
+_LONGEST_TEXT: Final = 2_000
+_TOO_MANY: Final = 429
+_LATER: Final = frozenset({408, 409, 425})
+_SERVERS_FAULT: Final = 500
+_KEY_LENGTH: Final = 4
+"""A shorter one is no secret, and would be found where it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one process takes from a provider."""
+
+    answer_bytes: int
+    connections: int
+
+    @property
+    def stream_bytes(self) -> int:
+        """Of a stream of events, most of which are a few letters and some hundred bytes around them."""
+        return 64 * self.answer_bytes
+
+    @property
+    def body_bytes(self) -> int:
+        """Of an answer that comes in one piece, in which a letter may be written in six."""
+        return 8 * self.answer_bytes
+
+
+def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url: str) -> dict[str, Any]:
+    """What a client of an SDK is made with. Nothing of it is left to the SDK's own environment variables."""
+    limits = type(sdk.DEFAULT_CONNECTION_LIMITS)
+    most = bounds.connections
+    return {
+        "api_key": "none" if model.api_key is None else model.api_key.get_secret_value(),
+        "base_url": default_url if model.base_url is None else model.base_url.get_secret_value(),
+        "max_retries": 0,
+        "http_client": sdk.DefaultAsyncHttpxClient(
+            limits=limits(max_connections=most, max_keepalive_connections=most),
+            timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=_CONNECT_SECONDS),
+            follow_redirects=False,
+        ),
+    }
+
+
+@contextmanager
+def errors_of(sdk: Any, model: ConfiguredModel) -> Iterator[None]:
+    """An SDK's errors, and those of its HTTP library, as ours; keys are masked."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except sdk.APIStatusError as error:
+        raise _of_status(error, model) from None
+    except sdk.APIConnectionError as error:
+        cause = error.__cause__ or error
+        raise Unreachable(masked(f"{_place(model)} does not answer: {_said(cause)}", model)) from None
+    except sdk.APIError as error:
+        raise InvalidAnswer(masked(f"{_place(model)}: {_said(error)}", model)) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "anyio"):
+            raise
+        raise Unreachable(masked(f"the connection to {_place(model)} broke: {_said(error)}", model)) from None
+
+
+def masked(text: str, model: ConfiguredModel) -> str:
+    """A provider's words, without the key that it was asked with."""
+    key = "" if model.api_key is None else model.api_key.get_secret_value()
+    text = text if len(key) < _KEY_LENGTH else text.replace(key, MASK)
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
+def verify_content(headers: Mapping[str, str], *types: str) -> str:
+    """The content's type, which is one of these. Raises `InvalidAnswer`."""
+    found = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found not in types or headers.get("content-encoding", "identity") != "identity":
+        raise InvalidAnswer(
+            f"the model's server has answered with {found or 'something'} and not with {' or '.join(types)}: "
+            "is ACTS_MODEL_BASE_URL right?"
+        )
+    return found
+
+
+def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
+    status = int(error.status_code)
+    text = masked(f"{_place(model)} says {status}: {_words(error)}", model)
+    wait_seconds = _retry_after_seconds(error.response.headers)
+    if status == _TOO_MANY:
+        return RateLimited(text, retry_after_seconds=wait_seconds)
+    if status >= _SERVERS_FAULT or status in _LATER:
+        return Unreachable(text, retry_after_seconds=wait_seconds)
+    return BadRequest(text)
+
+
+def _words(error: Any) -> str:
+    """The provider's own words in an error, where it has some."""
+    body: Any = error.body
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    said = inner.get("message") if isinstance(inner, Mapping) else inner
+    return said if isinstance(said, str) and said else _said(error)
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{error}".split()) or type(error).__name__
+
+
+def _place(model: ConfiguredModel) -> str:
+    """The model as people know it; its address is shown without what is secret in it."""
+    return model.model if model.base_url is None else f"{model.model} at {model.base_url}"
+
+
+def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """How long the provider asks to wait; None where it does not say so in a way that can be read."""
+    for name, unit_seconds in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit_seconds
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    except (KeyError, ValueError):
+        return None
