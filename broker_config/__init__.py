@@ -25,7 +25,16 @@ from broker_config.queues import (
 )
 from broker_config.server_binary import find_server
 from broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
-from broker_config.urls import SecretUrl, broker_url_of, is_sentinel, mask_url, read_sentinels, redis_url_of
+from broker_config.urls import (
+    SecretUrl,
+    broker_url_of,
+    is_cluster,
+    is_sentinel,
+    mask_url,
+    read_cluster,
+    read_sentinels,
+    redis_url_of,
+)
 from broker_config.variables import unknown_variables
 
 __all__ = [
@@ -49,12 +58,14 @@ __all__ = [
     "broker_url_of",
     "celery_configuration",
     "find_server",
+    "is_cluster",
     "is_sentinel",
     "load",
     "mask_url",
     "queue",
     "queue_names",
     "queues",
+    "read_cluster",
     "read_sentinels",
     "redis_url_of",
     "reports_queue",

@@ -15,12 +15,15 @@ from pydantic import Secret
 
 __all__ = [
     "BROKER_SCHEMES",
+    "CLUSTER_SCHEMES",
     "REDIS_SCHEMES",
     "SecretUrl",
     "Sentinels",
     "broker_url_of",
+    "is_cluster",
     "is_sentinel",
     "mask_url",
+    "read_cluster",
     "read_sentinels",
     "redis_url_of",
     "scheme_of",
@@ -29,10 +32,14 @@ __all__ = [
 BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
 """What a broker's URL may begin with."""
 
-REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel")
+CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
+"""What the URL of a Redis Cluster begins with: it can hold the log, and no broker (kombu cannot use one)."""
+
+REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel", *CLUSTER_SCHEMES)
 """What the URL of the log may begin with."""
 
 MASK = "***"
+_PORT = 6_379
 _SENTINEL_PORT = 26_379
 
 # Only a `;` that begins another URL separates two: a password may hold one of its own.
@@ -80,6 +87,23 @@ def redis_url_of(broker_url: str) -> str | None:
             return None
 
 
+def is_cluster(url: str) -> bool:
+    """Return whether all of an address, which `;` may divide, is one of a Redis Cluster."""
+    return all(scheme_of(one) in CLUSTER_SCHEMES for one in _NEXT_URL.split(url))
+
+
+def read_cluster(url: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Read an address like ``redis+cluster://user:password@a:6379;redis+cluster://b:6379``.
+
+    Returns the first part as redis-py writes it, which holds user, password and options for all nodes, and the places
+    of the others; `check_url` has looked at it.
+    """
+    first, *others = _NEXT_URL.split(url)
+    places = [urlsplit(one) for one in others]
+    plain = first.replace("+cluster", "", 1)
+    return plain, tuple((place.hostname or "localhost", place.port or _PORT) for place in places)
+
+
 def is_sentinel(url: str) -> bool:
     """Return whether all of an address, which `;` may divide, is one of Sentinels."""
     return all(scheme_of(one) == "sentinel" for one in _NEXT_URL.split(url))
@@ -122,10 +146,10 @@ def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
     url = url.strip()
     for one in _NEXT_URL.split(url):
         scheme = scheme_of(one)
-        if "cluster" in scheme:
+        if scheme in CLUSTER_SCHEMES and scheme not in schemes:
             raise ValueError(
-                f"{mask_url(one)!r}: a Redis Cluster is not supported; use one server, or Sentinels where it should "
-                "fail over (sentinel://a:26379;sentinel://b:26379)"
+                f"{mask_url(one)!r}: a Redis Cluster holds the log (ACTS_REDIS_URL) and no broker; give the broker a "
+                "server, or Sentinels (sentinel://a:26379;sentinel://b:26379)"
             )
         if scheme not in schemes:
             known = ", ".join(f"{name}://" for name in schemes)
@@ -137,6 +161,8 @@ def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
             raise ValueError(f"{mask_url(one)!r} has a port that is not a number from 0 to 65535") from None
         if scheme in ("redis", "rediss", "sentinel") and not re.fullmatch(r"/?|/\d+/?", parts.path):
             raise ValueError(f"{mask_url(one)!r} names a database that is not a number")
+        if scheme in CLUSTER_SCHEMES and parts.path.strip("/0"):
+            raise ValueError(f"{mask_url(one)!r} names a database; a Redis Cluster has only one")
         if scheme in ("unix", "redis+socket") and not parts.path.strip("/"):
             raise ValueError(f"{mask_url(one)!r} names no socket (e.g. {scheme}:///run/redis/redis.sock)")
     return url

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer, Settings, SettingsError, load
-from tests.chaos.server import free_port
-from worker import Client, InfrastructureError, Run
+from broker_config import EmbeddedServer, Settings, load
+from worker import Run
 from worker.storage.connections import connect
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
-from .sentinels import Watched, client, server, watched_servers
+from .sentinels import Watched, watched_servers
 
 
 @pytest.fixture
@@ -48,23 +47,6 @@ def test_a_run_whose_log_and_broker_sentinels_name_completes(backend: Backend) -
     with backend.worker():
         result = backend.run(calls("open"))
     assert result.data()["state"] == {"a": 1, "b": 1, "c": {"sum": 2}}
-
-
-@pytest.mark.parametrize("url", ["redis+cluster://a:1", "rediss+cluster://a:1"])
-def test_the_address_of_a_cluster_is_refused_and_says_what_to_use(url: str) -> None:
-    with pytest.raises(SettingsError, match="a Redis Cluster is not supported; use one server, or Sentinels"):
-        load(env_file=None, redis_url=url)
-
-
-def test_a_server_that_is_part_of_a_cluster_is_refused_and_says_what_to_use(tmp_path: Path) -> None:
-    port = free_port()
-    clustered = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-    with server(tmp_path, "--port", str(port), "--bind", "127.0.0.1", *clustered):
-        with client(port) as redis:
-            redis.ping()
-        settings = settings_at(f"redis://127.0.0.1:{port}/0")
-        with pytest.raises(InfrastructureError, match="part of a Redis Cluster, which is not supported"):
-            Client(settings).submit(solution={"calls": calls("none")})
 
 
 @pytest.mark.nightly

@@ -14,7 +14,7 @@ from redis import Redis
 from worker.errors import BeingAmended, RunNotFound, RunOver
 from worker.messaging.packing import unpack
 from worker.storage.keys import ENDED, Keys
-from worker.storage.scripts import pack_request, read_script
+from worker.storage.scripts import Script, pack_request
 
 _AT_ONCE: Final = 200
 
@@ -26,7 +26,7 @@ class AmendmentSteps:
         self._redis = redis
         self._keys = keys
         self._who = secrets.token_hex(8)
-        self._script = redis.register_script(read_script("run", "amend"))
+        self._script = Script(redis, "run", "amend")
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
         """One step."""

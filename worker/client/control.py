@@ -19,7 +19,7 @@ from worker.storage.connections import redis_errors
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys
 from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.scripts import read_script
+from worker.storage.scripts import Script
 from worker.storage.secret import read_tokens
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Control:
         self._settings = settings
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = redis.register_script(read_script("run", "window", "steer"))
+        self._script = Script(redis, "run", "window", "steer")
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any, Final
 
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 
-from broker_config import Settings
+from broker_config import Settings, is_cluster
 from protocol import Plan
 from protocol.graph.lanes import Lane
 from worker.errors import InfrastructureError
@@ -35,6 +35,7 @@ from worker.storage.retention import delete_run
 
 logger = logging.getLogger(__name__)
 
+_PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _COMMANDS: Final = 1_000
 """How many commands in one pipeline, and how many values in one command."""
 
@@ -58,7 +59,10 @@ class Dispatcher:
         run = make_run_id(milliseconds)
         keys = Keys(self._settings.key_prefix, run)
         try:
-            self._execute(self._writing(plan, keys, milliseconds))
+            commands = self._listing(keys, milliseconds), self._writing(plan, keys, milliseconds)
+            # The nodes of a cluster take what is sent together in any order, and the run is to be listed first.
+            for group in commands if is_cluster(self._settings.require_redis()) else [chain(*commands)]:
+                self._execute(group)
         except BaseException:
             delete_run(self._redis, keys)
             raise
@@ -76,12 +80,15 @@ class Dispatcher:
                 self._execute(_marking(keys.published, batch, 0, is_known=True) for batch in _batches(lanes))
                 DueRuns(self._redis, keys.prefix).note(keys.run)
 
+    def _listing(self, keys: Keys, milliseconds: int) -> Iterator[Command]:
+        """The commands that list a run, so that what a client that dies leaves of it is found."""
+        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
+        yield lambda p: p.zadd(due_runs(self._settings.key_prefix), {keys.run: milliseconds + _PUBLISHED_MS})
+
     def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
-        due = milliseconds + int(PUBLISHED_SECONDS * 1000)
-        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
-        yield lambda p: p.zadd(due_runs(self._settings.key_prefix), {keys.run: due})
+        due = milliseconds + _PUBLISHED_MS
         yield lambda p: p.set(keys.definition, pack_definition(plan))
         for batch in _batches(instances):
             yield _pushing(keys.instances, batch)

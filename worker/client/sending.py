@@ -24,7 +24,7 @@ from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import id_key
 from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.scripts import pack_request, read_script
+from worker.storage.scripts import Script, pack_request
 
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
@@ -43,7 +43,7 @@ class Sender:
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = redis.register_script(read_script("run", "window", "send"))
+        self._script = Script(redis, "run", "window", "send")
 
     def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
         """Append messages, `value` being one or a list of them; returns their ids in the log.

@@ -18,7 +18,7 @@ from worker.messaging.messages import Closing, unpack_task, with_attempt
 from worker.messaging.publisher import Publisher
 from worker.storage.dead_letters import DeadLetter, DeadLetters, now
 from worker.storage.keys import Keys
-from worker.storage.scripts import pack_request, read_script
+from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
 
 _AT_ONCE: Final = 200
@@ -32,7 +32,7 @@ class Outbox:
         self._publisher = publisher
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
-        self._script = redis.register_script(read_script("names", "outbox"))
+        self._script = Script(redis, "names", "outbox")
 
     def sweep(self, run: str, patience: Mapping[str, Any]) -> set[str]:
         """Send again what was lost or is due in a run; `patience` is what all scripts of a sweep judge by.

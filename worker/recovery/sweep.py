@@ -40,7 +40,7 @@ from worker.storage.due import DueRuns
 from worker.storage.keys import ENDED, Keys, active_runs, due_runs, recovery
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.retention import delete_run, expire_run
-from worker.storage.scripts import pack_request, read_script
+from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
 from worker.storage.slots import SlotKeeper
 
@@ -72,12 +72,12 @@ class Sweeper:
         self._publisher = publisher
         self._reports = reports
         self._settings = settings
-        self._script = redis.register_script(read_script("run", "names", "window", "sweep"))
-        self._signs = redis.register_script(read_script("signs"))
+        self._script = Script(redis, "run", "names", "window", "sweep")
+        self._signs = Script(redis, "signs")
         self._outbox = Outbox(redis, publisher, settings)
         self._probes = Probes(redis, publisher, settings.key_prefix)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
-        self._contact = redis.register_script(read_script("contact"))
+        self._contact = Script(redis, "contact")
         self._lock = redis.lock(
             f"{settings.key_prefix}:sweeping",
             timeout=settings.sweep_interval_seconds,

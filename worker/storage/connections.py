@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis
 import redis.asyncio
+import redis.cluster
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.cluster import ClusterNode
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -23,14 +26,17 @@ from redis.exceptions import (
     MovedError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     RedisError,
+    SlotNotCoveredError,
+    TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel
 
-from broker_config import Settings, is_sentinel, mask_url, read_sentinels
+from broker_config import Settings, is_cluster, is_sentinel, mask_url, read_cluster, read_sentinels
 from worker.errors import InfrastructureError
 
 _OPTIONS: Final[dict[str, Any]] = {
@@ -41,7 +47,10 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 _CONNECTIONS: Final = 32
 _MANY: Final = 1_000_000
-PASSING: Final = (RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError)
+PASSING: Final = (
+    *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError),
+    *(ClusterDownError, TryAgainError, SlotNotCoveredError),
+)
 """What a server says that will take the same command later."""
 
 
@@ -58,6 +67,10 @@ def connect_once(settings: Settings, url: str, *, timeout_seconds: float) -> red
 
 
 def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.Redis:
+    if is_cluster(url):
+        first, others = read_cluster(url)
+        nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
     if not is_sentinel(url):
         return redis.Redis.from_url(url, **options)
     places, master = _sentinels(url)
@@ -78,6 +91,8 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         "retry_on_error": [*PASSING],
     }
     url = settings.require_redis()
+    if is_cluster(url):
+        return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
@@ -87,10 +102,28 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
 def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
     """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
     url = settings.require_redis()
+    if is_cluster(url):
+        return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, _OPTIONS)
     pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_MANY, **_OPTIONS)
     return redis.asyncio.Redis.from_pool(pool)
+
+
+class _Cluster(redis.cluster.RedisCluster):
+    """The client of a cluster, as far as it is not like that of one server."""
+
+    def time(self, **_: Any) -> Any:
+        """The time of one node: their clocks are held together, and all of them would be asked."""
+        return self.execute_command("TIME", target_nodes=redis.RedisCluster.DEFAULT_NODE)  # type: ignore[no-untyped-call]  # as above
+
+
+def _connect_async_to_cluster(url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
+    """Commands that fail are repeated by the group they are in (see `grouping`), which outlasts a failover."""
+    first, places = read_cluster(url)
+    nodes = [AsyncClusterNode(*place) for place in places]
+    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, max_connections=_MANY, **options)
+    return cast("redis.asyncio.Redis", client)
 
 
 def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
@@ -138,10 +171,12 @@ def redis_errors(settings: Settings) -> Iterator[None]:
         raise InfrastructureError(
             f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
         ) from error
-    except (MovedError, ClusterDownError) as error:
+    except MovedError as error:
         raise InfrastructureError(
-            "the log's server is part of a Redis Cluster, which is not supported: use one server, or Sentinels where "
-            "it should fail over"
+            "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
         ) from error
+    except RedisClusterException as error:
+        where = mask_url(settings.require_redis())
+        raise InfrastructureError(f"no answer from the cluster of the log at {where} ({error})") from error
     except RedisError as error:
         raise InfrastructureError(f"the log refuses: {error}") from error

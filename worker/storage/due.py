@@ -15,7 +15,7 @@ from redis import Redis
 
 from .clock import server_ms
 from .keys import due_runs
-from .scripts import pack_list, read_script
+from .scripts import Script, pack_list
 
 _TAKEN_MS: Final = 10_000
 """After so long another sweep looks at what was taken by one that died."""
@@ -27,7 +27,7 @@ class DueRuns:
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
         self._key = due_runs(prefix)
-        self._settle = redis.register_script(read_script("due"))
+        self._settle = Script(redis, "due")
 
     def note(self, run: str) -> None:
         """Have the next sweep look at a run."""

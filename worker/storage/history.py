@@ -12,7 +12,7 @@ from worker.messaging.attempts import CallId, lane_token
 
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, Entry, is_at_work, read_entry, read_flat
-from .scripts import read_script
+from .scripts import Script
 
 _PAGE: Final = 200
 """How many entries one command reads; some may be large."""
@@ -25,7 +25,7 @@ class History:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis = redis
         self._keys = keys
-        self._lane = redis.register_script(read_script("run", "lane"))
+        self._lane = Script(redis, "run", "lane")
 
     def instances(self) -> list[str]:
         """The run's instances, in the order of the context."""

@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from .keys import ENDED, Keys, active_runs, due_runs
-from .scripts import read_script
+from .scripts import Script
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
 
     Calls may be added to it at the same time (SPEC R11.7): it is listed again then. Raises `RedisError`.
     """
-    script = redis.register_script(read_script("run", "expire"))
+    script = Script(redis, "run", "expire")
     if not script(keys=[keys.state, *keys.all], args=[seconds]):
         return
     submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)

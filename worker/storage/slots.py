@@ -18,8 +18,9 @@ from redis.commands.core import AsyncScript
 
 from worker.messaging.attempts import CallId, lane_token
 
+from .clock import server_ms
 from .keys import Keys
-from .scripts import pack_request, read_script
+from .scripts import Script, pack_request, read_script
 
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
@@ -71,7 +72,7 @@ class SlotKeeper:
         self._redis = redis
         self._prefix = prefix
         self._key = _key(prefix)
-        self._script = redis.register_script(read_script("slots"))
+        self._script = Script(redis, "slots")
 
     def reconcile(self) -> set[str]:
         """Take slots from calls that have ended, and see to it that those handed over are taken.
@@ -127,15 +128,15 @@ class SlotKeeper:
         """Slots in which no call is at work or will be, and calls that were given one long ago and have not begun."""
         calls = list(dict.fromkeys(call for _, call in holders))
         with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.time()
             for call in calls:
                 pipeline.hget(Keys(self._prefix, call.run).calls, call.member)
-            (seconds, _), *entries = map(_found, pipeline.execute(raise_on_error=False))
+            entries = map(_found, pipeline.execute(raise_on_error=False))
+        now_ms = server_ms(self._redis)
         found = dict(zip(calls, entries, strict=True))
         idle, late = [], []
         for (name, call), since in holders.items():
             entry, status = found[call] or _TO_BEGIN[0], statuses[call.run]
-            is_late = seconds * 1000 - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
+            is_late = now_ms - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
             has_ended = not entry.startswith(_UNDER_WAY + _TO_BEGIN) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):
                 idle.append((name, _text(call)))

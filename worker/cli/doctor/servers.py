@@ -11,6 +11,7 @@ from broker_config import (
     BrokerConfigError,
     Settings,
     find_server,
+    is_cluster,
     mask_url,
     queue_names,
     redis_url_of,
@@ -129,10 +130,8 @@ def _greet_redis(layer: Layer, settings: Settings, url: str) -> Mapping[str, Any
         layer.fail(f"{compatible} is too old", "use Redis 6.2 or newer, or Valkey")
     if facts.get("role") == "slave":
         layer.fail("it is a replica, which takes no writes", "give the address of the primary")
-    if facts.get("cluster_enabled"):
-        layer.fail(
-            "it is part of a Redis Cluster, which is not supported", "use one server, or Sentinels (sentinel://…)"
-        )
+    if facts.get("cluster_enabled") and not is_cluster(url):
+        layer.fail("it is part of a Redis Cluster", "write redis+cluster:// for the log; a cluster holds no broker")
     return facts
 
 

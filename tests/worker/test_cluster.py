@@ -1,0 +1,120 @@
+"""The log in a Redis Cluster (`redis+cluster://`), the broker elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_config import EmbeddedServer, Settings, SettingsError, load
+from worker import Client, InfrastructureError
+from worker.storage.keys import Keys
+
+from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
+from .clusters import Cluster, cluster
+
+INSTANCES = [{"type": "input", "_instance": f"i{number}", "n": number} for number in range(20)]
+CALLS = [
+    {"_tool": "echo", "value": "†input.n", "_outputPath": "†state.a"},
+    {"_tool": "remoteAdd", "a": "†state.a", "b": 1, "_outputPath": "†state.b"},
+    {"_tool": "note", "name": "told"},
+]
+
+
+@pytest.fixture(params=[False])
+def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with cluster(tmp_path, has_replicas=request.param) as servers:
+        yield servers
+
+
+@pytest.fixture
+def backend(nodes: Cluster, tmp_path: Path) -> Iterator[Backend]:
+    """Broker and meeting place are one server; the log is in the cluster."""
+    with EmbeddedServer() as elsewhere:
+        yield Backend(settings_at(elsewhere, nodes.url), Meeting(meeting_url(elsewhere)), tmp_path)
+
+
+def settings_at(broker: EmbeddedServer, url: str) -> Settings:
+    return load(
+        env_file=None,
+        broker_url=broker.broker_url,
+        redis_url=url,
+        activities=(str(ACTIVITIES),),
+        model=MODEL,
+        limit_run_concurrency=7,
+    )
+
+
+def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None:
+    """Runs on all nodes, limits, orders, amendments, forks, explanations, dead letters, the sweep."""
+    client = backend.client
+    with backend.worker():
+        runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(4)]
+        for run in runs:
+            result = backend.wait(run.id)
+            assert result.status == "completed"
+            assert {name: data["state"]["b"]["sum"] for name, data in result.instances.items()} == {
+                f"i{number}": number + 1 for number in range(20)
+            }
+        run = client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}]})
+        backend.meeting.take("at:g")
+        run.pause()
+        run.amend([{"_tool": "echo", "value": 1, "_outputPath": "†state.x"}], add=True)
+        run.resume()
+        backend.meeting.open_gate("g")
+        assert backend.wait(run.id).data()["state"]["x"] == 1
+        assert backend.wait(run.fork().id).status == "completed"
+        assert run.explain("†state.x").value == 1
+        failing = client.submit(solution={"calls": [{"_tool": "explode"}]})
+        assert backend.wait(failing.id).status == "completed"
+        letters = client.dead_letters()
+        while not letters.list():
+            backend.meeting.redis.wait(1, 50)  # a cluster has no events of all its keys
+        letters.resend([letters.list()[0].id])
+    assert len({node_of(backend, run.id) for run in runs}) > 1
+
+
+def node_of(backend: Backend, run: str) -> str:
+    """The node that holds a run."""
+    redis = backend.client._redis
+    node = redis.get_node_from_key(Keys(backend.settings.key_prefix, run).log)  # type: ignore[attr-defined]  # a cluster's
+    return str(node.name)
+
+
+def test_a_killed_workers_call_goes_on_in_a_cluster(backend: Backend) -> None:
+    call = {"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}
+    with backend.worker() as process:
+        run = backend.client.submit(solution={"calls": [call]})
+        backend.meeting.take("at:g")
+        process.kill()
+        with backend.worker():
+            backend.meeting.take("at:g")
+            backend.meeting.open_gate("g")
+            assert backend.wait(run.id).status == "completed"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("nodes", [True], indirect=True)
+def test_a_run_outlives_the_death_of_its_node(backend: Backend, nodes: Cluster) -> None:
+    call = {"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}
+    with backend.worker():
+        run = backend.client.submit(solution={"calls": [call]})
+        backend.meeting.take("at:g")
+        nodes.kill_primary_of(Keys(backend.settings.key_prefix, run.id).log)
+        backend.meeting.open_gate("g")
+        assert backend.wait(run.id).status == "completed"
+
+
+def test_a_node_that_is_addressed_like_one_server_says_what_to_write(backend: Backend, nodes: Cluster) -> None:
+    one = nodes.url.split(";")[0].replace("+cluster", "")
+    settings = load(env_file=None, broker_url=backend.settings.require_broker(), redis_url=one)
+    with pytest.raises(InfrastructureError, match=r"redis\+cluster://"):
+        Client(settings).submit(solution={"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+
+
+def test_a_cluster_is_no_broker() -> None:
+    with pytest.raises(SettingsError, match="holds the log"):
+        load(env_file=None, broker_url="redis+cluster://a:1")
+    with pytest.raises(SettingsError, match="has only one"):
+        load(env_file=None, redis_url="redis+cluster://a:1/3")
