@@ -71,8 +71,8 @@ def test_an_amendment_is_refused_where_it_asks_for_what_cannot_be_honoured(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
     run = held(backend, meeting, gate)
-    own = {"own": {"context": [], "config": {"max_output_tokens": 5}}}
-    with pytest.raises(Rejected, match="max_output_tokens is not supported"):
+    own = {"own": {"context": [], "config": {"slots": 5}}}
+    with pytest.raises(Rejected, match="slots is not supported"):
         run.amend({"calls": [], "delegates": own})
     meeting.open_gate(gate)
     assert backend.wait(run.id).status == "completed"
