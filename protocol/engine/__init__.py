@@ -4,5 +4,6 @@
 `readiness`        counting down what each call waits for
 `guests`           calls that wait in the lanes of all instances
 `execution`        what can be done next, and what a result means
+`loop`             the ticks of a request, and its limits
 `solution_output`  the output of a solution, with its references read
 """

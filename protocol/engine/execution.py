@@ -87,7 +87,8 @@ class Execution:
     the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
-    see `guests`.
+    see `guests`. With `defers_errors` what a failed call says is in its outcome alone: in a loop the message comes at
+    the end of the tick (SPEC R13.1).
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Execution:
         instance: str | None = None,
         gather: Callable[[Call], Mapping[str, Fold] | None] | None = None,
         returns: Mapping[str, Tool] | None = None,
+        defers_errors: bool = False,
     ) -> None:
         self._calls = {call.index: call for call in calls}
         self._graph = graph
@@ -108,6 +110,7 @@ class Execution:
         self._returns = returns or {}
         self._instance = instance
         self._gather = gather
+        self._defers_errors = defers_errors
         self._status: dict[int, Status] = {}
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
@@ -384,7 +387,7 @@ class Execution:
     def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
         error = _error(failure)
         message = error_message(call.raw, error, date=date, instance=self._instance)
-        return Outcome(call.index, Status.FAILED, (message,), error=error)
+        return Outcome(call.index, Status.FAILED, () if self._defers_errors else (message,), error=error)
 
 
 def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:

@@ -25,6 +25,8 @@ class Setting:
     shape: str
     in_submission: bool = False
     in_definition: bool = False
+    in_request: bool = False
+    """In a submission that is a request for the loop (SPEC R12.1)."""
 
 
 def _is_number(value: Any) -> bool:
@@ -64,10 +66,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model", True, True),
     "temperature": Setting(lambda value: _is_number(value) and value >= 0, "a number, at least 0", True, True),
     "max_output_tokens": Setting(*_COUNT, in_submission=True, in_definition=True),
-    "ticks": Setting(*_COUNT),
-    "calls": Setting(*_COUNT),
-    "tokens": Setting(*_COUNT),
-    "seconds": Setting(*_SECONDS),
+    "ticks": Setting(*_COUNT, in_request=True),
+    "calls": Setting(*_COUNT, in_request=True),
+    "tokens": Setting(*_COUNT, in_request=True),
+    "seconds": Setting(*_SECONDS, in_request=True),
     "request_seconds": Setting(*_SECONDS, in_submission=True, in_definition=True),
     "promise_seconds": Setting(*_SECONDS, in_submission=True),
     "approve": Setting(_is_approval, 'a list of tool names, references such as "†state.user", or "*"'),

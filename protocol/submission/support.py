@@ -19,20 +19,13 @@ from .layout import Layout, Promised
 
 def unsupported(plan: Layout) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return [*_request(plan), *_settings(plan), *_promises(plan), *_loops(plan)]
-
-
-def _request(plan: Layout) -> Iterator[Problem]:
-    """Requests, which take a model and a loop (SPEC R13)."""
-    if plan.submission.is_request:
-        text = "a request for the loop (schema without solution) is not supported by this version: give a solution"
-        yield Problem(pointer("schema"), text)
+    return [*_settings(plan), *_promises(plan), *_loops(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
     """Settings of later versions (SPEC R12.7, R13, R14)."""
     for key in settings_of(plan.submission.config):
-        if not SETTINGS[key].in_submission:
+        if not (SETTINGS[key].in_submission or (SETTINGS[key].in_request and plan.submission.is_request)):
             yield _unsupported(key, "config", key)
     for name, definition in plan.submission.delegates.items():
         config: Mapping[str, Any] | None = definition.get("config")

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from celery import Celery
 
 from broker_config import Settings
+from worker.execution.checking import Checker
 from worker.execution.remote import Remote, RemoteExecutor
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
@@ -111,7 +112,10 @@ class Runtime:
         slots = Slots(redis, prefix=settings.key_prefix)
         limits = limits_of(settings)
         publish = self._relay.publish
-        return Scheduler(Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots))
+        checker = Checker(settings, registry)
+        return Scheduler(
+            Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots, checker)
+        )
 
     def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:
         """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""

@@ -47,7 +47,7 @@ def check(
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from worker.client.checking import Checker
+        from worker.execution.checking import Checker
 
         plan = Checker(settings).check(value, allow=allow or None)
         findings = reported(plan, ignore)

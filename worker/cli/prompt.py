@@ -30,7 +30,7 @@ def prompt(file: str, allow: tuple[str, ...], *, common: Common) -> int:
         value = read_submission(file, settings)
         load_registry(settings)
         from protocol.requests import compose, render
-        from worker.client.checking import Checker
+        from worker.execution.checking import Checker
 
         request = Checker(settings).request(value, allow=allow or None)
         messages, schema = render(request), compose(request)

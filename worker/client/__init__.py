@@ -3,7 +3,6 @@
 `client`         submit, find runs again
 `async_client`   the same for asyncio programs
 `authoring`      plans written in code
-`checking`       what is wrong with a submission
 `dispatcher`     writing a run down and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log

@@ -243,6 +243,7 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str, added: int | None) 
         version=version if is_template else None,
         begun=frozenset(call.index for call in lane.begun),
         amendment=by,
+        tick=lane.record.tick if lane.begun or lane.waiting else None,
         kept=_kept(lane, added) if added is not None else (),
     )
     return {

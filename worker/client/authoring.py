@@ -22,8 +22,7 @@ from protocol import Plan, Rejected
 from protocol.graph.lanes import Unresolvable
 from protocol.language.errors import Problem, segments
 from protocol.language.references import DAGGER, Reference
-
-from .checking import Checker
+from worker.execution.checking import Checker
 
 if TYPE_CHECKING:
     from .client import Client

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from broker_config import Settings, load
 from protocol import Plan
+from worker.execution.checking import Checker
 from worker.registry.activities import Registry
 from worker.storage.connections import connect, redis_errors
 from worker.storage.dead_letters import DeadLetters
 
-from .checking import Checker
 from .runs import Run
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from broker_config import Settings, is_cluster
 from protocol import Plan
+from protocol.engine.loop import Loop, LoopLimits
 from protocol.graph.lanes import Lane
 from worker.errors import InfrastructureError
 from worker.messaging.attempts import lane_token
@@ -31,6 +32,7 @@ from worker.storage.definition import FORMAT, gather_counts, pack_definition, pa
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
 from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.loop_entries import LOOP
 from worker.storage.retention import delete_run
 
 logger = logging.getLogger(__name__)
@@ -101,6 +103,7 @@ class Dispatcher:
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
+        is_request = plan.submission.is_request
         published, backlog = self._lanes(plan)
         for lanes in _batches(published):
             yield _marking(keys.published, lanes, due)
@@ -108,9 +111,10 @@ class Dispatcher:
             yield _pushing(keys.backlog, lanes)
         state: dict[Any, Any] = {
             "format": FORMAT,
-            "status": "running" if plan.size else "completed",
+            "status": "running" if plan.size or is_request else "completed",
             "total": plan.size,
-            "remaining": plan.size,
+            "remaining": plan.size + is_request,
+            **({"loop": Loop(LoopLimits()).name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             "look": due,
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
@@ -124,6 +128,7 @@ class Dispatcher:
         """The lanes with something to do, the global one first: those published at once, and those that follow."""
         lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if _has_work(lane)]
         lanes.sort(key=bool)
+        lanes += [LOOP] if plan.submission.is_request else []
         window = self._settings.publish_window
         return lanes[:window], lanes[window:]
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.engine.loop import Loop, LoopLimits
 from protocol.engine.solution_output import output_fault
 from protocol.graph.gathering import Gathers
 from protocol.state.fold import Fold
@@ -37,6 +38,7 @@ from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry, read_entry
+from worker.storage.loop_entries import LOOP, take_in
 from worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
@@ -62,9 +64,22 @@ class _Copied:
     """What global messages say."""
     missed: tuple[str, ...] = ()
     gave_up: bool = False
+    loop: Loop | None = None
+    """Of a run that is a request."""
+    loop_last: str = "0-0"
+    end: Mapping[str, Any] | None = None
+    """How its loop has ended."""
+
+    def __post_init__(self) -> None:
+        if self.definition.request is not None:
+            self.loop = Loop(LoopLimits.of(self.definition.config))
 
     def take_in(self, entry: Entry) -> None:
         """Take in the next entry of a lane."""
+        if entry.loop is not None and self.loop is not None:
+            take_in(self.loop, entry.loop, entry.message)
+            self.loop_last, self.end = entry.id, entry.loop.end
+            return
         lane = self.lanes[entry.instance]
         lane.last = entry.id
         if entry.record is not None:
@@ -80,6 +95,18 @@ class _Copied:
             lane.ended.pop(index, None)
         self.missed = self.missed or entry.missed
         self.gave_up = self.gave_up or entry.gives_up
+
+    @property
+    def has_loop_left(self) -> bool:
+        """Whether a loop goes on: it is one more that remains (see loop.lua)."""
+        return self.loop is not None and self.end is None
+
+    def loop_fields(self, failed: int) -> dict[str, Any]:
+        """What the run's state says of its loop."""
+        if self.loop is None:
+            return {}
+        fields = {"loop": self.loop.name} | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
+        return fields | ({"loop:fault": self.end["reason"]} if self.end is not None and self.end["reason"] else {})
 
     @property
     def faults(self) -> dict[str, str]:
@@ -116,6 +143,8 @@ class Forker:
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
             copied = self._copy_log(keys, unpack_definition(data), at)
             counts = self._write_lanes(keys, copied.lanes, copied.definition)
+            if copied.loop is not None:
+                self._write_loop(keys, copied, copied.loop)
             self._start(keys, counts, at, milliseconds, copied, is_paused=is_paused)
         except BaseException:
             delete_run(self._redis, keys)
@@ -194,6 +223,15 @@ class Forker:
                 pipeline.execute()
         return counts
 
+    def _write_loop(self, keys: Keys, copied: _Copied, loop: Loop) -> None:
+        """Write what is known of a loop's lane; a request that was not answered is asked anew (SPEC R13.5)."""
+        self._redis.hset(keys.lanes, LOOP, f"{copied.loop_last}:0")
+        answered = {CallId(keys.run, LOOP, tick.number).member: "done" for tick in loop.ticks if tick.solution}
+        if answered:
+            self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
+        if copied.has_loop_left:
+            self._redis.rpush(keys.backlog, LOOP)
+
     def _amended(self, at: str) -> dict[str, str]:
         """The amendments that are part of the past."""
         field: Any = self._redis.hget(self._keys.state, "amended")
@@ -205,10 +243,11 @@ class Forker:
     ) -> None:
         """The last command makes a run of it."""
         total = counts.pop("total", 0)
-        remaining = total - counts.total()
+        remaining = total - counts.total() + copied.has_loop_left
         status = "paused" if is_paused else "running"
         if not remaining:
-            status = "failed" if counts["failed"] or copied.faults else "completed"
+            is_failed = copied.end["status"] == "failed" if copied.end is not None else bool(counts["failed"])
+            status = "failed" if is_failed or copied.faults else "completed"
         state: dict[Any, Any] = {
             "format": FORMAT,
             "status": status,
@@ -219,6 +258,7 @@ class Forker:
             "forked_at": at,
             **self._amended(at),
             **copied.faults,
+            **copied.loop_fields(counts["failed"]),
             **({} if copied.gave_up else promises_due(copied.definition.config, milliseconds)),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from protocol.calls.call import Call
@@ -11,8 +12,9 @@ from protocol.engine.execution import Status
 from protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from protocol.state.fold import Fold
 from worker.storage.definition import Definition
-from worker.storage.lane import id_key, known_calls
+from worker.storage.lane import id_key, known_calls, ticks_of
 from worker.storage.log import Entry
+from worker.storage.loop_entries import LoopEntry
 
 from .display import counted, html
 
@@ -34,9 +36,12 @@ class CallResult:
     status: str
     error: Mapping[str, Any] | None = None
     reason: str | None = None
+    tick: int | None = None
+    """Which tick of a loop brought it (SPEC R13.9)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """As JSON; `tick` is there in a loop only."""
+        tick = {"tick": self.tick} if self.tick is not None else {}
         return {
             "id": self.id,
             "index": self.index,
@@ -45,6 +50,32 @@ class CallResult:
             "status": self.status,
             "error": dict(self.error) if self.error is not None else None,
             "reason": self.reason,
+            **tick,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TickResult:
+    """What one tick of a loop has come to (SPEC R13.5)."""
+
+    tick: int
+    model: str | None = None
+    usage: Mapping[str, Any] | None = None
+    calls: tuple[int, ...] = ()
+    """The indexes of the calls that it brought."""
+    errors: int = 0
+    set_aside: str | None = None
+    """Why its output was not accepted."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; `set_aside` is there only where there is a reason."""
+        return {
+            "tick": self.tick,
+            "model": self.model,
+            "usage": dict(self.usage) if self.usage is not None else None,
+            "calls": list(self.calls),
+            "errors": self.errors,
+            **({"set_aside": self.set_aside} if self.set_aside is not None else {}),
         }
 
 
@@ -61,9 +92,11 @@ class Result:
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
     reason: str | None = None
-    """Why the run has failed although no call did: its output cannot be read (SPEC R4.9), or what was promised has not
-    come (SPEC R11.6).
+    """Why the run has failed although no call did: its output cannot be read (SPEC R4.9), what was promised has not
+    come (SPEC R11.6), or its loop has reached a limit (SPEC R13.3).
     """
+    ticks: Sequence[TickResult] | None = None
+    """The ticks of its loop that were answered, where it is a request."""
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
@@ -76,7 +109,8 @@ class Result:
         return html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape of `acts run --json`; `conflicts` and `reason` are there only where there are any."""
+        """The shape of `acts run --json`; `ticks`, `conflicts` and `reason` are there only where there are any."""
+        ticks = {"ticks": [tick.to_dict() for tick in self.ticks]} if self.ticks is not None else {}
         conflicts = {"conflicts": list(self.conflicts)} if self.conflicts else {}
         reason = {"reason": self.reason} if self.reason is not None else {}
         return {
@@ -86,6 +120,7 @@ class Result:
             "global": dict(self.global_data),
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
             "calls": [call.to_dict() for call in self.calls],
+            **ticks,
             **conflicts,
             **reason,
         }
@@ -105,10 +140,16 @@ class Assembly:
         self._lanes: dict[str | None, _Lane] = {None: _Lane(shared)}
         self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
         self._missed: tuple[str, ...] = ()
+        self._ticks: dict[int, TickResult] = {}
+        self._end: Mapping[str, Any] | None = None
+        """How the run's loop has ended."""
 
     def feed(self, entry: Entry) -> None:
         """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
         if entry.run_status is not None:
+            return
+        if entry.loop is not None:
+            self._feed_loop(entry, entry.loop)
             return
         lane = self._lanes[entry.instance]
         has_come = self._at is None or id_key(entry.id) <= self._at
@@ -127,15 +168,30 @@ class Assembly:
         for index in entry.undone:
             lane.ended.pop(index, None)
 
+    def _feed_loop(self, entry: Entry, said: LoopEntry) -> None:
+        """Take in an entry of the run's loop."""
+        if self._at is not None and id_key(entry.id) > self._at:
+            return
+        if said.answer is not None and entry.message is not None:
+            self._ticks[said.tick] = TickResult(said.tick, entry.message["model"], entry.message["usage"])
+        if said.closing is not None:
+            tick = self._ticks[said.tick]
+            self._ticks[said.tick] = replace(tick, errors=said.closing["errors"], set_aside=said.closing["set_aside"])
+        if said.end is not None or said.extension is not None:
+            self._end = said.end
+
     def result(self, status: str, at_work: Collection[tuple[str | None, int]] = ()) -> Result:
         """The result, where the run has this status and these calls, by instance and index, are at work."""
         shared = self._lanes[None].fold
         folds = {instance: lane.fold for instance, lane in self._lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
         output, reason = _output(self._definition.output, status, shared)
+        if self._end is not None:
+            output, reason = self._end["output"], self._end["reason"]
         if self._missed and status in ("completed", "failed"):
             seconds = self._definition.config["promise_seconds"]
             reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
+        calls = sorted(self._calls(status, at_work), key=lambda call: call.index)
         return Result(
             run=self._run,
             status="failed" if reason is not None else status,
@@ -143,16 +199,25 @@ class Assembly:
             reason=reason,
             global_data=shared.snapshot(),
             instances={instance: fold.snapshot() for instance, fold in folds.items() if instance is not None},
-            calls=sorted(self._calls(status, at_work), key=lambda call: call.index),
+            calls=calls,
             conflicts=tuple(dict.fromkeys(conflicts)),
+            ticks=self._ticks_of(calls) if self._definition.request is not None else None,
         )
+
+    def _ticks_of(self, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
+        brought = defaultdict[int | None, list[int]](list)
+        for call in calls:
+            brought[call.tick].append(call.index)
+        return tuple(replace(tick, calls=tuple(dict.fromkeys(brought[tick.tick]))) for tick in self._ticks.values())
 
     def _calls(self, status: str, at_work: Collection[tuple[str | None, int]]) -> Iterator[CallResult]:
         for instance, lane in self._lanes.items():
+            ticks = ticks_of(self._definition, lane.records)
             for call in known_calls(self._definition, lane.records, instance).values():
-                yield _call_result(
+                found = _call_result(
                     call, instance, lane.ended.get(call.index), status, is_at_work=(instance, call.index) in at_work
                 )
+                yield replace(found, tick=ticks.get(call.index))
 
 
 @dataclass(frozen=True, slots=True)

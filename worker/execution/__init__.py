@@ -2,6 +2,10 @@
 
 `scheduler`     one runner for each lane of a process
 `lane_runner`   decide, commit, apply, until nothing is ready
+`loop_runner`   ask the model, run its calls, look at its output, ask again
+`loop_view`     a run as its loop sees it
+`ticks`         what an answer comes to, and how it is written down
+`checking`      what is wrong with a submission, by what is registered here
 `inline_calls`  calls that the runner carries out itself
 `mailbox`       what arrives for a runner
 `services`      what all runners of a process share

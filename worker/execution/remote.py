@@ -6,7 +6,7 @@ background workers and sees nothing but its message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
@@ -24,6 +24,7 @@ from worker.messaging.messages import (
 )
 from worker.models.configured import Models
 from worker.models.delegates import request_config, solve
+from worker.models.ticks import ask_for_tick
 from worker.registry.activities import Policy, Registry
 from worker.storage.definition import Definition
 
@@ -70,6 +71,13 @@ class Remote:
             awaited=not call.is_fire_and_forget,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
+
+    def request(
+        self, attempt: Attempt, messages: Sequence[Mapping[str, str]], schema: Any, config: Mapping[str, Any]
+    ) -> TaskMessage:
+        """The task that asks a model for a loop's tick (SPEC R13.9)."""
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True)
+        return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
     def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
         call = start.call
@@ -129,8 +137,9 @@ class RemoteExecutor:
             return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
             return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
+        asking = ask_for_tick if message.is_tick else solve
         return await invoke(
-            lambda: solve(self._models, context, message.schema, message.config),
+            lambda: asking(self._models, context, message.schema, message.config),
             message.attempt,
             name=message.delegate or "model",
             is_async=True,

@@ -3,7 +3,8 @@
 A process has at most one runner for a lane, also while it is still being opened: what arrives for the lane - a remote
 result, a wake-up - waits for the opening and is handed to the runner, so many results cost one reading. A lane that was
 left stays in memory for a while: the next remote result needs to read only what has come since. A task that drives a
-lane reads all of it, since it may come from the sweep, after calls were lost.
+lane reads all of it, since it may come from the sweep, after calls were lost. A run that is a request has one lane
+more, its loop, with a runner of its own kind.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from worker.messaging.log_context import lane_at_work
 from worker.messaging.messages import Delivery
 from worker.messaging.refusals import count_refusal
 from worker.storage.lane import LaneView, RunGone
+from worker.storage.loop_entries import LOOP
 
 from .lane_runner import LaneRunner
+from .loop_runner import LoopRunner
+from .loop_view import LoopView
 from .services import Services
 from .views import Views
 
 logger = logging.getLogger(__name__)
 
 LaneId = tuple[str, str | None]
+Runner = LaneRunner | LoopRunner
+View = LaneView | LoopView
 _MOST_LEFT: Final = 256
 
 
@@ -37,10 +43,10 @@ class Scheduler:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._views = Views(services.log)
-        self._runners: dict[LaneId, LaneRunner] = {}
+        self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
-        self._left: OrderedDict[LaneId, LaneView] = OrderedDict()
+        self._left: OrderedDict[LaneId, View] = OrderedDict()
 
     async def drive(self, run: str, instance: str | None) -> None:
         """Do everything in a lane that can be done now."""
@@ -48,7 +54,8 @@ class Scheduler:
         if (runner := await self._present(lane)) is not None:
             runner.look_again()
             return
-        self._left.pop(lane, None)
+        if isinstance(self._left.get(lane), LaneView):
+            del self._left[lane]
         with _task_of(lane):
             await self._run(lane, None)
 
@@ -77,7 +84,7 @@ class Scheduler:
             if driven == run:
                 runner.stop()
 
-    async def _present(self, lane: LaneId) -> LaneRunner | None:
+    async def _present(self, lane: LaneId) -> Runner | None:
         """The lane's runner; waits for one that is being opened."""
         while (opening := self._openings.get(lane)) is not None:
             await opening.wait()
@@ -93,25 +100,29 @@ class Scheduler:
         finally:
             del self._runners[lane]
 
-    async def _open(self, lane: LaneId) -> LaneRunner:
+    async def _open(self, lane: LaneId) -> Runner:
         """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
         opening = self._openings[lane] = asyncio.Event()
         try:
-            runner = self._runners[lane] = LaneRunner(self._services, await self._view(lane))
-            return runner
+            view = await self._view(lane)
+            made = LoopRunner(self._services, view) if isinstance(view, LoopView) else LaneRunner(self._services, view)
+            self._runners[lane] = made
+            return made
         finally:
             del self._openings[lane]
             opening.set()
 
-    async def _view(self, lane: LaneId) -> LaneView:
+    async def _view(self, lane: LaneId) -> View:
         left = self._left.pop(lane, None)
         if left is not None and await left.catch_up(self._services.log):
             return left
         run, instance = lane
+        if instance == LOOP and (await self._views.run(run)).definition.request is not None:
+            return await LoopView.open_run(self._services.log, run)
         return await LaneView.open(self._services.log, await self._views.run(run), instance)
 
-    def _leave(self, lane: LaneId, view: LaneView) -> None:
-        if not view.execution.is_finished:
+    def _leave(self, lane: LaneId, view: View) -> None:
+        if not view.is_finished:
             self._left[lane] = view
             while len(self._left) > _MOST_LEFT:
                 self._left.popitem(last=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker_config import Settings
 from protocol import Limits
+from worker.execution.checking import Checker
 from worker.messaging.messages import TaskMessage
 from worker.registry.activities import Activity, Registry
 from worker.storage.leases import Leases
@@ -33,6 +34,8 @@ class Services:
     leases: Leases
     remote: Remote
     slots: Slots
+    checker: Checker
+    """What the calls of a loop's solutions are held against."""
 
     def activity(self, name: str) -> Activity | None:
         """The activity that this worker carries out under the name (`ACTS_ALLOW`)."""

@@ -86,6 +86,8 @@ class DelegateCall:
     schema: Any
     config: Mapping[str, Any]
     awaited: bool
+    is_tick: bool = False
+    """Whether it is the request of a loop's tick: its context are chat messages, and its result the whole answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,4 +12,5 @@
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request
+`ticks`       the request of a loop's tick
 """

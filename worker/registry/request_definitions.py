@@ -6,15 +6,17 @@ import json
 from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from broker_config import Settings
-from protocol import Plan
 from protocol.calls.tools import ANONYMOUS, Executor
 from protocol.submission.definitions import definition_problems
+from protocol.submission.layout import Layout
 from worker.errors import WorkerError
 
 from .activities import Registry
+
+L = TypeVar("L", bound=Layout)
 
 
 class KnownDelegates(Container[str]):
@@ -33,7 +35,7 @@ class KnownDelegates(Container[str]):
         for root in self._roots:
             yield from (path.stem for path in root.glob("*.json"))
 
-    def with_definitions(self, plan: Plan) -> Plan:
+    def with_definitions(self, plan: L) -> L:
         """The plan with the definitions that its calls name, so that they travel with the run."""
         names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
         own = plan.submission.delegates

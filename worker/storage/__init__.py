@@ -7,6 +7,7 @@
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down
 `log`           reading and committing
+`loop_entries`  what the log holds of a run's loop, and one step of it
 `history`       the log of one run, as clients read it
 `lane`          a lane folded from the log
 `leases`        signs of life for what a process has at work

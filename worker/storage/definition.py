@@ -21,6 +21,7 @@ from protocol.graph.lanes import Lane
 from protocol.graph.waits import Waits
 from protocol.graph.writers import Writers
 from protocol.language.references import Reference, parse
+from protocol.submission.layout import Layout
 from worker.errors import OtherFormat
 from worker.messaging.packing import pack, unpack
 
@@ -64,6 +65,8 @@ class LaneRecord:
     """Calls that were at work when the lane was amended: they wait for no other call."""
     amendment: str | None = None
     """Which amendment it was."""
+    tick: int | None = None
+    """Which tick of a loop brought its calls: their errors are appended when that tick is over (SPEC R13.1)."""
     kept: tuple[Layer, ...] = ()
 
 
@@ -83,6 +86,10 @@ class Definition:
     config: Mapping[str, Any]
     allow: frozenset[str] | None = None
     """The names that its calls may use, also those of amendments; None allows all."""
+    request: Mapping[str, Any] | None = None
+    """What a model is asked for tick by tick, where the run is a loop: `schema` and `tools`, as in a submission (SPEC
+    R12.1).
+    """
 
     def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
@@ -152,8 +159,18 @@ def pack_definition(plan: Plan) -> bytes:
             "output": submission.output,
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
+            **({"request": _request(plan)} if submission.is_request else {}),
         }
     )
+
+
+def _request(plan: Plan) -> dict[str, Any]:
+    """The request as it was submitted, but for its context: that is in the log."""
+    tools, declared = plan.submission.tools, plan.submission.declared
+    return {
+        "schema": plan.submission.schema,
+        "tools": [{name: dict(tools[name].declaration)} if name in tools else name for name in declared],
+    }
 
 
 def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
@@ -186,6 +203,7 @@ def unpack_definition(data: bytes) -> Definition:
         output=fields["output"],
         config=fields["config"],
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
+        request=fields.get("request"),
     )
 
 
@@ -195,7 +213,7 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     return pack({"calls": calls, **_pack_all_places(all_places_of(lane))})
 
 
-def pack_amendment(plan: Plan, awaited: frozenset[int]) -> bytes:
+def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
     """What lanes share of an amendment: it goes into the global lane."""
     return pack(
         {
@@ -217,6 +235,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
             "version": record.version,
             "begun": sorted(record.begun),
             "amendment": record.amendment,
+            **({"tick": record.tick} if record.tick is not None else {}),
             **({"kept": [_pack_layer(layer) for layer in record.kept]} if record.kept else {}),
         }
     )
@@ -235,6 +254,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         version=fields.get("version", 0 if calls is None else None),
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
+        tick=fields.get("tick"),
         kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
     )
 

@@ -49,6 +49,14 @@ def known_calls(definition: Definition, records: Iterable[bytes], instance: str 
     return {call.index: call for record in unpacked for call in definition.lane_calls(record, instance)}
 
 
+def ticks_of(definition: Definition, records: Iterable[bytes]) -> dict[int, int]:
+    """Of the calls that ticks of a loop have brought to a lane: which tick, by index; `records` are all of the lane."""
+    if definition.request is None:
+        return {}
+    unpacked = (unpack_lane(record, definition.tools) for record in records)
+    return {call.index: record.tick for record in unpacked if record.tick is not None for call in record.calls}
+
+
 @dataclass(frozen=True)
 class LaneWork:
     """What is to be done in a lane."""
@@ -58,6 +66,8 @@ class LaneWork:
     awaited: frozenset[int]
     """The global calls that calls of the lane wait for, or gather calls in it."""
     gathers: Gathers | None = None
+    tick: int | None = None
+    """Which tick of a loop brought it."""
 
     @cached_property
     def by_index(self) -> Mapping[int, Call]:
@@ -118,7 +128,7 @@ class RunView:
         graph = self.definition.graph(calls, record, shared)
         gathers = self.definition.gathers(calls, record, shared, self.record.begun)
         awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
-        return LaneWork(calls, graph, awaited & {call.index for call in shared}, gathers)
+        return LaneWork(calls, graph, awaited & {call.index for call in shared}, gathers, record.tick)
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global lane; those seen before are passed over."""
@@ -173,6 +183,7 @@ class LaneView:
             instance=instance,
             returns=definition.returns,
             gather=self._gathered,
+            defers_errors=work.tick is not None,
         )
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
         self._told: set[int] = set()
@@ -194,7 +205,8 @@ class LaneView:
         # Read before the entries: where no lane is left, what the calls wait for is among them.
         unsettled = await log.unsettled(run.run) if has_gathers else None
         opened = await log.open(run.run, instance)
-        if any(entry.lays_out for entry in opened.entries[1:]):
+        is_loop = run.definition.request is not None  # what its ticks brought may be newer than the view
+        if is_loop or any(entry.lays_out for entry in opened.entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
             if instance is None and run.has_gathers and not has_gathers:
                 return await cls.open(log, run, instance)
@@ -237,6 +249,11 @@ class LaneView:
         if self.instance is not None or not self.execution.is_finished:
             return None
         return output_fault(self.run.definition.output, self.fold) or ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every call of the lane has ended."""
+        return self.execution.is_finished
 
     @property
     def waits_for_global(self) -> bool:

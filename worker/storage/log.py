@@ -6,7 +6,8 @@ message (msgpack); `c` the call that wrote the entry, with `s` its status where 
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
 record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
 `u` calls whose ends before it count no more (msgpack), since they are tried again.
-An entry with `s` and without a lane is a change of the run's status.
+An entry with `s` and without a lane is a change of the run's status. The entries of a loop have fields of their own
+(see `loop_entries`).
 Readers pass over fields that they do not know.
 
 Ids are given by the server, so they order everything that happened in the run.
@@ -31,6 +32,7 @@ from worker.messaging.tokens import Tokens
 
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
+from .loop_entries import LoopEntry, LoopStep, read_loop_entry
 from .scripts import pack_request, read_script
 from .secret import new_secret
 
@@ -64,6 +66,8 @@ class Entry:
     """Who has done it by hand."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
+    loop: LoopEntry | None = None
+    """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
 
     @property
     def lays_out(self) -> bool:
@@ -126,13 +130,26 @@ class Advance:
     """When something becomes due in the run, where that is sooner than the sweep would look."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopAdvance:
+    """What came of a step of a loop."""
+
+    status: str
+    """The run's status; `gone` where its retention is over."""
+    is_taken: bool
+    """Whether it was written, and nothing had come that it was decided without."""
+    woken: tuple[str, ...] = ()
+    """Lanes to be published."""
+
+
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """An entry, from what Redis returns."""
     detail = unpack(fields[b"d"]) if b"d" in fields else {}
+    loop = read_loop_entry(fields)
     status = fields[b"s"].decode() if b"s" in fields else None
     return Entry(
         id=id_.decode(),
-        instance=fields[b"l"].decode() or None if b"l" in fields else None,
+        instance=fields[b"l"].decode() or None if b"l" in fields and loop is None else None,
         message=unpack(fields[b"m"]) if b"m" in fields else None,
         call=int(fields[b"c"]) if b"c" in fields else None,
         status=Status(status) if status is not None and b"c" in fields else None,
@@ -145,6 +162,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
         by=detail.get("by"),
         run_status=status if b"l" not in fields else None,
+        loop=loop,
     )
 
 
@@ -184,6 +202,7 @@ class MessageLog:
         self._window = window
         self._lane = self._commands.register_script(read_script("run", "lane"))
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
+        self._loop = self._commands.register_script(read_script("run", "loop"))
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
         """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
@@ -309,6 +328,32 @@ class MessageLog:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
 
+    async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
+        """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
+        keys = self._keys(run)
+        named = (keys.state, keys.log, keys.statuses, keys.lanes, keys.calls, keys.leases, keys.published, keys.gathers)
+        names = (*named, *(name for name in keys.all if name not in named))
+        reply = await self._commands.run_script(self._loop, names, pack_request(step.to_request(self._published)))
+        found = unpack(reply)
+        if "due" in found:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
+        return LoopAdvance(found["status"], found["is_taken"], tuple(found["woken"]))
+
+    async def everything(self, run: str, after: str = "0-0") -> list[Entry]:
+        """The entries of all lanes behind an id, in order, and the changes of the run's status."""
+        found: list[Entry] = []
+        while True:
+            page = await self._commands.execute("XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", _PAGE)
+            found += [read_entry(id_, fields) for id_, fields in page]
+            if len(page) < _PAGE:
+                return found
+            after = found[-1].id
+
+    async def mark(self, run: str, instance: str | None) -> float | None:
+        """The mark of a lane's published task (see advance.lua)."""
+        mark = await self._commands.execute("ZSCORE", self._keys(run).published, lane_token(instance))
+        return float(mark) if mark is not None else None
+
     async def unsettled(self, run: str) -> dict[int, int]:
         """Gather call -> in how many lanes it has still something to wait for; those without any may be left out."""
         found = await self._commands.execute("HGETALL", self._keys(run).gathers)
@@ -332,7 +377,7 @@ class MessageLog:
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
             for id_, fields in page:
-                if b"m" in fields and (lane := fields[b"l"]):
+                if b"m" in fields and b"t" not in fields and (lane := fields[b"l"]):
                     yield id_.decode(), lane.decode(), unpack(fields[b"m"])
             if len(page) < _PAGE:
                 return

@@ -2,7 +2,8 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    status, remaining, n:<status> counters, running, output_fault, missed (what was promised, did
+-- KEYS 1 state     hash    status, remaining, n:<status> counters, running, loop:lane (where the run has a loop that goes
+--                          on; it counts as one that remains, see loop.lua), output_fault, missed (what was promised, did
 --                          not come in time and could not be done without), look (when the sweep looks at the run next,
 --                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua)
 --      2 log       stream  of the run: see log.py for the fields of an entry
@@ -128,7 +129,7 @@ look_up(request.outcomes)
 look_up(request.retries)
 look_up(request.claims)
 
-local accepted, ended, lets_out, wakes, all_accepted, gathered = {}, 0, false, 0, true, false
+local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
     local is_news = not is_over(status) and not is_final(before)
@@ -178,6 +179,8 @@ if ended > 0 then
         status = end_status(state)
         change_status(state, log, statuses, status, now)
         becomes_due(now + request.published_ms) -- its keys are to expire
+    elseif remaining == 1 then
+        loop = redis.call('HGET', state, 'loop:lane') -- nothing but the run's loop is left: its tick is over
     end
 end
 
@@ -257,6 +260,13 @@ if lets_out and status == 'running' then
     local keys = { state = state, published = published, backlog = backlog, parked = parked }
     woken = refill(keys, request.window, now + request.published_ms)
     if #woken > 0 then
+        becomes_due(now + request.published_ms)
+    end
+end
+if loop then
+    redis.call('ZADD', published, status == 'paused' and 0 or now + request.published_ms, loop)
+    if status == 'running' then
+        woken[#woken + 1] = loop
         becomes_due(now + request.published_ms)
     end
 end

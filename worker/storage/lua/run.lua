@@ -27,8 +27,10 @@ local function append_entry(log, lanes, lane, ...)
     return last
 end
 
--- How a run ends whose last call has ended.
+-- How a run ends whose last call has ended. What failed in the ticks of a loop that is over counts no more (see loop.lua).
 local function end_status(state)
-    local failed, output_fault, missed = unpack(redis.call('HMGET', state, 'n:failed', 'output_fault', 'missed'))
-    return (tonumber(failed or 0) > 0 or output_fault or missed) and 'failed' or 'completed'
+    local failed, output_fault, missed, loop_fault, forgiven =
+        unpack(redis.call('HMGET', state, 'n:failed', 'output_fault', 'missed', 'loop:fault', 'loop:forgiven'))
+    local counts = tonumber(failed or 0) > tonumber(forgiven or 0)
+    return (counts or output_fault or missed or loop_fault) and 'failed' or 'completed'
 end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from broker_config import Settings
 from protocol import Plan, Problem, Rejected, check_amendment, check_in
@@ -14,6 +14,7 @@ from protocol.language.errors import pointer
 from protocol.requests import Request, read_request
 from protocol.submission.amendments import SoFar, placed
 from protocol.submission.checking import Surroundings
+from protocol.submission.layout import Layout
 from protocol.submission.support import unsupported
 from worker.messaging.limits import limits_of
 from worker.models.known import KnownModels
@@ -21,6 +22,8 @@ from worker.registry.activities import Registry
 from worker.registry.activities import registry as default_registry
 from worker.registry.loading import load_activities
 from worker.registry.request_definitions import KnownDelegates
+
+L = TypeVar("L", bound=Layout)
 
 
 class Checker:
@@ -52,6 +55,10 @@ class Checker:
             return _supported(self._held_against_settings(plan))
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+    def complete(self, layout: Layout) -> Layout:
+        """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
+        return _supported(self._known_delegates.with_definitions(layout))
 
     def tool_of(self, function: Callable[..., Any]) -> str:
         """The tool that an activity's function is registered as; its own name where it is not."""
@@ -108,7 +115,7 @@ class Checker:
                 yield Problem(pointer(*at, "model"), message)
 
 
-def _supported(plan: Plan) -> Plan:
+def _supported(plan: L) -> L:
     """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
     if refused := unsupported(plan):
         raise Rejected(refused)

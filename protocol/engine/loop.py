@@ -1,0 +1,237 @@
+"""The loop: the state machine of a request, its ticks and its limits, without I/O (SPEC R13.1-R13.3, R13.5).
+
+A loop changes only by what the log says, so it can be rebuilt from the log at any moment. `stage` says what the log has
+come to, `limits` and what was spent whether another request may begin:
+
+    new      tick n is to be composed: its request is not in the log yet
+    asked    its request is in the log, the answer is not
+    ran      its solution is in the log, and its calls run
+    ended    an output was accepted, or a limit was reached
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from protocol.language.errors import Conflict, ExpressionError, Unresolved
+from protocol.schemas import compiled
+from protocol.state.fold import Fold
+
+from .solution_output import resolve_output
+
+TICKS: Final = 8
+CALLS: Final = 200
+MAX_OUTPUT_TOKENS: Final = 4_096
+"""What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """What a loop may spend (SPEC R13.3); None is no limit."""
+
+    ticks: int = TICKS
+    calls: int = CALLS
+    tokens: int | None = None
+    seconds: float | None = None
+    request_seconds: float | None = None
+    max_output_tokens: int = MAX_OUTPUT_TOKENS
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> LoopLimits:
+        """The limits that a valid `config` sets."""
+        return cls(**{name: config[name] for name in cls.__slots__ if config.get(name) is not None})
+
+
+class Stage(StrEnum):
+    """What the log has come to in the current tick."""
+
+    NEW = "new"
+    ASKED = "asked"
+    RAN = "ran"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class TickError:
+    """Why a call of a tick did not run, or failed; without a call it is about the answer as a whole (SPEC R13.2)."""
+
+    type: str
+    message: str
+    pointer: str
+    call: Mapping[str, Any] | None = None
+    instance: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "call": dict(self.call) if self.call is not None else None,
+            "error": {"type": self.type, "message": self.message, "pointer": self.pointer},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick of a loop, as far as it has come."""
+
+    number: int
+    estimate: int = 0
+    """What its request may cost, in tokens, reported usage aside (SPEC R13.3)."""
+    digest: str = ""
+    solution: Mapping[str, Any] | None = None
+    """The message of its solution."""
+    charged: int = 0
+    """What it has cost, in tokens."""
+    first: int = 0
+    """The index of its first call."""
+    runs: int = 0
+    """How many of them run, over all instances."""
+    errors: int = 0
+    """How many errors it has caused."""
+
+
+class Loop:
+    """The state of a loop: what its log says, in order."""
+
+    def __init__(self, limits: LoopLimits) -> None:
+        self.limits = limits
+        self.stage = Stage.NEW
+        self.ticks: list[Tick] = [Tick(0)]
+
+    @property
+    def tick(self) -> Tick:
+        """The current tick."""
+        return self.ticks[-1]
+
+    @property
+    def name(self) -> str:
+        """The stage and the tick, as the run's state has them."""
+        return f"{self.stage}:{self.tick.number}"
+
+    @property
+    def spent(self) -> int:
+        """The tokens that the ticks before and this one have cost."""
+        return sum(tick.charged for tick in self.ticks)
+
+    @property
+    def calls(self) -> int:
+        """How many calls its solutions have started."""
+        return sum(tick.runs for tick in self.ticks)
+
+    def ask(self, estimate: int, digest: str) -> None:
+        """The request of the current tick is in the log."""
+        self.stage = Stage.ASKED
+        self.ticks[-1] = replace(self.tick, estimate=estimate, digest=digest)
+
+    def answer(self, solution: Mapping[str, Any], *, charged: int, first: int, runs: int) -> None:
+        """The solution of the current tick is in the log."""
+        self.stage = Stage.RAN
+        self.ticks[-1] = replace(self.tick, solution=solution, charged=charged, first=first, runs=runs)
+
+    def close(self, errors: int) -> None:
+        """The current tick is over; the next one is to be composed."""
+        self.ticks[-1] = replace(self.tick, errors=errors)
+        self.stage = Stage.NEW
+        self.ticks.append(Tick(self.tick.number + 1))
+
+    def end(self, errors: int | None = None) -> None:
+        """The loop is over; with its current tick where that one has caused so many errors."""
+        if errors is not None:
+            self.ticks[-1] = replace(self.tick, errors=errors)
+        self.stage = Stage.ENDED
+
+    def extend(self, ticks: int) -> None:
+        """A loop that has reached a limit may ask so many times more (SPEC R13.3)."""
+        self.limits = replace(self.limits, ticks=self.limits.ticks + ticks)
+        self.stage = Stage.NEW
+        if self.tick.solution is not None:
+            self.ticks.append(Tick(self.tick.number + 1))
+
+    def tick_limit(self) -> str | None:
+        """Why the current tick may not be asked, where the limit of ticks is reached."""
+        if self.tick.number < self.limits.ticks:
+            return None
+        return f"the limit of {self.limits.ticks} ticks (config.ticks) is reached without an output"
+
+    def token_limit(self, estimate: int, losses: int = 0) -> str | None:
+        """Why a request of this estimate may not begin, where its tokens do not fit what is left.
+
+        `losses` are the attempts at the same request whose answers were lost: each is charged whole.
+        """
+        if self.limits.tokens is None:
+            return None
+        left = self.limits.tokens - self.spent - losses * estimate
+        if estimate <= left:
+            return None
+        return (
+            f"the next request may take {estimate} tokens and {max(left, 0)} of {self.limits.tokens} (config.tokens) "
+            "are left"
+        )
+
+    def call_limit(self, runs: int) -> str | None:
+        """Why a solution of so many calls may not start."""
+        if self.calls + runs <= self.limits.calls:
+            return None
+        return (
+            f"{self.calls + runs} calls, where {self.limits.calls} (config.calls) are allowed: none of the last "
+            "solution was started"
+        )
+
+    def spending_limit(self) -> str | None:
+        """Why the loop ends after an answer that has cost more than was left."""
+        if self.limits.tokens is None or self.spent <= self.limits.tokens:
+            return None
+        return f"{self.spent} tokens were billed, where {self.limits.tokens} (config.tokens) are allowed"
+
+
+def estimate_tokens(request_bytes: int, limits: LoopLimits) -> int:
+    """What a request may take at most: a token has a byte at least (SPEC R13.3)."""
+    return request_bytes + limits.max_output_tokens
+
+
+def charge_tokens(usage: Any, estimate: int, losses: int) -> int:
+    """What a tick has cost: what was reported, or the estimate; attempts that were lost before are charged whole."""
+    reported = [usage.get(key) for key in ("input", "output")] if isinstance(usage, Mapping) else []
+    counts = [count for count in reported if isinstance(count, int)]
+    return losses * estimate + (sum(counts) if len(counts) == 2 else estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an output comes to when its tick's calls have ended: accepted, or set aside for these errors."""
+
+    output: Any = None
+    errors: tuple[TickError, ...] = ()
+    set_aside: str | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the run is completed with it."""
+        return self.output is not None and self.set_aside is None
+
+
+def judge_output(output: Any, schema: Any, fold: Fold, errors: Iterable[TickError]) -> Verdict:
+    """Look at a solution's output once its calls have ended (SPEC R4.9, R13.1); `fold` holds the global values, and
+    `errors` are those of its tick.
+    """
+    if output is None:
+        return Verdict()
+    pointers = [error.pointer for error in errors]
+    if any(pointer.startswith("/calls") for pointer in pointers):
+        return Verdict(output, set_aside="a call that came with it failed, or was not valid")
+    if pointers:
+        return Verdict(output, set_aside="the answer is not valid")
+    try:
+        found = resolve_output(output, fold)
+    except (Unresolved, Conflict, ExpressionError) as error:
+        return _unfit(output, [TickError("InvalidOutput", f"the output cannot be read: {error}", "/output")])
+    problems = compiled(schema).problems(found, known=())
+    if problems:
+        return _unfit(found, [TickError("InvalidOutput", p.message, f"/output{p.pointer}") for p in problems])
+    return Verdict(found)
+
+
+def _unfit(output: Any, errors: list[TickError]) -> Verdict:
+    return Verdict(output, tuple(errors), "; ".join(f"{error.pointer}: {error.message}" for error in errors))

@@ -1,0 +1,324 @@
+"""A loop runner: ask the model, run its calls, look at its output, ask again (SPEC R13.1).
+
+What comes next is decided from the log alone (`loop_view`), and written in one step that counts only where nothing has
+come that it was decided without (lua/loop.lua). So any number of processes may drive a loop, any of them may die at any
+moment, and each step is taken once. The request of a tick is in the log before it is asked; asking is a remote call of
+the loop's lane, claimed, lost and found like any other, and holds no worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from protocol.engine.execution import Failure
+from protocol.engine.loop import Stage, charge_tokens, estimate_tokens, judge_output
+from protocol.requests import Request, compose, render, render_tick
+from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token
+from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.messaging.packing import pack
+from worker.storage.keys import ENDED
+from worker.storage.lane import RunGone
+from worker.storage.log import Advance, Claim, Rest
+from worker.storage.loop_entries import LOOP, LoopStep
+
+from .loop_view import LoopView
+from .mailbox import Mailbox
+from .services import Services
+from .ticks import errors_of, fates_of, message_of, packed, read_solution, unanswered, write_calls
+
+
+class LoopRunner:
+    """One process's time with one run's loop."""
+
+    def __init__(self, services: Services, view: LoopView) -> None:
+        self._services = services
+        self._view = view
+        self._owner = secrets.token_hex(6)
+        self._mailbox = Mailbox()
+        self._results: list[tuple[Attempt, Result]] = []
+        """Answers that are not in the log yet."""
+        self._is_stopped = False
+        self._is_told = True
+        """Whether a task has said that there is something to do, and its mark was not read yet."""
+        self._mark: float | None = None
+        """Of the published task: the loop is found by the sweep until it is taken back (see advance.lua)."""
+        self._has_to_look = True
+        """Whether to see whether the request is at work: it is claimed then, unless it is."""
+        self._has_left = False
+
+    def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
+        """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
+        return self._mailbox.deliver(delivery)
+
+    def look_again(self) -> None:
+        """A task says that there is something new."""
+        self._mailbox.look_again()
+
+    def stop(self) -> None:
+        """The run was cancelled: leave."""
+        self._is_stopped = True
+        self._mailbox.ring()
+
+    async def run(self) -> LoopView:
+        """Go on until nothing more can be done here. Returns the loop as the log has it then."""
+        try:
+            while await self._step() or self._mailbox.has_news or await self._stays():
+                pass
+        finally:
+            self._mailbox.close()
+        return self._view
+
+    async def _step(self) -> bool:
+        """Take what has come, and the next step; says whether there may be another one."""
+        await self._take_news()
+        view, loop = self._view, self._view.loop
+        if self._is_stopped or view.status in ENDED or loop.stage is Stage.ENDED:
+            self._results.clear()
+        elif self._results:
+            return await self._take_result()
+        elif loop.stage is Stage.NEW and view.status == "running":
+            return await self._compose()
+        elif loop.stage is Stage.ASKED and view.status == "running" and self._has_to_look:
+            return await self._ask()
+        elif loop.stage is Stage.RAN and not view.open:
+            return await self._close()
+        self._mailbox.give_receipts(committed=True)
+        if self._mailbox.resting and view.status == "running":
+            await self._mailbox.wait()
+            return True
+        return False
+
+    async def _take_news(self) -> None:
+        """Take in what came while something else was done, and what the log says."""
+        news = self._mailbox.take()
+        self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
+        self._has_to_look = self._has_to_look or news.is_told or bool(news.due)
+        log, view = self._services.log, self._view
+        if news.is_told or self._is_told:
+            self._is_told, self._has_left = False, False
+            self._mark, _ = await asyncio.gather(log.mark(view.run, LOOP), view.catch_up(log))
+        else:
+            await view.catch_up(log)
+
+    async def _stays(self) -> bool:
+        """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
+        return not self._has_left and not (await self._advance(leaves=True)).is_fresh
+
+    # Asking.
+
+    async def _compose(self) -> bool:
+        """Write down the next request, or that a limit keeps it from being asked."""
+        view, loop = self._view, self._view.loop
+        if (limit := loop.tick_limit()) is not None:
+            return await self._fail(limit)
+        added = self._rendered()
+        schema, config = self._schema(), self._config()
+        size = len(pack([*view.asked, *added])) + len(pack(schema))
+        estimate = estimate_tokens(size, loop.limits)
+        if (limit := loop.token_limit(estimate)) is not None:
+            return await self._fail(limit)
+        digest = hashlib.sha256(pack([[*view.asked, *added], schema, config])).hexdigest()
+        step = self._begin(Stage.ASKED)
+        request = {"messages": added, "config": config, "estimate": estimate, "digest": digest}
+        step.note(loop.tick.number, request=request if loop.tick.number else {**request, "schema": schema})
+        await self._take(step)
+        self._has_to_look = True
+        return True
+
+    @property
+    def _asks(self) -> Request:
+        """The request that the loop asks again and again."""
+        view = self._view
+        if view.asks is None:
+            whole = {
+                "context": view.context,
+                **view.request,
+                "delegates": view.definition.delegates,
+                "config": view.definition.config,
+            }
+            view.asks = self._services.checker.request(whole, allow=view.definition.allow)
+        return view.asks
+
+    def _rendered(self) -> list[dict[str, Any]]:
+        """The messages that the next request adds to those of the one before."""
+        view = self._view
+        if not view.asked:
+            return render(self._asks)
+        tick = view.loop.ticks[-2]
+        assert tick.solution is not None
+        before, new = view.messages[: view.rendered], view.messages[view.rendered :]
+        plan = tick.solution["solution"]["calls"]
+        return render_tick(self._asks, tick.number, fates_of(view), before, new, plan)
+
+    def _schema(self) -> Any:
+        if self._view.schema is None:
+            self._view.schema = compose(self._asks)
+        return self._view.schema
+
+    def _config(self) -> dict[str, Any]:
+        config = self._view.definition.config
+        own = {key: config[key] for key in ("model", "temperature", "request_seconds") if key in config}
+        return {**own, "max_output_tokens": self._view.loop.limits.max_output_tokens}
+
+    async def _ask(self) -> bool:
+        """Claim the request of the current tick, unless it is at work, and send it."""
+        view, tick = self._view, self._view.loop.tick
+        queue = self._services.settings.queue_delegates
+        claim = Claim(tick.number, self._services.settings.sweep_interval_seconds, queue)
+        advance = await self._advance(claims=[claim], leaves=True)
+        self._has_to_look = False
+        number, failures = advance.attempts[0], advance.failures[0]
+        if not number:
+            return True
+        attempt = Attempt(CallId(view.run, LOOP, tick.number), number, failures, advance.repeated[0])
+        if attempt.losses >= self._services.settings.limit_attempts:
+            return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
+        if (limit := view.loop.token_limit(tick.estimate, attempt.losses)) is not None:
+            return await self._fail(limit)
+        await self._services.publish([self._request(view.tokens.given(attempt))])
+        return True
+
+    def _request(self, attempt: Attempt) -> TaskMessage:
+        return self._services.remote.request(attempt, self._view.asked, self._schema(), self._config())
+
+    # The answer.
+
+    async def _take_result(self) -> bool:
+        """Write down what the model has answered, and the calls that come of it."""
+        view, loop = self._view, self._view.loop
+        attempt, result = self._results[0]
+        tick = loop.tick
+        if loop.stage is not Stage.ASKED or attempt.id.index != tick.number:
+            self._results.pop(0)  # it is in the log already, or came too late
+            return True
+        if isinstance(result, Retry):
+            await self._advance(rests=[Rest(tick.number, attempt.number, result.delay_seconds)])
+            self._results.pop(0)
+            if result.delay_seconds <= self._services.settings.sweep_interval_seconds:
+                self._mailbox.remind(tick.number, result.delay_seconds)
+            return True
+        if isinstance(result, Failure):
+            return await self._fail(f"{result.type}: {result.message}")
+        said: Mapping[str, Any] = result.value
+        solved = (
+            unanswered(said["error"])
+            if "error" in said
+            else read_solution(self._asks, said["answer"], view, self._services.checker)
+        )
+        step = self._begin(Stage.RAN)
+        step.answered = tick.number
+        limit = loop.call_limit(solved.runs)
+        message = {
+            "type": "solution",
+            "tick": tick.number,
+            "solution": dict(solved.solution),
+            "model": said.get("model"),
+            "request": tick.digest,
+            "usage": said.get("usage"),
+            "_date": _now(),
+        }
+        answer = {
+            "first": view.first,
+            "runs": solved.runs if limit is None else 0,
+            "charged": charge_tokens(said.get("usage"), tick.estimate, attempt.losses),
+            "positions": list(solved.positions),
+            "errors": packed(solved.errors),
+        }
+        step.note(tick.number, message=message, answer=answer)
+        if limit is not None:
+            self._end(step, "failed", limit)
+        elif solved.layout is not None and solved.layout.calls:
+            write_calls(step, solved.layout, tick.number)
+        await self._take(step)
+        return True
+
+    # The end of a tick.
+
+    async def _close(self) -> bool:
+        """Append the errors of the tick, and look at its output."""
+        view, loop = self._view, self._view.loop
+        tick, errors = loop.tick, errors_of(view)
+        assert tick.solution is not None
+        output = tick.solution["solution"]["output"]
+        verdict = judge_output(output, view.request["schema"], view.fold, errors)
+        errors += verdict.errors
+        step = self._begin(Stage.ENDED if verdict.is_accepted else Stage.NEW)
+        step.after = step.after if verdict.is_accepted else f"{Stage.NEW}:{tick.number + 1}"
+        date = _now()
+        for error in errors:
+            step.append(lane_token(error.instance), message_of(error, date))
+        closing = {"errors": len(errors), "set_aside": verdict.set_aside}
+        if verdict.is_accepted:
+            step.ends = "completed"
+            end = {"status": "completed", "reason": None, "output": verdict.output}
+            step.note(tick.number, closing=closing, end=end)
+        else:
+            step.note(tick.number, closing=closing)
+        await self._take(step)
+        return True
+
+    async def _fail(self, reason: str) -> bool:
+        """End the run with a reason; everything is kept."""
+        step = self._begin(Stage.ENDED)
+        if self._view.loop.stage is Stage.ASKED:
+            step.answered = self._view.loop.tick.number
+        self._end(step, "failed", reason)
+        await self._take(step)
+        return True
+
+    def _end(self, step: LoopStep, status: str, reason: str) -> None:
+        step.after = f"{Stage.ENDED}:{self._view.loop.tick.number}"
+        step.ends, step.fault = status, reason
+        step.note(self._view.loop.tick.number, end={"status": status, "reason": reason, "output": None})
+
+    # The log.
+
+    def _begin(self, stage: Stage) -> LoopStep:
+        loop = self._view.loop
+        return LoopStep(before=loop.name, after=f"{stage}:{loop.tick.number}", seen=self._view.seen)
+
+    async def _take(self, step: LoopStep) -> None:
+        """Write a step down, if the log is still as it was read. Raises `RunGone`."""
+        taken = await self._services.log.take_loop_step(self._view.run, step)
+        if taken.status == "gone":
+            raise RunGone(self._view.run)
+        await self._publish(taken.woken)
+
+    async def _advance(
+        self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False
+    ) -> Advance:
+        """Claim, rest or leave (see advance.lua). Raises `RunGone`."""
+        view, mark = self._view, self._mark
+        self._mark = None
+        advance = await self._services.log.advance(
+            view.run,
+            LOOP,
+            seen=view.own_seen,
+            global_seen=view.global_seen,
+            owner=self._owner,
+            claims=claims,
+            rests=rests,
+            leaves=leaves,
+            takes_up=mark,
+        )
+        if advance.status == "gone":
+            raise RunGone(view.run)
+        is_fresh = advance.is_fresh and advance.global_id == view.global_seen
+        self._has_left = leaves and is_fresh
+        await self._publish(advance.woken)
+        return replace(advance, is_fresh=is_fresh)
+
+    async def _publish(self, lanes: Sequence[str]) -> None:
+        if lanes:
+            queue = self._services.settings.queue_instances
+            await self._services.publish([lane_task(self._view.run, lane or None, queue) for lane in lanes])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

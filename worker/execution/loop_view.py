@@ -1,0 +1,161 @@
+"""A run as its loop sees it: the whole of its log, folded into the state of the loop (SPEC R13.1, R13.5).
+
+It is only ever fed from the log, in order, so a loop goes on in any process from where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.calls.call import Call
+from protocol.engine.execution import Status
+from protocol.engine.loop import Loop, LoopLimits, TickError
+from protocol.requests import Request
+from protocol.state.fold import Fold
+from worker.messaging.tokens import Tokens
+from worker.storage.definition import Definition, unpack_definition, unpack_lane
+from worker.storage.keys import ENDED
+from worker.storage.lane import RunGone
+from worker.storage.log import Entry, MessageLog
+from worker.storage.loop_entries import take_in
+
+Where = tuple[str | None, int]
+"""A call, by its instance and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call of the current tick has ended."""
+
+    status: Status
+    error: Mapping[str, Any] | None
+    reason: str | None
+    messages: tuple[Mapping[str, Any], ...]
+    """What it has written."""
+
+
+class LoopView:
+    """The state of one run's loop, and what the next request is made of."""
+
+    def __init__(self, run: str, definition: Definition, tokens: Tokens) -> None:
+        assert definition.request is not None
+        self.run = run
+        self.definition = definition
+        self.request = definition.request
+        self.tokens = tokens
+        self.loop = Loop(LoopLimits.of(definition.config))
+        self.seen = "0-0"
+        self.own_seen = "0-0"
+        """The last entry of the loop's lane."""
+        self.global_seen = "0-0"
+        self.status = "running"
+        self.asked: list[Mapping[str, str]] = []
+        """The chat messages of the last request."""
+        self.schema: Any = None
+        """The composed schema, the same in every tick."""
+        self.asks: Request | None = None
+        """The request, once it was read."""
+        self.rendered = 0
+        """How many messages of the log it shows."""
+        self.context: list[Mapping[str, Any]] = []
+        """The messages that the run was submitted with."""
+        self.messages: list[Mapping[str, Any]] = []
+        """Every message of the log."""
+        self.fold = Fold()
+        """The global values."""
+        self.calls: dict[Where, Call] = {}
+        self.open: set[Where] = set()
+        """The calls that have not ended."""
+        self.ended: dict[Where, Ended] = {}
+        """The calls that have ended in the current tick."""
+        self.invalid: tuple[TickError, ...] = ()
+        """What is wrong with the solution of the current tick."""
+        self.positions: tuple[int, ...] = ()
+        """Where in it the calls stand that run."""
+        self._written: list[Mapping[str, Any]] = []
+
+    @classmethod
+    async def open_run(cls, log: MessageLog, run: str) -> LoopView:
+        """Read all of a run. Raises `RunGone`."""
+        data, _, tokens = await log.shared(run)
+        if data is None:
+            raise RunGone(run)
+        view = cls(run, unpack_definition(data), tokens)
+        await view.catch_up(log)
+        return view
+
+    async def catch_up(self, log: MessageLog) -> bool:
+        """Take in what has come since."""
+        self.feed(await log.everything(self.run, self.seen))
+        return True
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is over."""
+        return self.status in ENDED
+
+    @property
+    def first(self) -> int:
+        """The index that the next call gets (SPEC R13.9)."""
+        return 1 + max((index for _, index in self.calls), default=-1)
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the log, the next ones."""
+        for entry in entries:
+            self.seen = entry.id
+            if entry.run_status is not None:
+                if not self.context:
+                    self.context = [message for message in self.messages if message.get("type") != "solution"]
+                self.status = entry.run_status
+            elif entry.loop is not None:
+                self._feed_loop(entry)
+            else:
+                self._feed_lane(entry)
+
+    def _feed_loop(self, entry: Entry) -> None:
+        """Take in an entry of the loop's own lane."""
+        self.own_seen = entry.id
+        said = entry.loop
+        assert said is not None
+        if said.request is not None:
+            self.rendered = len(self.messages)
+            self.schema = said.request.get("schema", self.schema)
+            self.asked = [*self.asked, *said.request["messages"]]
+        if said.answer is not None and entry.message is not None:
+            self.messages.append(entry.message)
+            self.positions = tuple(said.answer["positions"])
+            self.invalid = tuple(TickError(**error) for error in said.answer["errors"])
+            self.ended.clear()
+        take_in(self.loop, said, entry.message)
+
+    def _feed_lane(self, entry: Entry) -> None:
+        """Take in an entry of a lane of calls."""
+        if entry.instance is None:
+            self.global_seen = entry.id
+        if entry.amendment is not None:
+            self.definition = self.definition.amended(entry.amendment)
+        if entry.record is not None:
+            record = unpack_lane(entry.record, self.definition.tools)
+            for call in self.definition.lane_calls(record, entry.instance):
+                where = entry.instance, call.index
+                if where not in self.calls:
+                    self.calls[where] = call
+                    self.open.add(where)
+        if entry.message is not None:
+            self.messages.append(entry.message)
+            if entry.instance is None:
+                self.fold.append(entry.message, f"message {entry.id}")
+            if entry.call is not None:
+                self._written.append(entry.message)
+        if entry.call is not None and entry.status is not None:
+            where = entry.instance, entry.call
+            self.open.discard(where)
+            self.ended[where] = Ended(entry.status, entry.error, entry.reason, tuple(self._written))
+            self._written.clear()
+
+    def position(self, index: int) -> int:
+        """Where in the solution of the current tick a call stands; behind all of them where it was added since."""
+        at = index - self.loop.tick.first
+        return self.positions[at] if 0 <= at < len(self.positions) else len(self.positions) + at

@@ -1,0 +1,142 @@
+"""Ticks: what an answer comes to in a run, and how it is written down (SPEC R13.1, R13.2, R13.5).
+
+A solution's calls become calls of the lanes that they belong to, in one step with the message of the solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol import Rejected
+from protocol.engine.execution import Status
+from protocol.engine.loop import TickError
+from protocol.graph.lanes import Lane
+from protocol.language.messages import error_message
+from protocol.requests import Answer, Fate, Request, read_answer
+from protocol.submission.layout import Layout
+from worker.execution.checking import Checker
+from worker.messaging.attempts import lane_token
+from worker.storage.definition import LaneRecord, all_places_of, gather_counts, pack_amended_lane, pack_amendment
+from worker.storage.loop_entries import LoopStep
+
+from .loop_view import LoopView
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """An answer as it was read."""
+
+    solution: Mapping[str, Any]
+    layout: Layout | None
+    """Of the calls that run."""
+    positions: tuple[int, ...]
+    """Where in the solution each of them stands."""
+    errors: tuple[TickError, ...]
+    """Why others do not, and what else is wrong."""
+
+    @property
+    def runs(self) -> int:
+        """How many calls run, over all instances."""
+        return self.layout.size if self.layout is not None else 0
+
+
+def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
+    """What a model has written, as calls that may run and errors (SPEC R13.2)."""
+    answer = read_answer(request, said, view.messages, first=view.first)
+    errors = tuple(_error(error, answer, request) for error in answer.errors)
+    try:
+        return Solved(answer.solution, checker.complete(answer.layout), answer.positions, errors)
+    except Rejected as rejected:
+        refused = (TickError("InvalidCall", problem.message, problem.pointer) for problem in rejected.errors)
+        return Solved(answer.solution, None, (), (*errors, *refused))
+
+
+def unanswered(error: Mapping[str, str]) -> Solved:
+    """What a request comes to whose answer is of no use (SPEC R13.4)."""
+    return Solved({"calls": [], "output": None}, None, (), (TickError(error["type"], error["message"], ""),))
+
+
+def write_calls(step: LoopStep, plan: Layout, tick: int) -> None:
+    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there."""
+    lanes = dict(plan.lanes)
+    shared = lanes.pop(None, None)
+    own = shared.calls if shared is not None else ()
+    awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & {call.index for call in own}
+    record = pack_amended_lane(_record(shared, tick))
+    step.entries.append(("", ["k", record, "a", pack_amendment(plan, awaited)]))
+    woken = [""] if own else []
+    for instance, lane in lanes.items():
+        if lane.calls or (lane.gathers is not None and lane.gathers.waiting):
+            step.entries.append((lane_token(instance), ["k", pack_amended_lane(_record(lane, tick))]))
+            woken.append(lane_token(instance))
+    step.woken = woken
+    step.added = plan.size
+    counts = gather_counts(lane.gathers for lane in plan.lanes.values())
+    step.gathers = [(str(index), count) for index, count in counts.items()]
+
+
+def errors_of(view: LoopView) -> list[TickError]:
+    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1)."""
+    placed = [(_position(error.pointer), error) for error in view.invalid]
+    for (instance, index), ended in view.ended.items():
+        if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
+            at = view.position(index)
+            said = ended.error
+            call = view.calls[instance, index].raw
+            placed.append((at, TickError(said["type"], said["message"], f"/calls/{at}", call, instance)))
+    return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
+
+
+def message_of(error: TickError, date: str) -> dict[str, Any]:
+    """The message of an error, at the end of its tick (SPEC R13.2)."""
+    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict()}
+
+
+def fates_of(view: LoopView) -> Iterator[Fate]:
+    """What became of the calls of the current tick."""
+    for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
+        call = view.calls[instance, index]
+        path = str(call.output) if call.output is not None else None
+        yield Fate(
+            index, call.tool, instance, ended.status.value, path, ended.reason or (ended.error or {}).get("type")
+        )
+
+
+def packed(errors: Iterable[TickError]) -> list[dict[str, Any]]:
+    """Errors as the log has them."""
+    return [
+        {
+            "type": error.type,
+            "message": error.message,
+            "pointer": error.pointer,
+            "call": dict(error.call) if error.call is not None else None,
+            "instance": error.instance,
+        }
+        for error in errors
+    ]
+
+
+def _record(lane: Lane | None, tick: int) -> LaneRecord:
+    if lane is None:
+        return LaneRecord(tick=tick)
+    return LaneRecord(calls=lane.calls, **all_places_of(lane), tick=tick)
+
+
+def _position(pointer: str) -> int:
+    """Which call of a solution a pointer leads to; before all of them where it leads to none."""
+    parts = pointer.split("/")
+    return int(parts[2]) if len(parts) > 2 and parts[1] == "calls" and parts[2].isdecimal() else -1
+
+
+def _error(error: Any, answer: Answer, request: Request) -> TickError:
+    """An error of an answer; it goes to the call's instance, where the context has that one."""
+    instance = error.call.get("_instance") if error.call is not None else None
+    return TickError(
+        error.type,
+        error.message,
+        error.pointer,
+        error.call,
+        instance if instance in request.instances else None,
+    )

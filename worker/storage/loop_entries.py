@@ -1,0 +1,114 @@
+"""What the log holds of a run's loop (SPEC R13.5), and one step of it as a script (lua/loop.lua).
+
+A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `t` the tick, and
+of these one or two: `q` the request, `m` the message of its solution with `o` what the engine made of it, `x` the end
+of the tick, `e` the end of the loop, `v` that a loop which had ended goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from protocol.engine.loop import Loop
+from worker.messaging.packing import pack, unpack
+
+LOOP: Final = "?"
+"""The loop's lane. No instance of a request has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEntry:
+    """What an entry of a loop's lane says beside its message."""
+
+    tick: int
+    request: Mapping[str, Any] | None = None
+    """`messages` added to those of the ticks before, `schema` and `config`, `estimate` in tokens, `digest`."""
+    answer: Mapping[str, Any] | None = None
+    """`first` the index of its first call, `runs` how many run and `positions` where they stand in the solution,
+    `charged` tokens, `errors` of what is not valid.
+    """
+    closing: Mapping[str, Any] | None = None
+    """`errors` how many there were, `set_aside` why an output was not accepted, or null."""
+    end: Mapping[str, Any] | None = None
+    """`status`, `reason`, `output`."""
+    extension: Mapping[str, Any] | None = None
+    """`ticks` that were added."""
+
+
+_PARTS: Final = {b"q": "request", b"o": "answer", b"x": "closing", b"e": "end", b"v": "extension"}
+_KEYS: Final = {name: key.decode() for key, name in _PARTS.items()}
+
+
+def read_loop_entry(fields: Mapping[bytes, bytes]) -> LoopEntry | None:
+    """What an entry says of the loop, if it is one of the loop's lane."""
+    if b"t" not in fields:
+        return None
+    parts = {name: unpack(fields[key]) for key, name in _PARTS.items() if key in fields}
+    return LoopEntry(int(fields[b"t"]), **parts)
+
+
+def take_in(loop: Loop, said: LoopEntry, message: Mapping[str, Any] | None) -> None:
+    """Let the state of a loop follow an entry of its lane; `message` is the entry's."""
+    if said.request is not None:
+        loop.ask(said.request["estimate"], said.request["digest"])
+    if said.answer is not None and message is not None:
+        loop.answer(message, **{key: said.answer[key] for key in ("charged", "first", "runs")})
+    if said.end is not None:
+        loop.end(said.closing["errors"] if said.closing is not None else None)
+    elif said.closing is not None:
+        loop.close(said.closing["errors"])
+    if said.extension is not None:
+        loop.extend(said.extension["ticks"])
+
+
+@dataclass(slots=True)
+class LoopStep:
+    """What a loop has decided, to be written in one step."""
+
+    before: str
+    """The stage and tick by which it was decided."""
+    after: str
+    seen: str
+    """The last id of the log by which it was decided."""
+    entries: list[tuple[str, list[str | bytes]]] = field(default_factory=list)
+    """By lane, in order."""
+    woken: Sequence[str] = ()
+    added: int = 0
+    gathers: Sequence[tuple[str, int]] = ()
+    answered: int | None = None
+    ends: str | None = None
+    fault: str = ""
+    extends: bool = False
+
+    def note(self, tick: int, *, message: Mapping[str, Any] | None = None, **parts: Mapping[str, Any]) -> None:
+        """Add an entry of the loop's own; `parts` are those of `LoopEntry`."""
+        fields: list[str | bytes] = ["t", str(tick)]
+        if message is not None:
+            fields += ["m", pack(message)]
+        for name, part in parts.items():
+            fields += [_KEYS[name], pack(part)]
+        self.entries.append((LOOP, fields))
+
+    def append(self, lane: str, message: Mapping[str, Any]) -> None:
+        """Add a message to a lane."""
+        self.entries.append((lane, ["m", pack(message)]))
+
+    def to_request(self, published_ms: int) -> dict[str, Any]:
+        """As the script takes it."""
+        return {
+            "lane": LOOP,
+            "from": self.before,
+            "to": self.after,
+            "seen": self.seen,
+            "entries": [[lane, fields] for lane, fields in self.entries],
+            "woken": list(self.woken),
+            "added": self.added,
+            "gathers": [list(pair) for pair in self.gathers],
+            "answered": None if self.answered is None else str(self.answered),
+            "ends": self.ends,
+            "fault": self.fault,
+            "extends": self.extends,
+            "published_ms": published_ms,
+        }

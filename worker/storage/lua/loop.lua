@@ -1,0 +1,87 @@
+-- One step of a run's loop (SPEC R13.1): append what it decided from the log as it had read it. All of it or nothing, and
+-- only where the log has not changed since; so each step is taken once, whoever decides it, however often.
+--
+-- KEYS 1 state  hash  see advance.lua; here also loop (stage and tick, see protocol/engine/loop.py), loop:lane, loop:fault
+--                     (why it ended without an output), loop:forgiven (how many calls had failed when it ended)
+--      2 log    3 statuses    4 lanes    5 calls    6 leases    7 published    8 gathers    (see advance.lua)
+--      9 and the others: every other key of the run
+-- ARGV 1 the request, msgpack: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the
+--        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
+--        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
+--        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
+--        or ""), extends (a run that has failed goes on), published_ms (how long a published task may lie before it counts as lost)
+-- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
+--          something becomes due, where that is sooner than the sweep would look)
+
+local state, log, statuses, lanes, calls, leases, published, gathers = unpack(KEYS)
+local request = cmsgpack.unpack(ARGV[1])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local status, stage, amending, look = unpack(redis.call('HMGET', state, 'status', 'loop', 'amending', 'look'))
+if not status then
+    return cmsgpack.pack({ status = 'gone', is_taken = false, woken = {} })
+end
+local is_open = (request.extends and status == 'failed') or (not request.extends and not is_over(status))
+local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
+if not is_open or amending or stage ~= request.from or last ~= request.seen then
+    return cmsgpack.pack({ status = status, is_taken = false, woken = {} })
+end
+
+for _, entry in ipairs(request.entries) do
+    append_entry(log, lanes, entry[1], unpack(entry[2]))
+end
+redis.call('HSET', state, 'loop', request.to)
+if request.answered then
+    local field = request.lane .. '\31' .. request.answered
+    local entry = redis.call('HGET', calls, field) or ''
+    redis.call('HSET', calls, field, 'done')
+    redis.call('ZREM', leases, field)
+    if string.match(entry, '^running:') or string.match(entry, '^sent:') then
+        redis.call('HINCRBY', state, 'running', -1)
+    end
+end
+if request.added > 0 then
+    redis.call('HINCRBY', state, 'total', request.added)
+    redis.call('HINCRBY', state, 'remaining', request.added)
+end
+for _, pair in ipairs(request.gathers) do
+    redis.call('HSET', gathers, pair[1], pair[2])
+end
+if #request.entries > 1 then -- a fork takes all of them or none
+    local newest = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
+    local whole = redis.call('HGET', state, 'amended') or ''
+    redis.call('HSET', state, 'amended', whole .. last .. ':' .. newest .. ' ')
+end
+if request.extends then
+    for _, key in ipairs(KEYS) do
+        redis.call('PERSIST', key)
+    end
+    redis.call('HDEL', state, 'finished', 'loop:fault', 'loop:forgiven')
+    redis.call('HSET', state, 'loop:lane', request.lane)
+    redis.call('HINCRBY', state, 'remaining', 1)
+    status = 'running'
+    change_status(state, log, statuses, status, now)
+end
+if request.ends then
+    redis.call('HDEL', state, 'loop:lane')
+    redis.call('HSET', state, 'loop:forgiven', redis.call('HGET', state, 'n:failed') or '0')
+    if request.fault ~= '' then
+        redis.call('HSET', state, 'loop:fault', request.fault)
+    end
+    redis.call('HINCRBY', state, 'remaining', -1)
+    status = request.ends
+    change_status(state, log, statuses, status, now)
+end
+local woken, due = {}, now + request.published_ms
+if not is_over(status) then
+    for _, lane in ipairs(request.woken) do
+        redis.call('ZADD', published, status == 'paused' and 0 or due, lane)
+        woken[#woken + 1] = status == 'running' and lane or nil
+    end
+end
+if look and tonumber(look) <= due then
+    due = nil
+else
+    redis.call('HSET', state, 'look', string.format('%.0f', due))
+end
+return cmsgpack.pack({ status = status, is_taken = true, woken = woken, due = due })
