@@ -143,6 +143,10 @@ class Settings(BaseSettings):
     )
     sweep_interval_seconds: float = Field(1, gt=0, description="How often a worker looks for calls gone missing.")
     send_events: bool = Field(True, description="Send Celery's task events, which Flower shows.")
+    health_folder: str | None = Field(
+        None,
+        description="Folder in which each worker of this machine writes how it is, for `acts health`. Unset: none.",
+    )
     remote_control: bool = Field(
         False,
         description="Take the commands of `celery control` that change a worker. Whoever may write to the broker can "

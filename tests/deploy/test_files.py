@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
+from pathlib import Path
 
 import pytest
 from flower.options import options as flower_options
@@ -197,14 +198,17 @@ def test_every_command_is_one_the_real_programs_understand() -> None:
         check_command(command)
 
 
-def test_the_health_check_asks_for_the_name_the_worker_has() -> None:
+def test_the_health_check_of_the_image_reads_where_its_workers_write() -> None:
     (text,) = instructions("HEALTHCHECK")
-    (shell,) = re.findall(r"CMD (\[.*\])", text)
-    _, *command = shlex.split(json.loads(shell)[-1])
-    check_command(command)
-    asked = command[command.index("--destination") + 1].partition("@")[0]
-    workers = [command for command in service_commands().values() if "worker" in command[1:2]]
-    assert {command[command.index("--name") + 1] for command in [*workers, image_command()]} == {asked}
+    (command,) = re.findall(r"CMD (\[.*\])", text)
+    check_command(json.loads(command))
+    assert json.loads(command) == ["acts", "health"]
+    (variables,) = instructions("ENV")
+    folder = dict(pair.split("=") for pair in variables.split())["ACTS_HEALTH_FOLDER"]
+    for name, service in SERVICES.items():
+        if name in program_commands() and "worker" in service.get("command", ())[:1]:
+            assert "healthcheck" not in service
+            assert any(Path(folder).is_relative_to(writable) for writable in service["tmpfs"])
 
 
 def test_both_topologies_consist_of_the_same_workers() -> None:

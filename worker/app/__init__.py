@@ -2,6 +2,7 @@
 
 `application`  making it from settings
 `runtime`      event loop, connections, scheduler
+`health`       what is wrong with a process, shown and written down
 `tasks`        what each queue's workers do
 `pool`         running coroutines on the loop, the rest on threads
 `tracing`      running a coroutine with Celery's signals and errors

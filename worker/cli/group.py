@@ -12,6 +12,7 @@ from worker.cli.dead import dead
 from worker.cli.doctor.command import doctor
 from worker.cli.explain import explain
 from worker.cli.failures import REJECTED, Interrupted
+from worker.cli.health import health
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
 from worker.cli.prompt import prompt
@@ -83,6 +84,7 @@ for command in (
     send,
     dead,
     worker,
+    health,
     doctor,
 ):
     acts.add_command(command)

@@ -23,5 +23,6 @@
 `reserved`      what a worker has taken and not begun
 `pulse`         whether an event loop turns, and what blocks it
 `log_context`   which run, instance and call a log line is about
+`health`        what is wrong with this process
 `outages`       one line when something stops working, one when it works again
 """

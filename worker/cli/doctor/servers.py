@@ -165,11 +165,15 @@ def _workers(app: Celery) -> tuple[Layer, dict[str, list[str]]]:
     layer = Layer("workers")
     serving: dict[str, list[str]] = {}
     with asked(layer, "look at the broker"):
-        answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
-        serving = {name: sorted(queue["name"] for queue in queues) for name, queues in sorted(answers.items())}
+        answers = app.control.inspect(timeout=ANSWER_SECONDS).stats() or {}
+        health = {name: answer["health"] for name, answer in sorted(answers.items()) if "health" in answer}
+        serving = {name: found["queues"] for name, found in health.items()}
         layer.add(", ".join(f"{name} ({', '.join(queues)})" for name, queues in serving.items()))
         if not serving:
             layer.fail(f"no worker answered within {ANSWER_SECONDS:g} s", "start one: acts worker")
+        for name, found in health.items():
+            for what, problem in found["problems"].items():
+                layer.fail(f"{name}: {what} {problem}", f"look at the log of {name}, and start it again")
     return layer, serving
 
 
