@@ -23,8 +23,10 @@ from worker.cli import main
 from worker.cli.check import branches
 from worker.cli.failures import Failed, Interrupted, documented, explain, rejection
 from worker.cli.output import OutputFailed, escaped
-from worker.cli.rendering import counts_line, inline, result_lines, value_lines
+from worker.cli.rendering import counts_line
 from worker.cli.source import read_submission
+from worker.cli.values import SHORT, inline, value_lines
+from worker.cli.view import View, result_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -187,7 +189,7 @@ def failed(instance: str | None) -> dict[str, Any]:
 
 def test_calls_that_failed_alike_in_many_instances_are_one_line() -> None:
     calls = [failed(f"i{number}") for number in range(7)]
-    lines = [click.unstyle(line) for line in result_lines(result(calls))]
+    lines = [click.unstyle(line) for line in result_lines(result(calls), View())]
     assert lines == [
         "failed  run r, 7 calls: 7 failed",
         "failed",
@@ -197,9 +199,36 @@ def test_calls_that_failed_alike_in_many_instances_are_one_line() -> None:
 
 def test_a_terminal_is_not_flooded_with_instances() -> None:
     instances = {f"i{number}": {"state": {"n": number}} for number in range(5)}
-    lines = [click.unstyle(line) for line in result_lines(result([], **instances), most_instances=2)]
+    lines = [click.unstyle(line) for line in result_lines(result([], **instances), View(limit=2))]
     assert [line for line in lines if line.startswith("i")] == ["i0", "i1"]
-    assert lines[-1] == "… and 3 instances more: --json prints all"
+    assert lines[-1] == "… and 3 instances more: --all, --limit, --instance"
+
+
+def test_what_failed_is_told_before_the_values_and_its_instances_first() -> None:
+    instances = {f"i{number}": {"state": {"n": number}} for number in range(30)}
+    calls = [failed("i29"), *({**failed("i28"), "error": {"type": "E", "message": str(n)}} for n in range(40))]
+    lines = [click.unstyle(line) for line in result_lines(result(calls, **instances), View())]
+    assert lines[1:3] == ["failed", "  3 t (i29): ValueError: no"]
+    assert lines[12] == "  … and 31 failed calls more: --all"
+    assert [line for line in lines[13:] if line.startswith("i")] == ["i28", "i29", *(f"i{n}" for n in range(3))]
+    assert lines[-1] == "… and 25 instances more: --all, --limit, --instance"
+    assert len(list(result_lines(result(calls, **instances), View(is_all=True)))) > 100
+    assert len(list(result_lines(result(calls, **instances), View(is_quiet=True)))) == 1
+
+
+def test_a_value_of_a_megabyte_does_not_flood_a_terminal() -> None:
+    value = {
+        "text": "x" * 1_000_000,
+        "list": [{"n": n} for n in range(1000)],
+        "lines": "a\n" * 1000,
+        "deep": ["y" * 300],
+    }
+    lines = list(value_lines(value, cut=SHORT))
+    assert lines[0] == f"text: {'x' * 200}… (1,000,000 characters)"
+    assert sum(map(len, lines)) < 2_000
+    assert "  … and 980 elements more" in lines
+    assert "  … and 981 lines more" in lines
+    assert lines[-1] == f"  - {'y' * 200}… (300 characters)"
 
 
 # --- plans ---

@@ -11,7 +11,8 @@ import click
 from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import counted, value_lines
+from worker.cli.rendering import counted
+from worker.cli.values import value_lines
 
 if TYPE_CHECKING:
     from worker.storage.dead_letters import DeadLetter, DeadLetters

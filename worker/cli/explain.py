@@ -11,7 +11,8 @@ from worker.cli.failures import COMPLETED
 from worker.cli.inspect import at_option, found_run, message_id
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, heading, inline, shortened, status_word
+from worker.cli.rendering import call_name, heading, status_word
+from worker.cli.values import inline, shortened
 
 if TYPE_CHECKING:
     from protocol.analysis.provenance import Explanation, Origin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +15,8 @@ import click
 from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, flush, print_json, print_text, tell
-from worker.cli.rendering import counts_line, heading, status_word
+from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word
+from worker.cli.view import View, view_options
 from worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
+_NEWEST: Final = 50
+"""Messages of a log that are printed where nothing else is asked for."""
+_WIDTH: Final = 400
+"""Characters of one message."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
@@ -30,16 +36,26 @@ at_option = click.option("--at", metavar="MESSAGE_ID", help="As of this message 
 @click.command(short_help="Print the calls of a run counted by status, now or as of a past message.")
 @click.argument("run", metavar="RUN")
 @at_option
+@view_options
 @common_options
-def status(run: str, at: str | None, *, common: Common) -> int:
-    """Print the status of RUN, and its calls counted by theirs.
+def status(run: str, at: str | None, *, view: View, common: Common) -> int:
+    """Print the status of RUN, and its calls counted by theirs; with --failed or --tool those calls, with their causes.
 
     Exit codes: 0 found, 3 not found, or no server.
     """
     moment = message_id(at)
     with found_run(run, common) as found:
-        document = found.status(moment)
+        if not view.is_filter:
+            print_status(found.status(moment), common)
+            return COMPLETED
+        chosen = view.chosen(found.result(at=moment).to_dict())
+    counts = Counter(call["status"] for call in chosen["calls"])
+    document = {"run": run, "status": chosen["status"], "calls": dict(counts)}
     print_status(document, common)
+    if not common.json and not view.is_quiet:
+        for name in counts:
+            for line in calls_lines(name, chosen["calls"], view.most(), view.cut):
+                print_text(line)
     return COMPLETED
 
 
@@ -47,9 +63,12 @@ def status(run: str, at: str | None, *, common: Common) -> int:
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
 @at_option
+@view_options
 @common_options
-def show(run: str, instance: str | None, at: str | None, *, common: Common) -> int:
-    """Print the folded data and the calls of RUN, now or as of a past message.
+def show(run: str, instance: str | None, at: str | None, *, view: View, common: Common) -> int:
+    """Print what failed and was skipped in RUN, and its folded data, now or as of a past message.
+
+    Of many instances a few are shown, of large values the beginning; --all prints everything, and --json always does.
 
     Exit codes: 0 found, 3 not found, or no server.
     """
@@ -60,7 +79,7 @@ def show(run: str, instance: str | None, at: str | None, *, common: Common) -> i
         document = found.result(at=moment).to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
-    print_result(document, as_json=common.json)
+    print_result(document, view, as_json=common.json)
     return COMPLETED
 
 
@@ -68,18 +87,25 @@ def show(run: str, instance: str | None, at: str | None, *, common: Common) -> i
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only the messages of this instance.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
+@view_options
 @common_options
-def log(run: str, instance: str | None, follow: bool, *, common: Common) -> int:
-    """Print the messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
+def log(run: str, instance: str | None, follow: bool, *, view: View, common: Common) -> int:
+    """Print the newest messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
+
+    Of a long log the last messages are printed, of a large value the beginning; --all prints everything, and --json
+    always does. --failed and --tool choose by the call that wrote a message, --quiet prints how many there are.
 
     Exit codes: 0 found, also where the run failed, 3 not found, or no server.
     """
+    from worker.storage.lane import id_key
+
     with found_run(run, common) as found:
-        for entry in found.log(instance=instance, follow=follow):
-            _print_entry(entry, as_json=common.json)
-            if follow:
-                flush()
+        newest = _print_newest(found.log(instance=instance), view, as_json=common.json)
         if follow:
+            for entry in found.log(instance=instance, follow=True):
+                if id_key(entry.id) > id_key(newest) and _is_asked_for(entry, view):
+                    _print_entry(entry, view, as_json=common.json)
+                    flush()
             end = found.status()
             tell(f"run {run} is {end['status']}, {counts_line(end['calls'])}")
     return COMPLETED
@@ -121,7 +147,43 @@ def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
     }
 
 
-def _print_entry(entry: LogEntry, *, as_json: bool) -> None:
+def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> str:
+    """Print those messages that are asked for, as many of the last as are; returns the id of the last there is."""
+    is_quiet = view.is_quiet and not as_json
+    most = view.limit if as_json or is_quiet else view.most(_NEWEST)
+    newest: deque[LogEntry] = deque(maxlen=most)
+    count, last = 0, "0-0"
+    for entry in entries:
+        last = entry.id
+        if not _is_asked_for(entry, view):
+            continue
+        count += 1
+        if most is None and not is_quiet:
+            _print_entry(entry, view, as_json=as_json)
+        elif not is_quiet:
+            newest.append(entry)
+    if is_quiet:
+        print_text(counted(count, "message"))
+    elif not as_json and count > len(newest) and most is not None:
+        print_text(f"… {counted(count - len(newest), 'message')} before these: --all, --limit")
+    for entry in newest:
+        _print_entry(entry, view, as_json=as_json)
+    flush()
+    return last
+
+
+def _is_asked_for(entry: LogEntry, view: View) -> bool:
+    call = entry.message.get("_call")
+    tool = call.get("_tool") if isinstance(call, dict) else None
+    if entry.message.get("type") == "error" and isinstance(data := entry.message.get("data"), dict):
+        failed = data.get("call")
+        tool = failed.get("_tool") if isinstance(failed, dict) else None
+    elif view.is_failed:
+        return False
+    return view.tool in (None, tool)
+
+
+def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": entry.id, "instance": entry.instance, "message": dict(entry.message)})
         return
@@ -132,4 +194,11 @@ def _print_entry(entry: LogEntry, *, as_json: bool) -> None:
     moment = datetime.fromtimestamp(int(entry.id.partition("-")[0]) / 1000, UTC).astimezone()
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
     stamp = click.style(f"{entry.id}  {moment:%H:%M:%S}", dim=True)
-    print_text(f"{stamp}  {where}  {escaped(json.dumps(message, ensure_ascii=False))}{origin}")
+    print_text(f"{stamp}  {where}  {escaped(_line(message, view))}{origin}")
+
+
+def _line(message: Mapping[str, Any], view: View) -> str:
+    text = json.dumps(message, ensure_ascii=False)
+    if view.is_all or len(text) <= _WIDTH:
+        return text
+    return f"{text[:_WIDTH]}… ({len(text):,} characters)"

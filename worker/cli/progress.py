@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from worker.client.runs import Run
 
 
-def wait(run: Run, *, timeout_seconds: float | None = None) -> None:
+def wait(run: Run, *, timeout_seconds: float | None = None, is_quiet: bool = False) -> None:
     """Block until the run has ended. Raises `TimeoutError`."""
-    if _is_live():
+    if _is_live() and not is_quiet:
         _wait_with_bar(run, timeout_seconds)
     else:
         for _ in run.follow(timeout_seconds=timeout_seconds):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,9 @@ import click
 from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import flush, is_coloured, print_json, print_text, tell
-from worker.cli.rendering import SHOWN_INSTANCES, call_name, counts_line, result_lines
+from worker.cli.output import flush, print_json, print_text, tell
+from worker.cli.rendering import call_name, counts_line
+from worker.cli.view import View, result_lines, view_options
 
 if TYPE_CHECKING:
     from broker_config import Settings
@@ -22,6 +24,18 @@ if TYPE_CHECKING:
 
 _MOST_TOLD: Final = 20
 """Calls that are told of on stderr."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How a run is waited for, and what is printed of it."""
+
+    as_json: bool
+    view: View
+    deadline: float | None
+    worker_log: Path | None
+    embedded: Settings | None
+    """The backend that goes with the command, if there is one."""
 
 
 @click.command(short_help="Submit, wait and print the result.")
@@ -37,6 +51,7 @@ _MOST_TOLD: Final = 20
 )
 @allow_option
 @check_options
+@view_options
 @common_options
 def run(
     file: str,
@@ -44,6 +59,7 @@ def run(
     timeout: float | None,
     worker_log: Path | None,
     *,
+    view: View,
     checks: Checks,
     common: Common,
 ) -> int:
@@ -74,18 +90,17 @@ def run(
                 findings = checks.tell(plan)
                 submitted = client.submit_plan(plan)
                 embedded = effective if effective is not settings else None
-                return _see_through(submitted, findings, common, deadline, answer, embedded, worker_log)
+                asked = _Asked(common.json, view, deadline, worker_log, embedded)
+                return _see_through(submitted, findings, asked, answer)
 
 
-def print_result(document: dict[str, Any], *, as_json: bool) -> None:
-    """Print a run's document."""
-    import sys
-
+def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
+    """Print a run's document, as much of it as is asked for."""
+    chosen = view.chosen(document)
     if as_json:
-        print_json(document)
+        print_json(view.limited(chosen))
     else:
-        most = SHOWN_INSTANCES if sys.stdout is not None and is_coloured(sys.stdout) else None
-        for line in result_lines(document, most_instances=most):
+        for line in result_lines(chosen, view):
             print_text(line)
     # What comes after may take a while: tasks sent and not awaited, the end of the backend.
     flush()
@@ -108,27 +123,25 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
 def _see_through(
     submitted: Run,
     findings: dict[str, Any],
-    common: Common,
-    deadline: float | None,
+    asked: _Asked,
     answer: Answer,
-    embedded: Settings | None,
-    worker_log: Path | None,
 ) -> int:
-    """Wait for the end and print what came of it; `embedded` is the backend that goes with it, if there is one."""
+    """Wait for the end and print what came of it."""
     from worker.cli.progress import wait
     from worker.errors import InfrastructureError
 
-    is_embedded = embedded is not None
+    view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
     goes_on = "" if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
-        wait(submitted, timeout_seconds=None if deadline is None else max(deadline - time.monotonic(), 0))
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        wait(submitted, timeout_seconds=left, is_quiet=view.is_quiet)
         document = submitted.result().to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]
         counts = counts_line(calls)
         if not is_embedded and calls.keys() <= {"waiting"}:
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
-        print_result(submitted.result().to_dict() | findings, as_json=common.json)
+        print_result(submitted.result().to_dict() | findings, view, as_json=asked.as_json)
         answer.is_given = True
         goes_on = goes_on or "it ends here, with its embedded backend"
         raise Failed(f"not over in time ({counts}); {goes_on}") from None
@@ -139,17 +152,17 @@ def _see_through(
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     document |= findings
-    if not common.json:
-        print_result(document, as_json=False)
+    if not asked.as_json:
+        print_result(document, view, as_json=False)
     dead: list[dict[str, Any]] = []
     try:
-        dead = _dead(embedded, deadline) if embedded is not None else []
+        dead = _dead(asked.embedded, deadline) if asked.embedded is not None else []
     finally:
-        if common.json:
-            print_result(document | ({"dead": dead} if dead else {}), as_json=True)
+        if asked.as_json:
+            print_result(document | ({"dead": dead} if dead else {}), view, as_json=True)
             answer.is_given = True
     has_failed = bool(dead) or any(call["status"] == "failed" for call in document["calls"])
-    if is_embedded and not worker_log and has_failed:
+    if is_embedded and not asked.worker_log and has_failed:
         tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
     return COMPLETED if document["status"] == "completed" and not dead else FAILED
 

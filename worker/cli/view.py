@@ -1,0 +1,119 @@
+"""The view of a run: how much of it is printed, and which of its calls.
+
+By default it is short: counts, what failed, the values of a few instances, and of each value the beginning. What is
+asked for by an option counts for `--json` too; what is only left out to be short is never left out there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from worker.cli.output import escaped
+from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, status_word
+from worker.cli.values import SHORT, WHOLE, Cut, value_lines
+
+MOST: Final = 10
+"""Kinds of failures that are shown where no limit is given."""
+_INSTANCES: Final = 5
+"""Likewise instances."""
+_FAILED: Final = ("failed", "skipped")
+_OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the options say."""
+
+    is_all: bool = False
+    is_failed: bool = False
+    tool: str | None = None
+    limit: int | None = None
+    is_quiet: bool = False
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether only some calls are asked for."""
+        return self.is_failed or self.tool is not None
+
+    @property
+    def cut(self) -> Cut:
+        """How much of a value is shown."""
+        return WHOLE if self.is_all else SHORT
+
+    def most(self, default: int = MOST) -> int | None:
+        """How many lines of a kind are shown; None is all."""
+        return self.limit if self.limit is not None else None if self.is_all else default
+
+    def chosen(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The part of a run's document that is asked for."""
+        if not self.is_filter:
+            return document
+        calls = [call for call in document["calls"] if self._shows(call)]
+        having = {call["instance"] for call in calls}
+        instances = {name: data for name, data in document["instances"].items() if name in having}
+        return document | {"calls": calls, "instances": instances}
+
+    def limited(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A document with as many instances as the limit says, and no fewer where there is none."""
+        return document | {"instances": dict(islice(document["instances"].items(), self.limit))}
+
+    def _shows(self, call: Mapping[str, Any]) -> bool:
+        return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")
+
+
+def view_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options on how much it prints; it receives them as `view`."""
+
+    @wraps(command)
+    def with_view(*, show_all: bool, failed: bool, tool: str | None, limit: int | None, quiet: bool, **own: Any) -> int:
+        return command(view=View(show_all, failed, tool, limit, quiet), **own)
+
+    decorated: Callable[..., int] = with_view
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: Final = (
+    click.option("--all", "show_all", is_flag=True, help="Print everything, and every value whole."),
+    click.option("--failed", is_flag=True, help="Only what failed."),
+    click.option("--tool", metavar="NAME", help="Only calls of this tool."),
+    click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many."),
+    click.option("--quiet", "-q", is_flag=True, help="Only the first line: how it stands."),
+)
+
+
+def result_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
+    """A run as `acts run` and `acts show` print it, from the document that `--json` prints."""
+    calls = document["calls"]
+    counts = Counter(call["status"] for call in calls)
+    yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts)}"
+    if document.get("reason") is not None:
+        yield f"  {escaped(document['reason'])}"
+    if view.is_quiet:
+        return
+    for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
+        yield from calls_lines(status, calls, view.most(), view.cut)
+    if view.tool is None:
+        yield from _value_lines(document, view)
+
+
+def _value_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
+    if document["output"] is not None:
+        yield from value_lines({"output": document["output"]}, cut=view.cut)
+    if not view.is_failed:
+        yield from data_lines("global", document["global"], view.cut)
+    failed = {call["instance"] for call in document["calls"] if call["status"] == "failed"}
+    instances = sorted(document["instances"].items(), key=lambda item: item[0] not in failed)
+    shown = instances[: view.most(_INSTANCES)]
+    for instance, kinds in shown:
+        yield from data_lines(instance, kinds, view.cut)
+    if (left := len(instances) - len(shown)) > 0:
+        yield f"… and {counted(left, 'instance')} more: --all, --limit, --instance"
