@@ -153,7 +153,13 @@ class Settings(BaseSettings):
         "then stop it.",
     )
 
-    limit_submission_bytes: Size = Field(ByteSize(256 * _MIB), description="Size of one submission, encoded.")
+    limit_submission_bytes: Size = Field(ByteSize(16 * _MIB), description="Size of one submission, encoded.")
+    limit_call_bytes: Size = Field(
+        ByteSize(16 * _MIB), description="Size of what one call is given, encoded: its parameters and its scopes."
+    )
+    limit_containers: Count = Field(
+        250_000, description="Objects and lists in one message, in one result, or in what one call is given."
+    )
     limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")
     limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
     limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.calls.outputs import (
@@ -32,9 +32,11 @@ from protocol.calls.outputs import (
 from protocol.calls.tools import Executor, Tool
 from protocol.graph.graph import Graph
 from protocol.language.errors import Conflict, OutputError, Unresolved, shortened
+from protocol.language.limits import Limits
 from protocol.language.messages import error_message
 from protocol.language.paths import MISSING
 from protocol.language.references import Expression, Reference
+from protocol.state.allowance import Allowance, TooLarge
 from protocol.state.fold import Fold
 from protocol.state.gathered import Gathered
 from protocol.state.operations import Method
@@ -42,6 +44,8 @@ from protocol.state.scopes import scoped, scoped_messages
 
 from .readiness import Readiness, verdict
 from .statuses import FINAL, TRANSITIONS, Status
+
+_DEFAULT: Final = Limits()
 
 __all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
 
@@ -87,7 +91,7 @@ class Execution:
     the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
-    see `guests`. With `defers_errors` what a failed call says is in its outcome alone: in a loop the message comes at
+    see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome alone: in a loop the message comes at
     the end of the tick (SPEC R13.1).
     """
 
@@ -102,6 +106,7 @@ class Execution:
         gather: Callable[[Call], Mapping[str, Fold] | None] | None = None,
         returns: Mapping[str, Tool] | None = None,
         defers_errors: bool = False,
+        limits: Limits = _DEFAULT,
     ) -> None:
         self._calls = {call.index: call for call in calls}
         self._graph = graph
@@ -111,6 +116,7 @@ class Execution:
         self._instance = instance
         self._gather = gather
         self._defers_errors = defers_errors
+        self._limits = limits
         self._status: dict[int, Status] = {}
         self._left = len(self._calls)
         self._readiness = Readiness(self._calls, graph)
@@ -366,14 +372,14 @@ class Execution:
 
     def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Start | Outcome:
         """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
+        allowance = Allowance(gathered or self._fold, self._limits)
         try:
-            parameters = call.resolved(gathered or self._fold)
-            if gathered is not None:
-                gathered.scoped(call.scopes)
-            for scope in call.scopes if gathered is None else ():
-                self._fold.value(scope)
-        except Conflict as conflict:
-            return self._failed(call, Failure("Conflict", str(conflict)), date)
+            parameters = call.resolved(allowance)
+            places = gathered.places(call.scopes) if gathered is not None else map(self._fold.value, call.scopes)
+            for value in places:
+                allowance.take(value)
+        except (Conflict, TooLarge) as problem:
+            return self._failed(call, Failure(type(problem).__name__, str(problem)), date)
         tool = self._tools.get(call.tool)
         if tool is not None and call.reads:
             is_latent = call.runner.executor is Executor.LATENT

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgpack
 
 from .errors import Problem, pointer
 
+Container = TypeVar("Container")
+
+_BYTES_PER_CONTAINER: Final = 8
 _INTEGERS: Final = range(-(2**63), 2**64)
 
 
@@ -26,8 +29,14 @@ class Limits:
     """Calls executed by one run: those of the solution, or the plan's times the instances."""
     solution_calls: int = 1_000_000
     """Calls listed in one solution or plan."""
-    submission_bytes: int = 256 * 1024 * 1024
+    submission_bytes: int = 16 * 1024 * 1024
     """A whole submission, as msgpack."""
+    call_bytes: int = 16 * 1024 * 1024
+    """What one call is given, its parameters and its scopes, as msgpack."""
+    containers: int = 250_000
+    """Objects and lists in one message, in one result, or in what one call is given: each takes some hundred bytes of
+    memory, and as little as one byte on its way.
+    """
     messages: int = 1_000_000
     """Messages in one context."""
     instances: int = 100_000
@@ -37,16 +46,31 @@ class Limits:
     about ten nanoseconds.
     """
 
+    @property
+    def containers_in_all(self) -> int:
+        """Objects and lists in a whole submission: one for each few bytes that it may have."""
+        return max(self.containers, self.submission_bytes // _BYTES_PER_CONTAINER)
+
+    @property
+    def for_all(self) -> Limits:
+        """The limits for what belongs to a submission as a whole."""
+        return replace(self, containers=self.containers_in_all)
+
 
 def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
-    """What keeps a value from travelling: too deep, not JSON, beyond what msgpack can hold.
+    """What keeps a value from travelling: too deep, too many parts, not JSON, beyond what msgpack can hold.
 
     Walks without recursion, so the depth of a hostile value does not matter.
     """
     stack: list[tuple[Any, tuple[str | int, ...], int]] = [(value, at, 1)]
+    containers = 0
     while stack:
         item, place, depth = stack.pop()
         if isinstance(item, (dict, list)):
+            containers += 1
+            if containers > limits.containers:
+                yield Problem(pointer(*at), too_many_containers(limits))
+                return
             if depth > limits.depth:
                 yield Problem(pointer(*at), f"nested deeper than {limits.depth} levels")
                 return
@@ -62,9 +86,52 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
             yield Problem(pointer(*place), problem)
 
 
+def too_many_containers(limits: Limits) -> str:
+    """What is wrong with a value of more objects and lists than the limits allow."""
+    return f"more than {limits.containers} objects and lists (ACTS_LIMIT_CONTAINERS)"
+
+
 def size_of(value: Any) -> int:
     """The size of a value without `value_problems`, as it travels."""
     return len(msgpack.packb(value))
+
+
+class Containers:
+    """Counts objects and lists, most of them while a decoder makes them; raises `TooManyContainers`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._left = most
+
+    def made(self, container: Container) -> Container:
+        """Count one, and pass it on."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyContainers(f"more than {self._most} objects and lists")
+        return container
+
+    def count_in(self, data: bytes) -> None:
+        """Count those in msgpack of our own."""
+        forget = self._forgotten
+        msgpack.unpackb(data, list_hook=forget, object_hook=forget, unicode_errors="surrogatepass")
+
+    def _forgotten(self, container: object) -> None:
+        self.made(container)
+
+
+class TooManyContainers(ValueError):
+    """A value has more objects and lists than it may have."""
+
+
+def unpacked(data: bytes, most_containers: int) -> Any:
+    """The value of msgpack from outside. They are counted as they are made, so those beyond never take memory.
+
+    Raises `TooManyContainers`, and what msgpack raises.
+    """
+    if len(data) <= most_containers:  # each takes a byte at least
+        return msgpack.unpackb(data, strict_map_key=False)
+    made = Containers(most_containers).made
+    return msgpack.unpackb(data, strict_map_key=False, list_hook=made, object_hook=made)
 
 
 def _scalar_problem(value: Any) -> str | None:

@@ -77,16 +77,20 @@ class Fold:
         return kind is not None and kind.has_own(reference)
 
     def read(self, expression: Expression) -> Any:
-        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`.
+        """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
+        return copied(self.peek(expression))
+
+    def peek(self, expression: Expression) -> Any:
+        """What an expression reads (SPEC R2.3), to be looked at and not changed. Raises `Unresolved` or `Conflict`.
 
         A place in conflict is there: it is an error (SPEC R3.4), and no reason to take the next alternative.
         """
         for group in expression.alternatives:
             if len(group) == 1:
                 if (value := self.value(group[0])) is not MISSING:
-                    return copied(value)
+                    return value
             elif all(map(self.exists, group)):
-                return copied([self.value(reference) for reference in group][-1])
+                return [self.value(reference) for reference in group][-1]
         raise Unresolved(f"{expression} is not there")
 
     def kinds(self) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from protocol.language.errors import Unresolved
 from protocol.language.messages import TEXT_TYPES, render_data
+from protocol.language.paths import copied
 from protocol.language.references import Expression, Reference
 
 from .fold import Fold
@@ -22,13 +23,17 @@ class Gathered:
 
     def read(self, expression: Expression) -> Any:
         """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
+        return copied(self.peek(expression))
+
+    def peek(self, expression: Expression) -> Any:
+        """What an expression reads, to be looked at and not changed. Raises as `read` does."""
         chosen = {name: _chosen(fold, expression) for name, fold in self._folds.items()}
         if not any(self._folds[name].has_own(place) for name, group in chosen.items() for place in group):
-            return self._shared.read(expression)
+            return self._shared.peek(expression)
         values = {}
         for name, fold in self._folds.items():
             try:
-                values[name] = fold.read(expression)
+                values[name] = fold.peek(expression)
             except Unresolved:
                 continue
         if not values:
@@ -46,6 +51,13 @@ class Gathered:
             else:
                 found.update(scoped(self._shared, own))
         return found
+
+    def places(self, scopes: Sequence[Reference]) -> Iterator[Any]:
+        """What stands at each place that `scoped` reads, to be looked at and not changed. Raises `Conflict`."""
+        for kind in dict.fromkeys(scope.kind for scope in scopes):
+            own = [scope for scope in scopes if scope.kind == kind]
+            folds = self._folds.values() if self._is_own(own) else (self._shared,)
+            yield from (fold.value(scope) for fold in folds for scope in own)
 
     def scoped_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
         """What scopes yield, as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""

@@ -6,6 +6,7 @@ Reading is lenient in one way only: it goes on after an error, so that all of th
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import msgpack
 
 from protocol.calls.tools import Tool, read_tools
 from protocol.language.errors import Problem, Rejected, pointer
-from protocol.language.limits import Limits, size_of, value_problems
+from protocol.language.limits import Containers, Limits, TooManyContainers, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.schemas import schema_problem
 from protocol.schemas.work import EXCEEDED, reading
@@ -31,6 +32,7 @@ Pointer = tuple[str | int, ...]
 _OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _DECLARING: Final = ("schema", "tool")
 _WITH_CALLS = '{"solution": {"calls": […]}}'
 _BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
@@ -76,12 +78,19 @@ class Submission:
         return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
 
 
-def decode(data: bytes) -> Any:
-    """The value of a submission's bytes, JSON (UTF-8) or msgpack. Raises `Rejected`."""
+def decode(data: bytes, limits: Limits | None = None) -> Any:
+    """The value of a submission's bytes, JSON (UTF-8) or msgpack. Raises `Rejected`.
+
+    Objects and lists are counted before they take memory.
+    """
+    limits = limits or Limits()
+    most = limits.containers_in_all
     if not data.strip():
         raise Rejected([Problem("", "the submission is empty")])
     if 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF):
-        return _decode_msgpack(data)
+        return _decode_msgpack(data, most)
+    if len(data) > most and _most_containers(data) > most and _most_containers(_TEXT.sub(b"", data)) > most:
+        raise Rejected([Problem("", f"more than {most} objects and lists")])
     try:
         return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError:
@@ -106,7 +115,7 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
         raise Rejected([*problems, Problem("/context", "must be a list of messages")])
     if too_many := list(_count_problems(context, value.get("solution"), limits)):
         raise Rejected([*problems, *too_many])
-    unfit = {at: found for at, part in _parts(value) if (found := list(value_problems(part, limits, *at)))}
+    unfit = {at: found for at, part in _parts(value) if (found := list(_part_problems(part, limits, *at)))}
     problems += chain.from_iterable(unfit.values())
     if not all(at[0] == "context" and _can_be_missed(context[int(at[1])]) for at in unfit):
         raise Rejected(problems)
@@ -154,9 +163,19 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     return submission, problems
 
 
-def _decode_msgpack(data: bytes) -> Any:
+def _most_containers(data: bytes) -> int:
+    """How many objects and lists JSON has, at most: brackets may stand in texts, too."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def _decode_msgpack(data: bytes, most_containers: int) -> Any:
+    made = Containers(most_containers).made
     try:
-        return msgpack.unpackb(data, strict_map_key=True, object_pairs_hook=_object)
+        return msgpack.unpackb(
+            data, strict_map_key=True, object_pairs_hook=lambda pairs: made(_object(pairs)), list_hook=made
+        )
+    except TooManyContainers as error:
+        raise Rejected([Problem("", str(error))]) from None
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
         raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
 
@@ -185,6 +204,11 @@ def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
     else:
         yield ("solution",), solution
     yield from (((key,), value.get(key)) for key in ("tools", "delegates", "schema", "config"))
+
+
+def _part_problems(part: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
+    is_one_message = at[0] in ("context", "solution")
+    return value_problems(part, limits if is_one_message else limits.for_all, *at)
 
 
 def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> Iterator[Problem]:

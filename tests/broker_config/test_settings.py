@@ -14,7 +14,7 @@ def test_everything_has_a_default() -> None:
     settings = load()
     assert settings.broker_url is None
     assert settings.activities == ()
-    assert settings.limit_submission_bytes == 256 * 1024 * 1024
+    assert settings.limit_submission_bytes == 16 * 1024 * 1024
 
 
 def test_every_setting_is_described() -> None:

@@ -103,7 +103,7 @@ def test_r10_4_scopes_are_gathered_in_line_by_a_queue_and_by_a_delegate(backend:
 
 
 def test_r10_4_what_it_gathers_is_bounded(backend: Backend) -> None:
-    small = Backend(_apart(backend, limit_submission_bytes=400_000), backend.meeting, backend.folder)
+    small = Backend(_apart(backend, limit_call_bytes=400_000), backend.meeting, backend.folder)
     context = [{"type": "state", "_instance": mark, "text": "x" * 100_000} for mark in MARKS]
     with small.worker("-Q", "small-instances"):
         calls = [gather({"a": "†state.text", "b": "†state.text"}, "†data.all")]

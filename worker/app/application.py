@@ -6,8 +6,8 @@ from celery import Celery
 
 from broker_config import Settings, celery_configuration, queue
 from worker.messaging.admission import QueueConsumer
-from worker.messaging.compression import refuse_compression
 from worker.messaging.consumer import CONSUMER
+from worker.messaging.decoding import restrict_decoding
 from worker.messaging.limits import limits_of
 from worker.messaging.log_context import label_logs
 from worker.messaging.refusals import RefusalsStep
@@ -44,7 +44,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
 
 def make_client_application(settings: Settings) -> Celery:
     """An application that only publishes."""
-    refuse_compression()
+    restrict_decoding(limits_of(settings))
     app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
     app.amqp.Connection = BackendConnection

@@ -14,14 +14,15 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 def read_submission(file: str, settings: Settings) -> Any:
     """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
-    return decode_submission(read_source(file, settings))
+    return decode_submission(read_source(file, settings), settings)
 
 
-def decode_submission(content: bytes) -> Any:
+def decode_submission(content: bytes, settings: Settings) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`."""
     from protocol.submission.submission import decode
+    from worker.messaging.limits import limits_of
 
-    return decode(content)
+    return decode(content, limits_of(settings))
 
 
 def read_source(file: str, settings: Settings) -> bytes:

@@ -24,7 +24,6 @@ from protocol.engine.execution import Execution, Failure, Outcome, Start, Status
 from protocol.language.errors import Conflict
 from worker.messaging.attempts import Attempt, CallId, Result, Retry
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
-from worker.messaging.packing import pack
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
 from worker.storage.log import Advance, Claim, Rest
@@ -254,27 +253,18 @@ class LaneRunner:
         if activity is None:
             self._results.append((attempt, Failure("UnknownActivity", unknown_code("activity", call.runner.name))))
             return None
-        scopes = self._execution.scoped(call)
-        if call.gather and self._is_too_large(len(pack([dict(start.parameters), scopes])), attempt):
-            return None
-        function = activity.bind(call.properties, start.parameters, scopes)
+        function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
         self._inline.begin(activity, function, attempt)
         return None
-
-    def _is_too_large(self, size: int, attempt: Attempt) -> bool:
-        """Whether what a gather call reads is more than a remote message may hold; it has failed then (SPEC R10.4)."""
-        most = self._services.limits.submission_bytes
-        if size > most:
-            text = f"what it gathers has {size} bytes, where {most} are allowed (ACTS_LIMIT_SUBMISSION_BYTES)"
-            self._results.append((attempt, Failure("TooLarge", text)))
-        return size > most
 
     def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
         """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
         is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
         first = self._lane.run.tokens.given(Attempt(attempt.id) if is_forgotten else attempt)
         message = self._services.remote.message(start, first, self._execution, definition)
-        if start.call.gather and self._is_too_large(len(message.body), attempt):
+        if (size := len(message.body)) > (most := self._services.limits.call_bytes):
+            text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
+            self._results.append((attempt, Failure("TooLarge", text)))
             return None
         if not is_forgotten:
             return message

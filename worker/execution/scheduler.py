@@ -42,7 +42,7 @@ class Scheduler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._views = Views(services.log)
+        self._views = Views(services.log, services.limits)
         self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""

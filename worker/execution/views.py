@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
+from protocol import Limits
 from worker.storage.lane import RunView
 from worker.storage.log import MessageLog
 
@@ -15,15 +16,16 @@ _MOST: Final = 64
 class Views:
     """The most recently used runs' views."""
 
-    def __init__(self, log: MessageLog) -> None:
+    def __init__(self, log: MessageLog, limits: Limits) -> None:
         self._log = log
+        self._limits = limits
         self._views: OrderedDict[str, asyncio.Future[RunView]] = OrderedDict()
 
     async def run(self, run: str) -> RunView:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
         opening = self._views.get(run)
         if opening is None:
-            opening = self._views[run] = asyncio.ensure_future(RunView.open(self._log, run))
+            opening = self._views[run] = asyncio.ensure_future(RunView.open(self._log, run, self._limits))
             while len(self._views) > _MOST:
                 self._views.popitem(last=False)
         self._views.move_to_end(run)

@@ -17,7 +17,7 @@
 `refusals`      how much it has refused
 `holding`       what it has in hand, and how much that may be
 `task_log`      one line for each task
-`compression`   refusing compressed messages
+`decoding`      bounds for what kombu decodes
 `task_events`   Celery's task events: none is lost, many go together
 `heartbeats`    signs of life of remote calls, and completions
 `reserved`      what a worker has taken and not begun

@@ -74,7 +74,7 @@ class Admission:
     """What the queues of a worker admit."""
 
     def __init__(self, settings: Settings) -> None:
-        self._most_bytes = int(settings.limit_submission_bytes) + _ENVELOPE_BYTES
+        self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + _ENVELOPE_BYTES
         self._tasks = defaultdict[str, set[str]](set)
         self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, EXECUTE_INSTANCES, DELIVER, PROBE}
         self._tasks[settings.queue_delegates] |= {EXECUTE_DELEGATE, PROBE}

@@ -14,6 +14,8 @@ def limits_of(settings: Settings) -> Limits:
         calls=settings.limit_calls,
         solution_calls=settings.limit_solution_calls,
         submission_bytes=int(settings.limit_submission_bytes),
+        call_bytes=int(settings.limit_call_bytes),
+        containers=settings.limit_containers,
         messages=settings.limit_messages,
         instances=settings.limit_instances,
         schema_work=settings.limit_schema_work,

@@ -20,7 +20,7 @@ from broker_config import DELIVER, EXECUTE_INSTANCE, EXECUTE_INSTANCES, PROBE
 from protocol import Limits, Message, Output
 from protocol.engine.execution import Failure, Success
 from protocol.language.errors import pointer
-from protocol.language.limits import value_problems
+from protocol.language.limits import TooManyContainers, unpacked, value_problems
 from worker.errors import MalformedMessage
 
 from .attempts import Attempt, Result, Retry, lane_token
@@ -146,12 +146,12 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
 
 def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
     """The inverse of `pack_message`. Raises `MalformedMessage`."""
-    return _read(_ACTIVITY_CALL, data, limits.submission_bytes)
+    return _read(_ACTIVITY_CALL, data, limits, limits.call_bytes)
 
 
 def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
     """The inverse of `pack_message`. Raises `MalformedMessage`."""
-    return _read(_DELEGATE_CALL, data, limits.submission_bytes)
+    return _read(_DELEGATE_CALL, data, limits, limits.call_bytes)
 
 
 def pack_delivery(delivery: Delivery) -> bytes:
@@ -179,7 +179,7 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
     # The instance's name in the id may be as long as a message, too.
-    packed = _read(_DELIVERY, data, 2 * limits.message_bytes)
+    packed = _read(_DELIVERY, data, limits, 2 * limits.message_bytes)
     problem = next(value_problems(packed.result, limits, "result"), None)
     if problem is not None:
         raise MalformedMessage(str(problem))
@@ -222,7 +222,7 @@ def pack_report(report: Report) -> bytes:
 
 def unpack_report(data: object, limits: Limits) -> Report:
     """The inverse of `pack_report`. Raises `MalformedMessage`."""
-    return _read(_REPORT, data, limits.submission_bytes)
+    return _read(_REPORT, data, limits, limits.call_bytes)
 
 
 def pack_lane_id(run: str, instance: str | None) -> bytes:
@@ -232,7 +232,7 @@ def pack_lane_id(run: str, instance: str | None) -> bytes:
 
 def unpack_lane_id(data: object, limits: Limits) -> tuple[str, str | None]:
     """The inverse of `pack_lane_id`. Raises `MalformedMessage`."""
-    return _read(_LANE_ID, data, limits.message_bytes)
+    return _read(_LANE_ID, data, limits, limits.message_bytes)
 
 
 def pack_task(message: TaskMessage) -> bytes:
@@ -273,13 +273,13 @@ def lanes_task(lanes: Lanes, queue: str) -> TaskMessage:
 
 def unpack_lanes(data: object, limits: Limits) -> Lanes:
     """The lanes that a message carries. Raises `MalformedMessage`."""
-    run, first, instances = _read(_LANES, data, limits.message_bytes)
+    run, first, instances = _read(_LANES, data, limits, limits.message_bytes)
     return Lanes(run, first, instances)
 
 
 def sign_in(data: object, limits: Limits) -> Sign:
     """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
-    return sign_of(_read(_ANY_CALL, data, limits.submission_bytes).attempt)
+    return sign_of(_read(_ANY_CALL, data, limits, limits.call_bytes).attempt)
 
 
 def probe_task(probe: Probe) -> TaskMessage:
@@ -289,7 +289,7 @@ def probe_task(probe: Probe) -> TaskMessage:
 
 def unpack_probe(data: object, limits: Limits) -> Probe:
     """The inverse of `probe_task`'s body. Raises `MalformedMessage`."""
-    return _read(_PROBE, data, limits.message_bytes)
+    return _read(_PROBE, data, limits, limits.message_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,16 +323,18 @@ _LANES: Final = TypeAdapter(
 )
 
 
-def _read(shape: TypeAdapter[T], data: object, most_bytes: int) -> T:
+def _read(shape: TypeAdapter[T], data: object, limits: Limits, most_bytes: int) -> T:
     """What the bytes hold, if it has that shape. What they hold instead is not shown: it may be data."""
     if not isinstance(data, bytes):
         raise MalformedMessage("its argument is not bytes")
     if len(data) > most_bytes + _ENVELOPE_BYTES:
         raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + _ENVELOPE_BYTES} are allowed")
     try:
-        return shape.validate_python(unpack(data))
+        return shape.validate_python(unpacked(data, limits.containers))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise MalformedMessage(f"{pointer(*first['loc'])}: {first['msg']}") from None
+    except TooManyContainers as error:
+        raise MalformedMessage(str(error)) from None
     except (ValueError, msgpack.UnpackException, MemoryError) as error:
         raise MalformedMessage(f"not msgpack: {type(error).__name__}") from None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from protocol import Limits
 from protocol.calls.call import Call
 from protocol.engine.execution import FINAL, Execution, Outcome, Status
 from protocol.engine.guests import Guests
@@ -78,8 +79,9 @@ class LaneWork:
 class RunView:
     """What the lanes of a run share: the definition, the global values, the statuses of global calls."""
 
-    def __init__(self, run: str, definition: Definition, tokens: Tokens) -> None:
+    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: Limits) -> None:
         self.run = run
+        self.limits = limits
         self.definition = definition
         self.tokens = tokens
         self.fold = Fold()
@@ -91,12 +93,12 @@ class RunView:
         self._work: dict[bytes, LaneWork] = {}
 
     @classmethod
-    async def open(cls, log: MessageLog, run: str) -> RunView:
+    async def open(cls, log: MessageLog, run: str, limits: Limits) -> RunView:
         """Read the shared part of a run. Raises `RunGone`."""
         definition, entries, tokens = await log.shared(run)
         if definition is None:
             raise RunGone(run)
-        view = cls(run, unpack_definition(definition), tokens)
+        view = cls(run, unpack_definition(definition), tokens, limits)
         view.feed(entries)
         return view
 
@@ -184,6 +186,7 @@ class LaneView:
             returns=definition.returns,
             gather=self._gathered,
             defers_errors=work.tick is not None,
+            limits=run.limits,
         )
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
         self._told: set[int] = set()

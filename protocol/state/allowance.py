@@ -1,0 +1,64 @@
+"""Allowance: how much one call may be given (SPEC R7.1), measured before anything is copied.
+
+A call of a few bytes may read a large value many times over, and each reading is a copy of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgpack
+
+from protocol.language.limits import Containers, Limits, TooManyContainers
+from protocol.language.paths import MISSING, copied
+from protocol.language.references import Expression
+
+
+class TooLarge(Exception):
+    """A call would be given more than the limits allow."""
+
+
+class Peeks(Protocol):
+    """What expressions are read from: a fold, or those of all instances."""
+
+    def peek(self, expression: Expression) -> Any:
+        """What an expression reads, to be looked at and not changed."""
+
+
+class Allowance:
+    """What one call may still be given: it reads as what it stands before does, within the limits."""
+
+    def __init__(self, reads: Peeks, limits: Limits) -> None:
+        self._reads = reads
+        self._limits = limits
+        self._bytes = 0
+        self._containers = Containers(limits.containers)
+        self._uncounted: list[bytes] = []
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `TooLarge`, `Unresolved` or `Conflict`."""
+        value = self._reads.peek(expression)
+        self.take(value)
+        return copied(value)
+
+    def take(self, value: Any) -> None:
+        """Count a value that the call is given, if it is there. Raises `TooLarge`."""
+        if value is MISSING:
+            return
+        # The core takes all that JSON has, also what cannot travel: it has a size, too.
+        data: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
+        self._bytes += len(data)
+        if self._bytes > self._limits.call_bytes:
+            raise TooLarge(f"it is given more than {self._limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
+        self._uncounted.append(data)
+        if self._bytes > self._limits.containers:  # fewer bytes hold fewer objects and lists
+            self._count()
+
+    def _count(self) -> None:
+        try:
+            for data in self._uncounted:
+                self._containers.count_in(data)
+        except TooManyContainers:
+            most = self._limits.containers
+            raise TooLarge(f"it is given more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)") from None
+        self._uncounted.clear()

@@ -1,0 +1,78 @@
+"""SPEC R7.1: what one call is given is bounded, and measured before it is copied."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import msgpack
+import pytest
+
+from protocol import Limits, Rejected
+from protocol.engine.execution import Execution, Outcome, Start
+from protocol.state.fold import Fold
+from protocol.submission.submission import decode
+
+from .building import DATE, call, checked
+
+MANY = {f"p{number}": "†data.big" for number in range(200)}
+
+
+def decided(value: Any, limits: Limits, **properties: Any) -> Start | Outcome:
+    """What is decided about a call where `†data.big` is the value."""
+    context = [{"type": "data", "data": {"big": value, "small": 1}}]
+    plan = checked(call(to="†state.a", **properties), context=context)
+    fold = Fold()
+    for number, message in enumerate(plan.submission.context):
+        fold.append(message, f"message {number}")
+    (decision,) = Execution(plan.calls, plan.lanes[None].graph, fold, plan.tools, limits=limits).decide(DATE)
+    return decision
+
+
+def refusal(decision: Start | Outcome) -> tuple[str, str]:
+    assert isinstance(decision, Outcome)
+    assert decision.error is not None
+    return decision.error["type"], decision.error["message"]
+
+
+@pytest.mark.parametrize("properties", [MANY, {"list": [*MANY.values()]}, {"_scopes": ["data"] * 200}])
+def test_a_large_value_read_many_times_is_refused(properties: dict[str, Any]) -> None:
+    limits = Limits(call_bytes=100_000)
+    assert refusal(decided("x" * 1_000, limits, **properties)) == (
+        "TooLarge",
+        "it is given more than 100000 bytes (ACTS_LIMIT_CALL_BYTES)",
+    )
+    assert isinstance(decided("x" * 100, limits, **properties), Start)
+
+
+@pytest.mark.parametrize("properties", [MANY, {"_scopes": ["data"] * 200}])
+def test_objects_and_lists_are_counted_whatever_their_bytes(properties: dict[str, Any]) -> None:
+    limits = Limits(containers=10_000)
+    type_, message = refusal(decided([[]] * 1_000, limits, **properties))
+    assert (type_, "more than 10000 objects and lists" in message) == ("TooLarge", True)
+    assert isinstance(decided([0] * 1_000, limits, **properties), Start)
+    assert isinstance(decided([[]] * 40, limits, **properties), Start)
+
+
+def test_nothing_is_copied_before_it_is_measured() -> None:
+    limits = Limits(call_bytes=1_000_000)
+    value = [[0]] * 100_000
+    tracemalloc.start()
+    try:
+        assert refusal(decided(value, limits, **MANY))[0] == "TooLarge"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    one = 100_000 * 72
+    assert peak < 10 * one, f"{peak} bytes, where 200 copies have {200 * one}"
+
+
+@pytest.mark.parametrize("make", [msgpack.packb, lambda value: repr(value).encode()], ids=["msgpack", "json"])
+def test_the_objects_and_lists_of_a_submission_are_counted_before_they_are_made(make: Any) -> None:
+    limits = Limits(containers=1_000, submission_bytes=16_000)
+    just, beyond = make({"context": [[]] * 1_998}), make({"context": [[]] * 1_999})
+    with_brackets = make({"context": ["[{" * 1_000]}).replace(b"'", b'"')
+    assert decode(just.replace(b"'", b'"'), limits) == {"context": [[]] * 1_998}
+    assert decode(with_brackets, limits) == {"context": ["[{" * 1_000]}
+    with pytest.raises(Rejected, match="more than 2000 objects and lists"):
+        decode(beyond.replace(b"'", b'"'), limits)
