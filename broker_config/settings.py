@@ -97,6 +97,12 @@ class Settings(BaseSettings):
         "registered. Unset: all.",
     )
 
+    actor: str | None = Field(
+        None,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]+$",
+        max_length=200,
+        description="Who submits and steers runs, for the audit trail (`acts log --audit`). Unset: the system's user.",
+    )
     model: str | None = Field(
         None,
         pattern=MODEL_PATTERN,

@@ -91,8 +91,8 @@ class Execution:
     the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
-    see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome alone: in a loop the message comes at
-    the end of the tick (SPEC R13.1).
+    see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome
+    alone: in a loop the message comes at the end of the tick (SPEC R13.1).
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def most_memory(pid: int) -> int:
 def test_a_call_that_reads_a_large_value_two_hundred_times_fails_and_costs_little(
     backend: Backend, extra: dict[str, Any]
 ) -> None:
-    big = [[] for _ in range(100_000)] + ["x" * 800_000]
+    big: list[Any] = [[[]] * 100_000, "x" * 800_000]
     names = [f"p{number}" for number in range(READS)]
     call = {
         "_tool": "many",

@@ -13,6 +13,7 @@ from protocol import Rejected
 from tests.acceptance.command import send, start
 from worker import BeingAmended, Run, RunNotFound, RunOver
 from worker.client.amendment_steps import AmendmentSteps
+from worker.storage.audit import Actor, Deed
 from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting
@@ -22,6 +23,7 @@ from .test_control_cli import command
 __all__ = ["alone", "gate"]  # fixtures
 
 MARKS = ["①", "②"]
+DEED = Deed("amended", Actor("another", "elsewhere")).pack()
 CONTEXT = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS]
 
 
@@ -241,7 +243,7 @@ def test_another_amendment_may_take_the_place_of_one_that_was_left_in_the_midst(
 ) -> None:
     run = held(backend, meeting, gate, echo("†state.a", "†state.old"))
     another = begun_by_another(backend, run)
-    another.do("plan", by="another:1")
+    another.do("plan", by="another:1", deed=DEED)
     with pytest.raises(Rejected):
         run.amend([echo("†state.none", "†state.b")])
     assert run.status()["status"] == "paused"
@@ -259,7 +261,7 @@ def test_a_run_that_is_cancelled_while_it_is_amended_takes_no_amendment(
     another = begun_by_another(backend, run)
     run.cancel()
     with pytest.raises(RunOver):
-        another.do("plan", by="another:1")
+        another.do("plan", by="another:1", deed=DEED)
     meeting.open_gate(gate)
     assert run.status()["calls"] == {"skipped": 2}
 

@@ -18,6 +18,7 @@ from worker.messaging.heartbeats import Reports
 from worker.messaging.packing import pack, unpack
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
+from worker.storage.audit import deed
 from worker.storage.connections import connect
 from worker.storage.definition import FORMAT
 from worker.storage.keys import Keys, active_runs
@@ -137,7 +138,8 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: B
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
     dispatcher = swept.client._dispatcher
-    writing = list(dispatcher._writing(plan, keys, int(swept.redis.time()[0]) * 1000))
+    order = deed(swept.settings, "submitted")
+    writing = list(dispatcher._writing(plan, keys, int(swept.redis.time()[0]) * 1000, order))
     for part in (writing[:-1], writing[-1:]):
         dispatcher._execute(iter(part))
         sweeper.sweep()

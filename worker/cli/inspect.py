@@ -87,19 +87,27 @@ def show(run: str, instance: str | None, at: str | None, *, view: View, common: 
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only the messages of this instance.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
+@click.option("--audit", is_flag=True, help="Only who submitted, cancelled, amended … it, and from which host.")
 @view_options
 @common_options
-def log(run: str, instance: str | None, follow: bool, *, view: View, common: Common) -> int:
+def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View, common: Common) -> int:
     """Print the newest messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
 
     Of a long log the last messages are printed, of a large value the beginning; --all prints everything, and --json
     always does. --failed and --tool choose by the call that wrote a message, --quiet prints how many there are.
+
+    --audit prints who did what to the run instead.
 
     Exit codes: 0 found, also where the run failed, 3 not found, or no server.
     """
     from worker.storage.lane import id_key
 
     with found_run(run, common) as found:
+        if audit:
+            for entry in found.log(instance=instance, follow=follow, audit=True):
+                _print_deed(entry, as_json=common.json)
+                flush()
+            return COMPLETED
         newest = _print_newest(found.log(instance=instance), view, as_json=common.json)
         if follow:
             for entry in found.log(instance=instance, follow=True):
@@ -147,6 +155,24 @@ def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
     }
 
 
+def _print_deed(entry: LogEntry, *, as_json: bool) -> None:
+    """Print who did what, where the entry says so."""
+    if entry.deed is None:
+        return
+    if as_json:
+        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.deed.to_dict()})
+        return
+    actor = entry.deed.actor
+    about = "".join(f", {name} {value}" for name, value in entry.deed.about.items() if value is not None)
+    text = escaped(f"{entry.deed.did} by {actor.name} from {actor.host}{about}")
+    print_text(f"{_stamp(entry)}  {text}")
+
+
+def _stamp(entry: LogEntry) -> str:
+    moment = datetime.fromtimestamp(int(entry.id.partition("-")[0]) / 1000, UTC).astimezone()
+    return click.style(f"{entry.id}  {moment:%H:%M:%S}", dim=True)
+
+
 def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> str:
     """Print those messages that are asked for, as many of the last as are; returns the id of the last there is."""
     is_quiet = view.is_quiet and not as_json
@@ -187,14 +213,15 @@ def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": entry.id, "instance": entry.instance, "message": dict(entry.message)})
         return
+    _print_deed(entry, as_json=False)
+    if not entry.message:
+        return
     message = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
     call = entry.message.get("_call")
     origin = f"  ← {escaped(str(call.get('_tool')))}" if isinstance(call, dict) else ""
     origin += f", given by {escaped(str(entry.message['_by']))}" if "_by" in entry.message else ""
-    moment = datetime.fromtimestamp(int(entry.id.partition("-")[0]) / 1000, UTC).astimezone()
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
-    stamp = click.style(f"{entry.id}  {moment:%H:%M:%S}", dim=True)
-    print_text(f"{stamp}  {where}  {escaped(_line(message, view))}{origin}")
+    print_text(f"{_stamp(entry)}  {where}  {escaped(_line(message, view))}{origin}")
 
 
 def _line(message: Mapping[str, Any], view: View) -> str:

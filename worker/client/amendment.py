@@ -26,6 +26,7 @@ from protocol.submission.amendments import SoFar
 from worker.errors import RunNotFound, RunOver
 from worker.messaging.attempts import lane_token
 from worker.messaging.packing import pack
+from worker.storage.audit import deed
 from worker.storage.definition import (
     Definition,
     LaneRecord,
@@ -76,6 +77,7 @@ class Amender:
         self._keys = Keys(settings.key_prefix, run)
         self._history = History(redis, self._keys)
         self._check = check
+        self._settings = settings
         self._steps = AmendmentSteps(redis, self._keys)
 
     def add(self, value: Any, *, resume: Callable[[], None]) -> None:
@@ -111,9 +113,11 @@ class Amender:
             if found["resumes"] and not found["by"]:
                 resume()
             raise
-        self._steps.do("plan", by=by, adds=adds)
+        order = deed(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
+        self._steps.do("plan", by=by, adds=adds, deed=order.pack())
         self._write(lanes, plan, definition, by, first if adds else None)
         self._steps.do("end")
+        order.tell(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
@@ -142,7 +146,7 @@ class Amender:
         for entry in self._history.entries():
             if entry.amendment is not None:
                 definition = definition.amended(entry.amendment)
-            if entry.run_status is None:
+            if entry.is_of_lane:
                 entries[entry.instance].append(entry)
         return [_lane(definition, *lane, begun) for lane in entries.items()], definition
 

@@ -15,6 +15,7 @@ from redis import Redis
 from broker_config import Settings
 from worker.errors import BeingAmended, RunNotFound, RunOver
 from worker.messaging.messages import lane_task
+from worker.storage.audit import Deed, deed
 from worker.storage.connections import redis_errors
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
+"""What was done, by the status wanted."""
 _AT_ONCE: Final = 500
 
 
@@ -54,7 +56,7 @@ class Control:
         while lanes:
             queue = self._settings.queue_instances
             self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
-            _, _, lanes = self._steer("running")  # the run may have ended by now
+            _, _, lanes = self._steer("running", deed(self._settings, "resumed"))  # the run may have ended by now
 
     def cancel(self) -> None:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
@@ -65,9 +67,12 @@ class Control:
 
     def _change(self, wanted: str) -> list[str]:
         """Change the status. Returns lanes to be published."""
-        before, now, lanes = self._steer(wanted)
+        order = deed(self._settings, _DONE[wanted])
+        before, now, lanes = self._steer(wanted, order)
         if before is None:
             raise RunNotFound(self._run)
+        if now == wanted != before:
+            order.tell(self._run)
         with redis_errors(self._settings):
             self._due.note(self._run)
         if now == "paused" and wanted == "running":
@@ -78,12 +83,12 @@ class Control:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
         return lanes
 
-    def _steer(self, wanted: str) -> tuple[str | None, str | None, list[str]]:
+    def _steer(self, wanted: str, order: Deed) -> tuple[str | None, str | None, list[str]]:
         """The script: the status before and after, and lanes."""
         keys = self._keys
         with redis_errors(self._settings):
             before, now, lanes = self._script(
                 keys=[keys.state, keys.log, keys.statuses, keys.published, keys.backlog, keys.parked],
-                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window],
+                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window, order.pack()],
             )
         return before and before.decode(), now and now.decode(), [lane.decode() for lane in lanes]

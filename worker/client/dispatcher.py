@@ -27,6 +27,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
+from worker.storage.audit import Deed, deed
 from worker.storage.clock import ServerClock
 from worker.storage.definition import FORMAT, gather_counts, pack_definition, pack_lane, promises_due
 from worker.storage.due import DueRuns
@@ -60,14 +61,16 @@ class Dispatcher:
         milliseconds = self._clock.milliseconds()
         run = make_run_id(milliseconds)
         keys = Keys(self._settings.key_prefix, run)
+        order = deed(self._settings, "submitted")
         try:
-            commands = self._listing(keys, milliseconds), self._writing(plan, keys, milliseconds)
+            commands = self._listing(keys, milliseconds), self._writing(plan, keys, milliseconds, order)
             # The nodes of a cluster take what is sent together in any order, and the run is to be listed first.
             for group in commands if is_cluster(self._settings.require_redis()) else [chain(*commands)]:
                 self._execute(group)
         except BaseException:
             delete_run(self._redis, keys)
             raise
+        order.tell(run)
         self._publish(keys, self._lanes(plan)[0])
         return run
 
@@ -87,7 +90,7 @@ class Dispatcher:
         yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
         yield lambda p: p.zadd(due_runs(self._settings.key_prefix), {keys.run: milliseconds + _PUBLISHED_MS})
 
-    def _writing(self, plan: Plan, keys: Keys, milliseconds: int) -> Iterator[Command]:
+    def _writing(self, plan: Plan, keys: Keys, milliseconds: int, order: Deed) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
         due = milliseconds + _PUBLISHED_MS
@@ -120,7 +123,7 @@ class Dispatcher:
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
         }
         id_ = next(ids)
-        yield _adding(keys.log, id_, {"s": state["status"]})
+        yield _adding(keys.log, id_, {"s": state["status"], "w": order.pack()})
         yield _adding(keys.statuses, id_, {"s": state["status"]})
         yield lambda p: p.hset(keys.state, mapping=state)
 

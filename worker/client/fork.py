@@ -23,6 +23,7 @@ from protocol.graph.gathering import Gathers
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import CallId, lane_token
+from worker.storage.audit import deed
 from worker.storage.clock import server_ms
 from worker.storage.definition import (
     FORMAT,
@@ -193,6 +194,7 @@ class Forker:
                     pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
                     if entry.run_status is not None:
                         pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
+                    if not entry.is_of_lane:
                         continue
                     copied.take_in(entry)
                 pipeline.execute()
@@ -262,9 +264,11 @@ class Forker:
             **({} if copied.gave_up else promises_due(copied.definition.config, milliseconds)),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
-        id_ = self._redis.xadd(keys.log, {"s": status})
+        order = deed(self._settings, "forked", run=self._keys.run, at=at)
+        id_ = self._redis.xadd(keys.log, {"s": status, "w": order.pack()})
         self._redis.xadd(keys.statuses, {"s": status}, id=id_)
         self._redis.hset(keys.state, mapping=state)
+        order.tell(keys.run)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
 

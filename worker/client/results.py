@@ -146,7 +146,7 @@ class Assembly:
 
     def feed(self, entry: Entry) -> None:
         """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
-        if entry.run_status is not None:
+        if not entry.is_of_lane:
             return
         if entry.loop is not None:
             self._feed_loop(entry, entry.loop)

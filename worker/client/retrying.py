@@ -8,9 +8,6 @@ die on the way, the same retry can be handed in again.
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +23,9 @@ from protocol.engine.execution import Outcome, Status, Success
 from protocol.state.operations import read_operation
 from worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
 from worker.messaging.attempts import lane_token
+from worker.messaging.limits import limits_of
 from worker.messaging.packing import pack
+from worker.storage.audit import Actor, deed
 from worker.storage.definition import unpack_definition
 from worker.storage.history import History
 from worker.storage.keys import Keys, active_runs
@@ -39,6 +38,8 @@ from .undoing import EndedLane, ended_lane, id_of, is_gather, new_record, spread
 
 RETRY: Final = "retry"
 """What stands in the run's state as the name of the amendment."""
+_MOST_TOLD: Final = 100
+"""How many calls the audit trail names."""
 _UNDONE_AT_ONCE: Final = 250
 """How many calls one script undoes: the server does nothing else meanwhile."""
 
@@ -63,14 +64,15 @@ class Retried:
 
 
 class Retrier:
-    """Retries calls of one run; `by` says who does."""
+    """Retries calls of one run."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings, by: str) -> None:
+    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
         self._redis = redis
         self._keys = Keys(settings.key_prefix, run)
         self._history = History(redis, self._keys)
         self._steps = AmendmentSteps(redis, self._keys)
-        self._by = by
+        self._settings = settings
+        self._by = str(Actor.of(settings))
 
     def retry(self, choice: Choice, *, resume: Callable[[], None]) -> Retried:
         """Carry it out, and `resume` the run unless it was paused.
@@ -109,15 +111,18 @@ class Retrier:
                 with suppress(RunOver):
                     resume()
             raise
-        self._steps.do("plan", by=RETRY, adds=True)
+        named = [(lane, index) for lane in lanes for index in sorted(lane.undone)]
+        failed = [id_of(lane, index) for lane, index in named if index in lane.failed]
+        order = deed(self._settings, "retried" if choice.given is None else "given by hand", calls=failed[:_MOST_TOLD])
+        self._steps.do("plan", by=RETRY, adds=True, deed=order.pack())
         self._steps.do_all("undo", requests)
         self._steps.do("end")
+        order.tell(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # all there was left was given by hand
                 resume()
-        named = [(lane, index) for lane in lanes for index in sorted(lane.undone)]
         return Retried(
-            tuple(id_of(lane, index) for lane, index in named if index in lane.failed),
+            tuple(failed),
             tuple(id_of(lane, index) for lane, index in named if index not in lane.failed),
         )
 
@@ -138,10 +143,11 @@ class Retrier:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self._keys.run)
-        view = RunView(self._keys.run, unpack_definition(data), read_tokens(self._redis, self._keys.prefix))
+        limits = limits_of(self._settings)
+        view = RunView(self._keys.run, unpack_definition(data), read_tokens(self._redis, self._keys.prefix), limits)
         entries: dict[str | None, list[Entry]] = defaultdict(list)
         for entry in self._history.entries():
-            if entry.run_status is None:
+            if entry.is_of_lane:
                 entries[entry.instance].append(entry if keeps_messages else replace(entry, message=None))
         view.feed(standing(entries[None]))
         return view, [ended_lane(instance, entries[instance]) for instance in (None, *self._history.instances())]
@@ -204,15 +210,6 @@ class Retrier:
             "detail": pack({"by": self._by}),
             "messages": [pack({**message, "_by": self._by}) for message in outcome.messages],
         }
-
-
-def operator() -> str:
-    """Who gives orders here: user and host."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a user id without a name, as containers have it
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _refusal(outcome: Outcome, given: Success) -> str | None:

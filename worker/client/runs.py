@@ -16,6 +16,7 @@ from protocol.analysis.provenance import Explanation, Logged, explain
 from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
+from worker.storage.audit import Deed
 from worker.storage.connections import redis_errors
 from worker.storage.definition import require_format, unpack_definition
 from worker.storage.history import History
@@ -41,11 +42,12 @@ FOREIGN: Final = "foreign"
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One message of the log."""
+    """One message of the log, or where no message is, what was done to the run from outside."""
 
     id: str
     instance: str | None
     message: Mapping[str, Any]
+    deed: Deed | None = None
 
 
 class Run:
@@ -165,12 +167,12 @@ class Run:
         """
         from protocol.engine.execution import Success
 
-        from .retrying import Choice, Retrier, operator
+        from .retrying import Choice, Retrier
 
         self._state()
         choice = Choice(call, instance, Success(value) if skip else None)
         with redis_errors(self._settings):
-            return Retrier(self.id, self._redis, self._settings, operator()).retry(choice, resume=self.resume)
+            return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
@@ -249,10 +251,10 @@ class Run:
                 raise RunNotFound(self.id)
             return absence(unpack_definition(data), self._history, reference, instance=instance, at=at)
 
-    def log(self, *, instance: str | None = None, follow: bool = False) -> Iterator[LogEntry]:
+    def log(self, *, instance: str | None = None, follow: bool = False, audit: bool = False) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
-        Raises `InstanceNotFound`.
+        With `audit` also who did what to the run (see `worker.storage.audit`). Raises `InstanceNotFound`.
         """
         self._state()
         self._hold(instance)
@@ -260,11 +262,11 @@ class Run:
         with redis_errors(self._settings):
             for entry in self._history.entries() if instance is None else self._history.lane(instance):
                 seen = entry.id
-                yield from _message(entry)
+                yield from _shown(entry, audit)
         if follow:
             for entry in self._progress.entries(seen):
                 if instance in (None, entry.instance):
-                    yield from _message(entry)
+                    yield from _shown(entry, audit)
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):
@@ -284,7 +286,8 @@ class Run:
             raise InstanceNotFound(self.id, instance, known)
 
 
-def _message(entry: Entry) -> Iterator[LogEntry]:
-    """The message of an entry, where it has one."""
-    if entry.message is not None:
-        yield LogEntry(entry.id, entry.instance, entry.message)
+def _shown(entry: Entry, audit: bool) -> Iterator[LogEntry]:
+    """What `Run.log` shows of an entry, if anything."""
+    deed = entry.deed if audit else None
+    if entry.message is not None or deed is not None:
+        yield LogEntry(entry.id, entry.instance, entry.message or {}, deed)

@@ -19,6 +19,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack, unpack
+from worker.storage.audit import Deed, deed
 from worker.storage.due import DueRuns
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
@@ -56,13 +57,15 @@ class Sender:
             return ()
         run = self._keys.run
         self._due.note_until(run, _PUBLISHED_MS)
-        answer = self._append(messages)
+        order = deed(self._settings, "sent")
+        answer = self._append(messages, order)
         if answer["status"] == "gone":
             raise RunNotFound(run)
         if answer["status"] in ENDED:
             raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it any more")
         if answer["is_amended"]:
             raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
+        order.tell(run)
         self._publish(answer["lanes"])
         return tuple(answer["ids"])
 
@@ -75,11 +78,12 @@ class Sender:
         found = sorted((id_key(entry.id), entry.message) for entry in entries if entry.message is not None)
         return [message for _, message in found]
 
-    def _append(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _append(self, messages: Sequence[Mapping[str, Any]], order: Deed) -> dict[str, Any]:
         """Run the script (see send.lua)."""
         keys = self._keys
         request = {
             "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
+            "who": order.pack(),
             "published_ms": _PUBLISHED_MS,
             "window": self._settings.publish_window,
         }

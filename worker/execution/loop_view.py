@@ -111,7 +111,7 @@ class LoopView:
                 self.status = entry.run_status
             elif entry.loop is not None:
                 self._feed_loop(entry)
-            else:
+            elif entry.is_of_lane:
                 self._feed_lane(entry)
 
     def _feed_loop(self, entry: Entry) -> None:

@@ -20,6 +20,7 @@ from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage, pack_task, unpack_task
 from worker.messaging.packing import pack, unpack
 
+from .audit import deed
 from .connections import redis_errors
 from .keys import Keys, active_runs
 
@@ -114,16 +115,31 @@ class DeadLetters:
                     pipeline.execute()
                 seconds: Any = self._redis.time()[0]
                 self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)
-            self.drop([letter.id])
+            self._forget([letter])
+            self._tell("resent", [letter])
 
     def drop(self, ids: Iterable[str]) -> None:
         """Forget calls for ever. Raises `LetterNotFound`."""
-        names = [letter.id for letter in (self.get(id_) for id_ in ids)]
+        letters = [self.get(id_) for id_ in ids]
+        self._forget(letters)
+        self._tell("dropped", letters)
+
+    def _forget(self, letters: Sequence[DeadLetter]) -> None:
+        names = [letter.id for letter in letters]
         if names:
             with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
                 pipeline.zrem(self._times, *names)
                 pipeline.execute()
+
+    def _tell(self, did: str, letters: Sequence[DeadLetter]) -> None:
+        """Note who did it, also in the logs of the runs that there are still."""
+        for letter in letters:
+            done = deed(self._settings, did, call=letter.call.index, instance=letter.call.instance)
+            log = Keys(self._settings.key_prefix, letter.call.run).log
+            with redis_errors(self._settings):
+                self._redis.xadd(log, {"w": done.pack()}, nomkstream=True)
+            done.tell(letter.call.run)
 
     def add(self, letter: DeadLetter) -> None:
         """Keep a letter, unless the call has one already."""

@@ -6,8 +6,8 @@ message (msgpack); `c` the call that wrote the entry, with `s` its status where 
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
 record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
 `u` calls whose ends before it count no more (msgpack), since they are tried again.
-An entry with `s` and without a lane is a change of the run's status. The entries of a loop have fields of their own
-(see `loop_entries`).
+An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
+outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
 Readers pass over fields that they do not know.
 
 Ids are given by the server, so they order everything that happened in the run.
@@ -30,6 +30,7 @@ from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
 from worker.messaging.tokens import Tokens
 
+from .audit import Deed
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LoopEntry, LoopStep, read_loop_entry
@@ -68,6 +69,10 @@ class Entry:
     """What the run's status changed to; such an entry belongs to no lane."""
     loop: LoopEntry | None = None
     """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
+    deed: Deed | None = None
+    """Who did what, where the entry was written on order from outside."""
+    is_of_lane: bool = True
+    """Whether it belongs to a lane, or else to the run."""
 
     @property
     def lays_out(self) -> bool:
@@ -163,6 +168,8 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         by=detail.get("by"),
         run_status=status if b"l" not in fields else None,
         loop=loop,
+        deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
+        is_of_lane=b"l" in fields,
     )
 
 

@@ -8,7 +8,7 @@
 --      10 and the others: every other key of the run
 -- ARGV 1 the request, msgpack: step, who, and for the step
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
---        plan    adds, by: this amendment is about to be written
+--        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py)
 --        skip    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
 --                msgpack)
 --        lane    the same, and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
@@ -61,6 +61,7 @@ local function plan()
             redis.call('UNLINK', published, backlog, parked)
         end
         redis.call('HSETNX', state, 'amending:since', last_id())
+        redis.call('XADD', log, '*', 'w', request.deed)
     end
     redis.call('HSET', state, 'amending:by', request.by)
 end

@@ -4,13 +4,14 @@ local function is_over(status)
     return status ~= 'running' and status ~= 'paused'
 end
 
--- Change the status of a run, and say so in its log and in the stream of its statuses.
-local function change_status(state, log, statuses, status, now)
+-- Change the status of a run, and say so in its log and in the stream of its statuses; `who` did it (see audit.py).
+local function change_status(state, log, statuses, status, now, who)
     redis.call('HSET', state, 'status', status)
     if is_over(status) then
         redis.call('HSET', state, 'finished', now)
     end
-    redis.call('XADD', statuses, redis.call('XADD', log, '*', 's', status), 's', status)
+    local id = who and redis.call('XADD', log, '*', 's', status, 'w', who) or redis.call('XADD', log, '*', 's', status)
+    redis.call('XADD', statuses, id, 's', status)
 end
 
 -- A lane's last entry and how many of its calls are open, from its field in `lanes`.

@@ -3,7 +3,7 @@
 --
 -- KEYS 1 state (hash)    2 log (stream)    3 lanes (hash)    4 published (zset)    5 backlog (list)    6 parked (zset);
 --      see advance.lua
--- ARGV 1 the request, msgpack: messages (pairs of lane and message, which is msgpack), published_ms (how long a published
+-- ARGV 1 the request, msgpack: messages (pairs of lane and message, which is msgpack), who (sends them; see audit.py), published_ms (how long a published
 --        task may lie before it counts as lost), window (see window.lua)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
 --          added), ids (of what was added), lanes (to be published)
@@ -19,7 +19,7 @@ if status and not is_over(status) and not run[2] then
     local due = now + request.published_ms
     for i, pair in ipairs(request.messages) do
         local lane = pair[1]
-        ids[i] = append_entry(log, lanes, lane, 'm', pair[2])
+        ids[i] = append_entry(log, lanes, lane, 'm', pair[2], 'w', request.who)
         if not touched[lane] then
             touched[lane] = true
             woken[#woken + 1] = lane

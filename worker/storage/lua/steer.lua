@@ -4,7 +4,7 @@
 --      see advance.lua
 -- ARGV 1 the status wanted: paused, running, cancelled
 --      2 how many lanes may be published at most    3 how long in ms a published task may lie before it counts as lost
---      4 the window (see window.lua)
+--      4 the window (see window.lua)    5 who orders it (see audit.py)
 -- Returns {status found, status now, lanes}: no status where there is no run, and the old one where it may not change:
 --          it is over, or it is to be resumed and is being amended.
 --          `lanes` are to be published; those of a resumed run that were not published since, so ask until none come.
@@ -19,7 +19,7 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 if status ~= wanted then
-    change_status(state, log, statuses, wanted, now)
+    change_status(state, log, statuses, wanted, now, ARGV[5])
 end
 local lanes = {}
 if wanted == 'running' then

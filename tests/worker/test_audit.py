@@ -1,0 +1,101 @@
+"""The audit trail: who did what to a run, in its log, in the lines of a logger, and on the command line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+
+import pytest
+
+from protocol.language.messages import Message
+from worker import Client
+from worker.messaging.attempts import CallId
+from worker.messaging.messages import TaskMessage
+from worker.messaging.packing import pack
+from worker.storage.audit import Actor, Deed
+from worker.storage.dead_letters import DeadLetter, now
+
+from .backend import Backend, Meeting
+from .test_control_cli import command, gate
+
+__all__ = ["gate"]
+
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+INPUT: Message = {"type": "input", "input": {"name": "Ann"}}
+
+
+@pytest.fixture
+def alice(backend: Backend) -> Client:
+    """A client of somebody who has a name."""
+    return Client(backend.settings.model_copy(update={"actor": "alice"}))
+
+
+def deeds(client: Client, run: str) -> list[tuple[str, str]]:
+    return [(entry.deed.did, entry.deed.actor.name) for entry in client.run(run).log(audit=True) if entry.deed]
+
+
+def test_whatever_steers_a_run_leaves_who_did_it(
+    alice: Client, meeting: Meeting, gate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acts.audit")
+    calls = [{"_tool": "waitAtGate", "gate": gate, "_outputPath": "†state.g"}, {**ECHO, "value": "†state.g"}]
+    run = alice.submit([], {"calls": calls})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    run.send(INPUT)
+    run.amend([ECHO])
+    fork = run.fork(paused=True)
+    run.resume()
+    run.amend([{**ECHO, "_outputPath": "†state.b"}], add=True)
+    run.cancel()
+    run.cancel()
+    done = ["submitted", "paused", "sent", "amended", "resumed", "added calls", "resumed", "cancelled"]
+    assert deeds(alice, run.id) == [(did, "alice") for did in done]
+    assert deeds(alice, fork.id) == [(did, "alice") for did in (*done[:4], "forked")]
+    fork.cancel()
+    told = [json.loads(record.message) for record in caplog.records if record.name == "acts.audit"]
+    assert [line["did"] for line in told if line["run"] == run.id] == done
+    assert {(line["by"], line["from"]) for line in told} == {("alice", socket.gethostname())}
+
+
+def test_the_log_without_it_is_the_messages_and_nothing_else(alice: Client) -> None:
+    run = alice.submit([{"type": "text", "text": "hello"}], {"calls": [ECHO]})
+    run.wait(timeout_seconds=60)
+    assert [entry.message["type"] for entry in run.log()] == ["text", "data"]
+    assert [entry.message["type"] for entry in run.log(audit=True) if entry.message] == ["text", "data"]
+
+
+def test_who_resends_and_drops_dead_letters_is_noted_in_their_runs(alice: Client) -> None:
+    run = alice.submit([], {"calls": [ECHO]})
+    run.wait(timeout_seconds=60)
+    letters = alice.dead_letters()
+    task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
+    for act in (letters.resend, letters.drop):
+        letters.add(DeadLetter(CallId(run.id, None, 0), task, "ValueError", "no", 1, now()))
+        act([f"{run.id}:0"])
+    assert deeds(alice, run.id) == [(did, "alice") for did in ("submitted", "resent", "dropped")]
+    assert run.result().status == "completed"
+
+
+def test_a_dead_letter_of_a_run_that_is_forgotten_brings_no_log_back(alice: Client, backend: Backend) -> None:
+    letters = alice.dead_letters()
+    task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
+    letters.add(DeadLetter(CallId("forgotten", None, 0), task, "ValueError", "no", 1, now()))
+    letters.drop(["forgotten:0"])
+    assert backend.keys("forgotten") == set()
+
+
+def test_the_command_line_shows_it(backend: Backend) -> None:
+    run = backend.client.submit([], {"calls": [ECHO]})
+    backend.wait(run.id)
+    (line,) = command(backend, "log", run.id, "--audit", "--json").json_lines
+    actor = Actor.of(backend.settings)
+    assert line["audit"] == {"did": "submitted", "by": actor.name, "from": actor.host, "about": {}}
+    assert f"submitted by {actor.name} from {actor.host}" in command(backend, "log", run.id, "--audit").stdout
+    assert all("message" in line for line in command(backend, "log", run.id, "--json").json_lines)
+
+
+def test_what_a_deed_is_about_comes_back() -> None:
+    deed = Deed("approved", Actor("bob", "here"), {"call": 3})
+    assert Deed.unpack(deed.pack()) == deed
