@@ -6,5 +6,6 @@
 `shapes`      what is wrong with a message
 `gathered`    what a call reads in every instance at once
 `scopes`      what of the values a call may see
+`allowance`   how much of them one call may be given
 `context`     a list of messages, and what its readers see
 """

@@ -138,8 +138,8 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: B
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
     dispatcher = swept.client._dispatcher
-    order = deed(swept.settings, "submitted")
-    writing = list(dispatcher._writing(plan, keys, int(swept.redis.time()[0]) * 1000, order))
+    order, now = deed(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
+    writing = [*dispatcher._listing(keys, now), *dispatcher._writing(plan, keys, now, order)]
     for part in (writing[:-1], writing[-1:]):
         dispatcher._execute(iter(part))
         sweeper.sweep()

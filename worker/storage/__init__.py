@@ -16,4 +16,5 @@
 `slots`         how many calls of a name are at work at a time
 `secret`        what the tokens of remote attempts are made from
 `dead_letters`  calls that failed for good
+`audit`         who did what to a run, and from where
 """
