@@ -77,7 +77,7 @@ class Widening:
 
     def value(self, part: Any) -> Any:
         """A schema, or a reference in place of the value; and the same inside of it."""
-        if part is False or self._is_certain(part):
+        if self._is_certain(part) or self._is_empty(part, frozenset()):
             return self.data(part)
         made = self.inside(part)
         if self._admits(part):
@@ -167,6 +167,18 @@ class Widening:
     def _is_certain(self, part: Any) -> bool:
         """Whether a schema demands one certain value."""
         return isinstance(part, dict) and ("const" in part or self._is_certain(self._target(part, set())))
+
+    def _is_empty(self, part: Any, seen: frozenset[int]) -> bool:
+        """Whether a schema plainly takes no value at all."""
+        if not isinstance(part, dict) or id(part) in seen:
+            return part is False
+        below = seen | {id(part)}
+        several = (part[keyword] for keyword in ("anyOf", "oneOf") if keyword in part)
+        return (
+            any(all(self._is_empty(branch, below) for branch in branches) for branches in several)
+            or any(self._is_empty(each, below) for each in part.get("allOf", ()))
+            or ("$ref" in part and self._is_empty(referred(part["$ref"], self.document), below))
+        )
 
     def _admits(self, part: Any, seen: frozenset[int] = frozenset()) -> bool:
         """Whether a schema plainly admits every text, so that references need no words of their own."""

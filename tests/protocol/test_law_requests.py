@@ -1,0 +1,146 @@
+"""Laws of requests: the composed schema and the reading of answers are two sides of one thing (SPEC R12)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import Limits
+from protocol.calls.call import standing_in
+from protocol.requests import Request, compose, read_answer
+from protocol.requests.widening import Definitions, Widening
+from protocol.schemas import CompiledSchema
+from protocol.submission.checking import Surroundings
+from protocol.submission.submission import read_submission
+
+from .composed_samples import READ, answers
+from .schema_strategies import schema_values, schemas
+
+CONTEXT: list[dict[str, Any]] = [{"type": "state", "x": 1}, {"type": "input", "y": "z"}]
+INSTANCES: list[dict[str, Any]] = [{"type": "state", "_instance": name, "own": 1} for name in ("①", "②")]
+
+
+def widened(schema: Any) -> CompiledSchema:
+    """A schema in which references stand for values."""
+    definitions = Definitions()
+    document = CompiledSchema(schema).document
+    whole = Widening("it", document, definitions).value(document)
+    return CompiledSchema({"allOf": [whole], "$defs": definitions.schemas})
+
+
+def with_references(value: Any, random: Random) -> Any:
+    """A value with references in place of some parts."""
+    if random.random() < 0.3:
+        return random.choice(READ)
+    if isinstance(value, dict):
+        return {key: with_references(item, random) for key, item in value.items()}
+    return [with_references(item, random) for item in value] if isinstance(value, list) else value
+
+
+@given(schemas(), schema_values, st.randoms(use_true_random=False))
+def test_what_a_widened_schema_admits_can_be_right(schema: Any, value: Any, random: Random) -> None:
+    value = with_references(value, random)
+    if not widened(schema).problems(value):
+        assert not CompiledSchema(schema).problems(standing_in(value), lenient=True)
+
+
+@given(schemas(), schema_values)
+def test_without_references_a_widened_schema_says_the_same(schema: Any, value: Any) -> None:
+    assert bool(widened(schema).problems(value)) == bool(CompiledSchema(schema).problems(value))
+
+
+plain_schemas: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from(
+        [{"type": "integer"}, {"type": "string"}, {"type": ["null", "boolean"]}, {"enum": ["x", 1]}, {"minLength": 1}]
+    ),
+    lambda below: st.one_of(
+        st.builds(lambda items: {"type": "array", "items": items}, below),
+        st.builds(lambda one, other: {"anyOf": [one, other]}, below, below),
+        st.builds(lambda one, other: {"oneOf": [one, other]}, below, below),
+        st.builds(
+            lambda named, rest: {"type": "object", "properties": named, "additionalProperties": rest},
+            st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+            st.booleans() | below,
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(plain_schemas, schema_values, st.randoms(use_true_random=False))
+def test_a_reference_may_stand_for_every_part_of_a_value(schema: Any, value: Any, random: Random) -> None:
+    if not CompiledSchema(schema).problems(value):
+        assert not widened(schema).problems(with_references(value, random))
+
+
+paths = st.sampled_from(
+    [
+        {},
+        {"_outputPath": {"const": "†data.pinned"}},
+        {"_outputPath": {"const": "†data.p || †data.q"}},
+        {"_outputPath": {"enum": ["†data.a", "†data.b"]}},
+        {"_outputPath": {"type": ["string", "null"], "pattern": "^†data"}},
+        {"_outputPath": False},
+    ]
+)
+others = st.fixed_dictionaries(
+    {},
+    optional={
+        "_output": schemas(),
+        "_scopes": st.sampled_from([{"const": ["state"]}, {"type": "array", "items": {"enum": ["state", "input"]}}]),
+        "_outputMethod": st.sampled_from([{"const": "set"}, {"enum": ["set", "merge"]}]),
+        "_delegate": st.sampled_from([{"const": "helper"}, {"enum": ["helper", "other"]}]),
+        "_instance": st.sampled_from([{"const": "①"}, {"enum": ["②", "③"]}]),
+        "_note": schemas(),
+    },
+)
+
+
+@st.composite
+def tools(draw: st.DrawFn) -> dict[str, Any]:
+    """A tool, its parameters of any schemas."""
+    named = draw(st.dictionaries(st.sampled_from("abc"), schemas(), max_size=3))
+    definitions = [part.pop("$defs") for part in named.values() if isinstance(part, dict) and "$defs" in part]
+    tool: dict[str, Any] = {"type": "object", "properties": {**named, **draw(paths), **draw(others)}}
+    for name in ("_output", "_note"):
+        if isinstance(part := tool["properties"].get(name), dict):
+            tool["properties"][name] = {key: below for key, below in part.items() if key != "$defs"}
+    whole = draw(
+        st.sampled_from(
+            [
+                {},
+                {"required": ["a"]},
+                {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+                {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+                {"if": {"required": ["a"]}, "then": {"required": ["b"], "properties": {"b": {"type": "integer"}}}},
+                {"allOf": [{"$ref": "#/$defs/base"}]},
+                {"additionalProperties": False},
+                {"dependentRequired": {"a": ["b"]}},
+            ]
+        )
+    )
+    base = {"properties": {"c": {"type": "string"}}, "required": ["c"]}
+    return {**tool, **whole, "$defs": {"d": (definitions or [{"d": True}])[0]["d"], "base": base}}
+
+
+@given(st.data(), st.lists(tools(), min_size=1, max_size=2), schemas(), st.booleans(), st.booleans())
+def test_what_is_drawn_from_the_composed_schema_is_read_back_without_an_error(
+    data: st.DataObject, declared: list[dict[str, Any]], schema: Any, has_instances: bool, is_code: bool
+) -> None:
+    names = ["first", "second"][: len(declared)]
+    for tool in declared if not has_instances else ():
+        tool["properties"].pop("_instance", None)  # a tool that is pinned to an instance needs one
+    value = {
+        "context": [*CONTEXT, *(INSTANCES if has_instances else ())],
+        "schema": schema,
+        "tools": dict(zip(names, declared, strict=True)),
+    }
+    submission, problems = read_submission(value, Limits())
+    assert problems == []
+    code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
+    asked = Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
+    answer = data.draw(answers(compose(asked)))
+    assert [error.message for error in read_answer(asked, answer).errors] == []
