@@ -76,7 +76,7 @@ def test_a_reference_may_stand_for_every_part_of_a_value(schema: Any, value: Any
         assert not widened(schema).problems(with_references(value, random))
 
 
-paths = st.sampled_from(
+paths: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {"_outputPath": {"const": "†data.pinned"}},
@@ -86,7 +86,7 @@ paths = st.sampled_from(
         {"_outputPath": False},
     ]
 )
-others = st.fixed_dictionaries(
+others: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "_output": schemas(),
@@ -108,7 +108,7 @@ def tools(draw: st.DrawFn) -> dict[str, Any]:
     for name in ("_output", "_note"):
         if isinstance(part := tool["properties"].get(name), dict):
             tool["properties"][name] = {key: below for key, below in part.items() if key != "$defs"}
-    whole = draw(
+    whole: dict[str, Any] = draw(
         st.sampled_from(
             [
                 {},
