@@ -68,6 +68,7 @@ class Plan(Layout):
             "edges": [list(edge) for edge in self.edges],
             "findings": [finding.to_dict() for finding in self.findings],
             "promised": [promised.to_dict() for promised in self.promised],
+            "held": list(self.held),
         }
 
 

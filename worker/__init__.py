@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .errors import (
     ActivitiesError,
+    AlreadyDecided,
     BeingAmended,
     CallFailed,
     InfrastructureError,
     LetterNotFound,
+    NotHeld,
     OtherFormat,
     RunNotFound,
     RunOver,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ActivitiesError",
+    "AlreadyDecided",
     "Answer",
     "AsyncClient",
     "AsyncRun",
@@ -56,6 +59,7 @@ __all__ = [
     "LetterNotFound",
     "LogEntry",
     "Message",
+    "NotHeld",
     "OtherFormat",
     "Output",
     "Ref",

@@ -44,6 +44,14 @@ class NothingToRetry(WorkerError):
     """No call that was asked for has failed."""
 
 
+class NotHeld(WorkerError):
+    """A call that does not wait for a person, so that nothing can be decided of it."""
+
+
+class AlreadyDecided(WorkerError):
+    """A held call of which something else was decided already."""
+
+
 class BeingAmended(WorkerError):
     """A run that is amended in part: that is to be finished first."""
 

@@ -1,8 +1,9 @@
-"""A call: its tool, who runs it, where its result goes, and what a delegate is given (SPEC R4, R5, R9).
+"""A call: its tool, who runs it, where its result goes, and what a delegate is given (SPEC R4, R5, R9, R14.1).
 
 `call`       one use of a tool
 `tools`      what their schemas admit and pin
 `toolbox`    what may be called, and by whom it is run
 `outputs`    where a result goes, and what message it becomes; `partial_values` what a kind's schema says of it
+`approvals`  which calls a person decides on
 `delegates`  the context of an isolated sub-request
 """

@@ -2,6 +2,7 @@
 
 `statuses`         the states of a call, and their transitions
 `readiness`        counting down what each call waits for
+`holds`            calls that wait for a person
 `guests`           calls that wait in the lanes of all instances
 `execution`        what can be done next, and what a result means
 `loop`             the ticks of a request, and its limits

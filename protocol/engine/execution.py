@@ -5,7 +5,7 @@ what is to be appended to the log. An execution changes only by what the log say
 any moment, and two of them that have read the same log are in the same state.
 
     execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=lane.instance)
-    for decision in execution.decide(date):    # a Start to carry out, or an Outcome to append
+    for decision in execution.decide(date):    # a Start to carry out, a Hold to write down, or an Outcome to append
         ...
     execution.record(index, status)            # once it is in the log, its messages appended to the fold
 
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from protocol.calls.approvals import NONE, Approvals
 from protocol.calls.call import Call
 from protocol.calls.outputs import (
     Write,
@@ -42,12 +43,16 @@ from protocol.state.gathered import Gathered
 from protocol.state.operations import Method
 from protocol.state.scopes import scoped, scoped_messages
 
+from .holds import Ruling, Snapshot, Verdict
 from .readiness import Readiness, verdict
 from .statuses import FINAL, TRANSITIONS, Status
 
 _DEFAULT: Final = Limits()
 
-__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Outcome", "Start", "Status", "Success"]
+__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Hold", "Outcome", "Start", "Status", "Success"]
+
+REJECTED: Final = "Rejected"
+"""The type of the error of a call that was rejected (SPEC R14.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,15 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold(Start):
+    """A call that could be carried out now, but that a person decides on first (SPEC R14.1). Only an `Execution` with
+    approvals makes any.
+    """
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a call ended, and the messages that say so; to be appended together, once."""
 
@@ -92,7 +106,8 @@ class Execution:
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
     see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome
-    alone: in a loop the message comes at the end of the tick (SPEC R13.1).
+    alone: in a loop the message comes at the end of the tick (SPEC R13.1). `approvals` says which calls a person decides
+    on.
     """
 
     def __init__(
@@ -107,6 +122,7 @@ class Execution:
         returns: Mapping[str, Tool] | None = None,
         defers_errors: bool = False,
         limits: Limits = _DEFAULT,
+        approvals: Approvals = NONE,
     ) -> None:
         self._calls = {call.index: call for call in calls}
         self._graph = graph
@@ -127,6 +143,9 @@ class Execution:
         self._touched: dict[int, dict[Expression, None]] = {}
         self._candidates: dict[int, None] = dict.fromkeys(self._calls)
         self._decided: set[int] = set()
+        self._approvals = approvals
+        self._snapshots: dict[int, Snapshot] = {}
+        self._rulings: dict[int, Ruling] = {}
 
     @property
     def statuses(self) -> dict[int, Status]:
@@ -158,6 +177,18 @@ class Execution:
             for reader, place in self._readiness.end(index):
                 self._settle(reader, place)
         return True
+
+    def hold(self, index: int, snapshot: Snapshot) -> None:
+        """Take note that the log says that a call is held, and with what (SPEC R14.2)."""
+        if self.record(index, Status.HELD):
+            self._snapshots[index] = snapshot
+            self._rulings.pop(index, None)
+
+    def rule(self, index: int, ruling: Ruling) -> None:
+        """Take note that the log says what was decided of a held call."""
+        if self.status(index) is Status.HELD:
+            self._rulings[index] = ruling
+            self.record(index, Status.WAITING)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Start | Outcome]:
         """Everything that can be done now and was not decided before, in the order listed; at most so many.
@@ -193,10 +224,12 @@ class Execution:
         """The gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4)."""
         candidates = (self._calls[index] for index in sorted(self._candidates))
         return tuple(
-            call
-            for call in candidates
-            if call.gather and call.index not in self._decided and self.status(call.index) is Status.WAITING
+            call for call in candidates if call.gather and call.index not in self._decided and self._is_open(call.index)
         )
+
+    def _is_open(self, index: int) -> bool:
+        """Whether nothing was decided of a call yet, neither here nor by a person."""
+        return self.status(index) is Status.WAITING and index not in self._rulings
 
     @property
     def promised(self) -> tuple[Reference, ...]:
@@ -230,11 +263,15 @@ class Execution:
 
     def scoped(self, call: Call) -> dict[str, Any]:
         """The call's context argument: kind to folded value (SPEC R8.3)."""
+        if call.index in self._snapshots:
+            return dict(self._snapshots[call.index].scopes)
         gathered = self._gathered(call) if call.gather else None
         return gathered.scoped(call.scopes) if gathered is not None else scoped(self._fold, call.scopes)
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
         """The parent's part of a delegate's context (SPEC R9.2)."""
+        if call.index in self._snapshots:
+            return [dict(message) for message in self._snapshots[call.index].messages]
         gathered = self._gathered(call) if call.gather else None
         return (
             gathered.scoped_messages(call.scopes) if gathered is not None else scoped_messages(self._fold, call.scopes)
@@ -324,6 +361,8 @@ class Execution:
             return None
         if call.is_thought:
             return Outcome(call.index, Status.LATENT)
+        if call.index in self._rulings:
+            return self._decide_ruled(call, self._rulings[call.index], date, here)
         if call.gather:
             return self._decide_gathering(call, date, here)
         ready = self._ready[call.index] = set()
@@ -336,6 +375,14 @@ class Execution:
         if len(ready) < len(call.expressions) or not self._readiness.are_scopes_settled(call.index):
             return None
         return self._start(call, date, here)
+
+    def _decide_ruled(self, call: Call, ruling: Ruling, date: str, here: Fold) -> Start | Outcome:
+        """Of a call that was held and decided on: what was shown is what runs, whatever came since (SPEC R14.2)."""
+        if ruling.verdict is Verdict.REJECTED:
+            return self._outcome(call, Failure(REJECTED, ruling.reason), date, here)
+        if ruling.parameters is None:
+            return self._begin(call, self._snapshots[call.index].parameters, date, here)
+        return self._invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
 
     def _decide_gathering(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
         """Of a call that reads in every instance (SPEC R10.4)."""
@@ -380,15 +427,30 @@ class Execution:
                 allowance.take(value)
         except (Conflict, TooLarge) as problem:
             return self._failed(call, Failure(type(problem).__name__, str(problem)), date)
-        tool = self._tools.get(call.tool)
-        if tool is not None and call.reads:
-            is_latent = call.runner.executor is Executor.LATENT
-            problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True, is_latent=is_latent)
-            if problems:
-                return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
+        if call.reads and (invalid := self._invalid(call, parameters, date)) is not None:
+            return invalid
+        if self._approvals.hold(call):
+            is_code = call.runner.executor is Executor.ACTIVITY
+            messages = () if is_code else self.scoped_messages(call)
+            return Hold(call, parameters, Snapshot(parameters, self.scoped(call), messages))
+        return self._begin(call, parameters, date, here)
+
+    def _begin(self, call: Call, parameters: Mapping[str, Any], date: str, here: Fold) -> Start | Outcome:
+        """Start a call, or take the result that a model wrote into it (SPEC R4.7)."""
         if call.given is not MISSING:
             return self._outcome(call, Success(call.given), date, here)
         return Start(call, parameters)
+
+    def _invalid(self, call: Call, parameters: Mapping[str, Any], date: str) -> Outcome | None:
+        """How a call ends whose resolved parameters its tool refuses."""
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            return None
+        is_latent = call.runner.executor is Executor.LATENT
+        problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True, is_latent=is_latent)
+        if not problems:
+            return None
+        return self._failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
 
     def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
         error = _error(failure)

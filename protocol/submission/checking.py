@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
+from protocol.calls.approvals import approval_problems
 from protocol.calls.call import (
     Call,
     alias_problems,
@@ -81,6 +82,8 @@ def check_calls(
     problems += _bare_problems(submission, known)
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
+    if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
+        problems += approval_problems(submission.config.get("approve"), _named(toolbox, calls), "config", "approve")
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(_ordered(problems))
@@ -123,6 +126,12 @@ def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Prob
             cause = UnknownName(name, tuple(known.activities))
             text = f"no activity is registered under {name!r}: register one, or give the tool a schema"
             yield Problem(pointer(*at), text, cause)
+
+
+def _named(toolbox: Toolbox, calls: Iterable[Call]) -> tuple[str, ...]:
+    """The tools and the code that calls name or might name."""
+    called = (name for call in calls for name in (call.tool, call.runner.name))
+    return tuple(dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called)))
 
 
 def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[Problem]) -> list[Problem]:

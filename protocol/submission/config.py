@@ -72,8 +72,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "seconds": Setting(*_SECONDS, in_request=True),
     "request_seconds": Setting(*_SECONDS, in_submission=True, in_definition=True),
     "promise_seconds": Setting(*_SECONDS, in_submission=True),
-    "approve": Setting(_is_approval, 'a list of tool names, references such as "†state.user", or "*"'),
-    "approve_seconds": Setting(*_SECONDS),
+    "approve": Setting(
+        _is_approval, 'a list of tool names, references such as "†state.user", or "*"', in_submission=True
+    ),
+    "approve_seconds": Setting(*_SECONDS, in_submission=True),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"'),
     "plan": Setting(lambda value: value == "staged", '"staged"'),
     "slots": Setting(*_COUNT),

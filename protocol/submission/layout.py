@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from protocol.calls.approvals import read_approvals
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
 from protocol.graph.gathering import Joined
@@ -64,6 +65,12 @@ class Layout:
         silent = {name for name, tool in self.tools.items() if tool.compiled_output is None}
         names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
         return {name: tool for name in sorted(names) if (tool := Tool(name, self.signatures[name])).compiled_output}
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The calls that a person decides on before they run (SPEC R14.1)."""
+        approvals = read_approvals(self.submission.config)
+        return tuple(call.index for call in self.calls if approvals.hold(call))
 
     @property
     def size(self) -> int:

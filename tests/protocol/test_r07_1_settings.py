@@ -22,7 +22,7 @@ FIT: dict[str, list[Any]] = {
     "seconds": [0.5, 60],
     "request_seconds": [30],
     "promise_seconds": [3600.0],
-    "approve": [[], ["*"], ["delete", "†state.user", "†state"]],
+    "approve": [[], ["*"], ["†state.user", "†state"]],
     "approve_seconds": [60],
     "mode": ["eager", "lazy"],
     "plan": ["staged"],
@@ -83,7 +83,8 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
 
 
 REQUESTS = {"model", "temperature", "max_output_tokens", "request_seconds"}
-HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds", *REQUESTS}
+PEOPLE = {"approve", "approve_seconds"}
+HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds", *REQUESTS, *PEOPLE}
 
 
 @pytest.mark.parametrize("key", SETTINGS)

@@ -150,6 +150,8 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding]) -> Iterator[str]:
     yield f"{heading('cost')}  {_cost(plan)}"
     for number, wave in enumerate(plan.waves, start=1):
         yield f"{heading(f'wave {number}')}  {', '.join(names[index] for index in wave)}"
+    if plan.held:
+        yield f"{heading('held')}  {', '.join(names[index] for index in plan.held)}: until a person decides"
     if found := branches(plan):
         yield heading("branches")
     for branch in found:

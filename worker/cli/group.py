@@ -15,6 +15,7 @@ from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.health import health
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
+from worker.cli.people import approve, held, reject
 from worker.cli.prompt import prompt
 from worker.cli.retry import retry
 from worker.cli.run import run
@@ -82,6 +83,9 @@ for command in (
     fork,
     amend,
     send,
+    held,
+    approve,
+    reject,
     dead,
     worker,
     health,

@@ -47,7 +47,7 @@ class AmendmentSteps:
         keys = self._keys
         named = (
             *(keys.state, keys.log, keys.statuses, keys.lanes, keys.calls),
-            *(keys.published, keys.backlog, keys.parked, keys.gathers),
+            *(keys.published, keys.backlog, keys.parked, keys.gathers, keys.held),
         )
         return self._script(
             keys=[*named, *(name for name in keys.all if name not in named)],

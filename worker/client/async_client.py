@@ -152,6 +152,20 @@ class AsyncRun:
         """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""
         return await to_thread(self._run.send, messages)
 
+    async def held(self) -> list[dict[str, Any]]:
+        """The calls that wait for a person: what `acts held --json` prints."""
+        return await to_thread(self._run.held)
+
+    async def approve(
+        self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None
+    ) -> str:
+        """Let a held call run, as it was shown or with other parameters. As `Run.approve`."""
+        return await to_thread(self._run.approve, call, parameters=parameters, by=by)
+
+    async def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+        """Have a held call end with the error `Rejected`. As `Run.reject`."""
+        return await to_thread(self._run.reject, call, reason, by=by)
+
     async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from. Raises as `Run.explain` does."""
         return await to_thread(self._run.explain, path, instance=instance, at=at)

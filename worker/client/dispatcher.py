@@ -29,7 +29,7 @@ from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.storage.audit import Deed, deed
 from worker.storage.clock import ServerClock
-from worker.storage.definition import FORMAT, gather_counts, pack_definition, pack_lane, promises_due
+from worker.storage.definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from worker.storage.due import DueRuns
 from worker.storage.keys import Keys, active_runs, due_runs, make_run_id
 from worker.storage.leases import PUBLISHED_SECONDS
@@ -120,6 +120,7 @@ class Dispatcher:
             **({"loop": Loop(LoopLimits()).name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             "look": due,
+            **approve_ms(plan.submission.config),
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
         }
         id_ = next(ids)

@@ -29,6 +29,7 @@ from worker.storage.definition import (
     FORMAT,
     Definition,
     LaneRecord,
+    approve_ms,
     gather_counts,
     promises_due,
     unpack_definition,
@@ -53,6 +54,34 @@ class _Lane:
     last: str = "0-0"
     records: list[bytes] = field(default_factory=list)
     ended: dict[int, str] = field(default_factory=dict)
+    held: dict[int, _Hold] = field(default_factory=dict)
+    """The calls that were held and had not ended."""
+
+    def take_in(self, entry: Entry) -> None:
+        """Take in the next entry of the lane."""
+        self.last = entry.id
+        if entry.record is not None:
+            self.records.append(entry.record)
+        for index in entry.undone:
+            self.ended.pop(index, None)
+        if entry.call is None:
+            return
+        if entry.snapshot is not None:
+            self.held[entry.call] = _Hold(entry.id, entry.snapshot)
+        elif entry.ruling is not None:
+            self.held[entry.call].is_decided = True
+        elif entry.status is not None:
+            self.ended[entry.call] = entry.status.value
+            self.held.pop(entry.call, None)
+
+
+@dataclass(slots=True)
+class _Hold:
+    """What a call was held with, and in which entry."""
+
+    id: str
+    snapshot: bytes
+    is_decided: bool = False
 
 
 @dataclass(slots=True)
@@ -81,19 +110,12 @@ class _Copied:
             take_in(self.loop, entry.loop, entry.message)
             self.loop_last, self.end = entry.id, entry.loop.end
             return
-        lane = self.lanes[entry.instance]
-        lane.last = entry.id
-        if entry.record is not None:
-            lane.records.append(entry.record)
+        self.lanes[entry.instance].take_in(entry)
         if entry.amendment is not None:
             self.definition = self.definition.amended(entry.amendment)
             self.gave_up = False
         if entry.message is not None and entry.instance is None:
             self.shared.append(entry.message, f"message {entry.id}")
-        if entry.call is not None and entry.status is not None:
-            lane.ended[entry.call] = entry.status.value
-        for index in entry.undone:
-            lane.ended.pop(index, None)
         self.missed = self.missed or entry.missed
         self.gave_up = self.gave_up or entry.gives_up
 
@@ -177,7 +199,7 @@ class Forker:
         while True:
             found: Any = self._redis.xrevrange(self._keys.log, max=until, count=_ENTRIES_AT_ONCE)
             for id_, fields in found:
-                if b"c" not in fields or b"s" in fields:
+                if b"m" not in fields or b"c" not in fields or b"s" in fields:
                     return at if until == at and id_ == found[0][0] else id_.decode()
             until = f"({found[-1][0].decode()}"
 
@@ -204,6 +226,8 @@ class Forker:
         """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
         counts: Counter[str] = Counter()
         guests = _guests(lanes, definition)
+        for instance, lane in lanes.items():
+            self._write_held(keys, instance, lane)
         if gathers := gather_counts(guests.values()):
             numbers: dict[Any, Any] = dict(gathers)
             self._redis.hset(keys.gathers, mapping=numbers)
@@ -213,7 +237,7 @@ class Forker:
                 for instance, lane in batch:
                     token = lane_token(instance)
                     size = len(known_calls(definition, lane.records, instance))
-                    pipeline.hset(keys.lanes, token, f"{lane.last}:0")
+                    pipeline.hset(keys.lanes, token, f"{lane.last}:{len(lane.held)}")
                     ended = ((CallId(keys.run, instance, call).member, how) for call, how in lane.ended.items())
                     while page := dict(islice(ended, _ENTRIES_AT_ONCE)):
                         pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
@@ -233,6 +257,18 @@ class Forker:
             self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
         if copied.has_loop_left:
             self._redis.rpush(keys.backlog, LOOP)
+
+    def _write_held(self, keys: Keys, instance: str | None, lane: _Lane) -> None:
+        """Hold what waited for a person. What was decided of a call that had not ended was said of the other run's
+        execution: here it is asked for anew, with the same snapshot.
+        """
+        for call, hold in lane.held.items():
+            if hold.is_decided:
+                fields: dict[Any, Any] = {"l": lane_token(instance), "p": lane.last, "c": call, "h": hold.snapshot}
+                hold.id = lane.last = _text(self._redis.xadd(keys.log, fields))
+            member = CallId(keys.run, instance, call).member
+            self._redis.hset(keys.calls, member, f"held:0:0:{hold.id}")
+            self._redis.zadd(keys.held, {member: server_ms(self._redis)})
 
     def _amended(self, at: str) -> dict[str, str]:
         """The amendments that are part of the past."""
@@ -261,6 +297,7 @@ class Forker:
             **self._amended(at),
             **copied.faults,
             **copied.loop_fields(counts["failed"]),
+            **approve_ms(copied.definition.config),
             **({} if copied.gave_up else promises_due(copied.definition.config, milliseconds)),
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
@@ -270,6 +307,11 @@ class Forker:
         self._redis.hset(keys.state, mapping=state)
         order.tell(keys.run)
         DueRuns(self._redis, keys.prefix).note(keys.run)
+
+
+def _text(id_: Any) -> str:
+    """An entry's id, as redis-py gives it."""
+    return id_.decode() if isinstance(id_, bytes) else str(id_)
 
 
 def _guests(lanes: Mapping[str | None, _Lane], definition: Definition) -> dict[str | None, Gathers]:

@@ -13,8 +13,10 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.engine.statuses import Status
 from worker.errors import RunNotFound
 from worker.storage.connections import redis_errors
+from worker.storage.held_calls import unpack_decision
 from worker.storage.keys import ENDED, Keys
 from worker.storage.log import Entry, read_entry
 
@@ -24,7 +26,9 @@ _BLOCK_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened: a call ended (`kind` "call"), or the run's status changed (`kind` "run")."""
+    """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
+    status says how), or the run's status changed ("run").
+    """
 
     id: str
     kind: str
@@ -129,6 +133,11 @@ def event_of(entry: Entry) -> Event | None:
         return Event(entry.id, "run", entry.run_status)
     if entry.status is not None:
         return Event(entry.id, "call", entry.status.value, entry.instance, entry.call)
+    if entry.snapshot is not None:
+        return Event(entry.id, "held", Status.HELD.value, entry.instance, entry.call)
+    if entry.ruling is not None:
+        verdict = unpack_decision(entry.ruling).ruling.verdict
+        return Event(entry.id, "decided", verdict.value, entry.instance, entry.call)
     return None
 
 

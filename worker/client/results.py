@@ -126,6 +126,11 @@ class Result:
         }
 
 
+def call_id(index: int, instance: str | None) -> str:
+    """How a call is named within its run."""
+    return f"{index}" if instance is None else f"{index}:{instance}"
+
+
 class Assembly:
     """A result in the making: it is fed with a run's log, now or as of a past id, and keeps no entry.
 
@@ -165,8 +170,11 @@ class Assembly:
         if entry.call is not None and entry.status is not None:
             reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
             lane.ended[entry.call] = (entry.status, entry.error, reason)
+        elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
+            lane.held[entry.call] = entry.snapshot is not None
         for index in entry.undone:
             lane.ended.pop(index, None)
+            lane.held.pop(index, None)
 
     def _feed_loop(self, entry: Entry, said: LoopEntry) -> None:
         """Take in an entry of the run's loop."""
@@ -214,9 +222,10 @@ class Assembly:
         for instance, lane in self._lanes.items():
             ticks = ticks_of(self._definition, lane.records)
             for call in known_calls(self._definition, lane.records, instance).values():
-                found = _call_result(
-                    call, instance, lane.ended.get(call.index), status, is_at_work=(instance, call.index) in at_work
-                )
+                is_at_work = (instance, call.index) in at_work
+                held = Status.HELD if lane.held.get(call.index) else Status.WAITING
+                under_way = Status.RUNNING if is_at_work else held
+                found = _call_result(call, instance, lane.ended.get(call.index), status, under_way)
                 yield replace(found, tick=ticks.get(call.index))
 
 
@@ -227,6 +236,8 @@ class _Lane:
     fold: Fold
     records: list[bytes] = field(default_factory=list)
     ended: dict[int, End] = field(default_factory=dict)
+    held: dict[int, bool] = field(default_factory=dict)
+    """The calls that were held, and whether nothing was decided yet."""
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
@@ -237,12 +248,12 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
     return (resolve_output(output, fold) if reason is None else None), reason
 
 
-def _call_result(call: Call, instance: str | None, end: End | None, run_status: str, *, is_at_work: bool) -> CallResult:
+def _call_result(call: Call, instance: str | None, end: End | None, run_status: str, under_way: Status) -> CallResult:
     if end is None and run_status == "cancelled":
         end = Status.SKIPPED, None, CANCELLED
-    status, error, reason = end or (Status.RUNNING if is_at_work else Status.WAITING, None, None)
+    status, error, reason = end or (under_way, None, None)
     return CallResult(
-        id=f"{call.index}" if instance is None else f"{call.index}:{instance}",
+        id=call_id(call.index, instance),
         index=call.index,
         tool=call.tool,
         instance=instance,

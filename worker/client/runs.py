@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .absence import Absence
     from .amendment import Check
+    from .people import People
     from .retrying import Retried
 
 
@@ -75,6 +76,12 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
 
+    @cached_property
+    def _people(self) -> People:
+        from .people import People
+
+        return People(self.id, self._redis, self._settings, self._publisher)
+
     def status(self, at: str | None = None) -> dict[str, Any]:
         """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`."""
         if at is not None:
@@ -90,7 +97,8 @@ class Run:
             counts["skipped"] += left
         else:
             counts["running"] = int(state.get("running", 0))
-            counts["waiting"] = left - counts["running"]
+            counts["held"] = self._held_count()
+            counts["waiting"] = max(0, left - counts["running"] - counts["held"])
         told = {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
         if "forked_from" in state:
             told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
@@ -123,6 +131,29 @@ class Run:
         with redis_errors(self._settings):
             value = dict(messages) if isinstance(messages, Mapping) else list(messages)
             return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._instances())
+
+    def held(self) -> list[dict[str, Any]]:
+        """The calls that wait for a person, those that wait longest first: what `acts held --json` prints."""
+        self._state()
+        with redis_errors(self._settings):
+            return [call.to_dict() for call in self._people.held()]
+
+    def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
+        """Let a held call run, as it was shown or with other `parameters`; `call` is its id or index (SPEC R14.2).
+
+        Returns the id of the decision in the log; `by` says there who decided, else the operating system's user. The
+        same decision twice is one. Raises `protocol.Rejected` where its tool refuses the parameters, `NotHeld`,
+        `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            return self._people.approve(call, parameters=parameters, by=by)
+
+    def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+        """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
+        self._state()
+        with redis_errors(self._settings):
+            return self._people.reject(call, reason, by=by)
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
@@ -275,6 +306,11 @@ class Run:
             raise RunNotFound(self.id)
         require_format(int(state[b"format"]))
         return {key.decode(): value.decode() for key, value in state.items()}
+
+    def _held_count(self) -> int:
+        with redis_errors(self._settings):
+            held: Any = self._redis.zcard(self._keys.held)
+        return int(held)
 
     def _instances(self) -> list[str]:
         with redis_errors(self._settings):

@@ -20,13 +20,14 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
 from protocol.language.errors import Conflict
 from worker.messaging.attempts import Attempt, CallId, Result, Retry
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
-from worker.storage.log import Advance, Claim, Rest
+from worker.storage.log import Advance, Claim, Held, Rest
 
 from .admission import Admission
 from .inline_calls import InlineCalls
@@ -99,14 +100,14 @@ class LaneRunner:
         await self._take_news()
         outcomes, rests = self._take_results()
         await self._gather()
-        starts = self._decide(outcomes) if self._run_status == "running" else []
-        is_all = not self._results and len(outcomes) + len(starts) < _MOST
+        starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
+        is_all = not self._results and len(outcomes) + len(starts) + len(holds) < _MOST
         starts = await self._admission.admit(starts)
         settled = self._lane.newly_settled()
-        if outcomes or rests or starts or settled:
+        if outcomes or rests or starts or holds or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             ended = [self._lane.by_index[index] for index in indexes]
-            await self._commit(outcomes, rests, starts, settled, is_all=is_all)
+            await self._commit(outcomes, rests, starts, settled, holds, is_all=is_all)
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
@@ -127,18 +128,23 @@ class LaneRunner:
         if self._run_status == "running" and (calls := self._lane.gathering):
             await self._lane.gather(self._services.log, calls)
 
-    def _decide(self, outcomes: list[Outcome]) -> list[Start]:
-        """What can be started now, as far as it fits a commit; outcomes that need no execution join the others."""
+    def _decide(self, outcomes: list[Outcome]) -> tuple[list[Start], list[Hold]]:
+        """What can be started now, and what is to wait for a person, as far as it fits a commit; outcomes that need no
+        execution join the others.
+        """
         starts: list[Start] = []
+        holds: list[Hold] = []
         now = _now()
-        while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts)):
+        while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts) - len(holds)):
             for decision in decisions:
-                if isinstance(decision, Start):
+                if isinstance(decision, Hold):
+                    holds.append(decision)
+                elif isinstance(decision, Start):
                     starts.append(decision)
                 else:
                     self._lane.apply(decision)
                     outcomes.append(decision)
-        return starts
+        return starts, holds
 
     def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
@@ -169,6 +175,7 @@ class LaneRunner:
         rests: Sequence[Rest],
         starts: Sequence[Start],
         settled: Sequence[int],
+        holds: Sequence[Hold],
         *,
         is_all: bool,
     ) -> None:
@@ -177,6 +184,7 @@ class LaneRunner:
             rests=rests,
             settled=settled,
             claims=[self._claim(start) for start in starts],
+            holds=[Held(hold.call.index, pack_hold(hold)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
         sent = self._sent(outcomes, advance)
@@ -187,6 +195,7 @@ class LaneRunner:
         woken = [self._lane_task(lane or None, advance.among) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []
+        self._hold(holds, advance)
         self._lane.let_go()
         if is_ours:
             self._lane.note_settled(settled)
@@ -200,6 +209,14 @@ class LaneRunner:
         else:
             self._lane.seen = advance.last_id
             await self._note_global(advance)
+
+    def _hold(self, holds: Sequence[Hold], advance: Advance) -> None:
+        """Take in which calls are held now; those of a run that was paused meanwhile are when it goes on."""
+        for hold, is_held in zip(holds, advance.held, strict=True):
+            if is_held:
+                self._execution.hold(hold.call.index, hold.snapshot)
+            elif advance.status == "paused":
+                self._execution.reconsider(hold.call.index)
 
     def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:
         """What is in the outbox since this commit."""
@@ -309,6 +326,7 @@ class LaneRunner:
         rests: Sequence[Rest] = (),
         settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
+        holds: Sequence[Held] = (),
         park: bool = False,
         leaves: bool = False,
     ) -> Advance:
@@ -326,6 +344,7 @@ class LaneRunner:
             rests=rests,
             settled=settled,
             claims=claims,
+            holds=holds,
             sendings=self._sendings,
             park=park,
             leaves=leaves,

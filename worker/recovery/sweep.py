@@ -72,7 +72,7 @@ class Sweeper:
         self._publisher = publisher
         self._reports = reports
         self._settings = settings
-        self._script = Script(redis, "run", "names", "window", "sweep")
+        self._script = Script(redis, "run", "names", "window", "held", "sweep")
         self._signs = Script(redis, "signs")
         self._outbox = Outbox(redis, publisher, settings)
         self._probes = Probes(redis, publisher, settings.key_prefix)
@@ -282,7 +282,7 @@ class Sweeper:
         }
         names = (
             *(keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due),
-            *(keys.calls, keys.log, keys.lanes),
+            *(keys.calls, keys.log, keys.lanes, keys.held),
         )
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 

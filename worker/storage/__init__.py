@@ -8,6 +8,7 @@
 `definition`    how a checked plan is written down
 `log`           reading and committing
 `loop_entries`  what the log holds of a run's loop, and one step of it
+`held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it
 `lane`          a lane folded from the log
 `leases`        signs of life for what a process has at work

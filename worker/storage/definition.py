@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from protocol import Plan
+from protocol.calls.approvals import Approvals, read_approvals
 from protocol.calls.call import Call, make_call
 from protocol.calls.tools import Executor, Runner, Tool
 from protocol.graph.gathering import Gathers
@@ -90,6 +92,11 @@ class Definition:
     """What a model is asked for tick by tick, where the run is a loop: `schema` and `tools`, as in a submission (SPEC
     R12.1).
     """
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Which calls a person decides on (SPEC R14.1)."""
+        return read_approvals(self.config)
 
     def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
         """The calls of a lane: its own, or the templates that are not pinned to another instance."""
@@ -171,6 +178,11 @@ def _request(plan: Plan) -> dict[str, Any]:
         "schema": plan.submission.schema,
         "tools": [{name: dict(tools[name].declaration)} if name in tools else name for name in declared],
     }
+
+
+def approve_ms(config: Mapping[str, Any]) -> dict[str, int]:
+    """The field of a run's state that says how long a held call waits for a person (SPEC R14.3)."""
+    return {"approve_ms": int(config["approve_seconds"] * 1000)} if "approve_seconds" in config else {}
 
 
 def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:

@@ -76,6 +76,11 @@ class Keys:
         return self._key("gathers")
 
     @property
+    def held(self) -> str:
+        """Sorted set: the calls that wait for a person, by the time since when (SPEC R14; see advance.lua)."""
+        return self._key("held")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -114,6 +119,7 @@ class Keys:
             self.leases,
             self.parked,
             self.gathers,
+            self.held,
             self.published,
             self.backlog,
             self.outbox,

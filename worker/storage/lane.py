@@ -23,6 +23,7 @@ from protocol.state.operations import read_operation
 from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
+from .held_calls import unpack_decision, unpack_hold
 from .log import Entry, MessageLog, standing
 
 
@@ -187,6 +188,7 @@ class LaneView:
             gather=self._gathered,
             defers_errors=work.tick is not None,
             limits=run.limits,
+            approvals=definition.approvals,
         )
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
         self._told: set[int] = set()
@@ -286,6 +288,10 @@ class LaneView:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None and entry.status is not None:
                 self._end(entry.call, entry.status)
+            elif entry.call is not None and entry.snapshot is not None:
+                self.execution.hold(entry.call, unpack_hold(entry.snapshot).snapshot)
+            elif entry.call is not None and entry.ruling is not None:
+                self.execution.rule(entry.call, unpack_decision(entry.ruling).ruling)
             if entry.gives_up:
                 self._note_given_up(entry.id)
             self.seen = entry.id

@@ -5,7 +5,8 @@ entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing
 message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
 record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
-`u` calls whose ends before it count no more (msgpack), since they are tried again.
+`u` calls whose ends before it count no more (msgpack), since they are tried again;
+`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`).
 An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
 outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
 Readers pass over fields that they do not know.
@@ -65,6 +66,10 @@ class Entry:
     """Calls of the lane that had ended and are tried again: their ends before count no more."""
     by: str | None = None
     """Who has done it by hand."""
+    snapshot: bytes | None = None
+    """What the call is held with since this entry (SPEC R14.2)."""
+    ruling: bytes | None = None
+    """What was decided of the call."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
     loop: LoopEntry | None = None
@@ -102,6 +107,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A call that is to wait for a person, and what it is held with (msgpack)."""
+
+    index: int
+    snapshot: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """An attempt failed; the call is to be claimed again after a delay."""
 
@@ -125,6 +138,8 @@ class Advance:
     """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
     failures: tuple[int, ...] = ()
     """For each claim how many attempts before failed."""
+    held: tuple[bool, ...] = ()
+    """For each hold whether the call is held by it."""
     repeated: tuple[bool, ...] = ()
     """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
@@ -166,6 +181,8 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         gives_up=b"g" in fields,
         undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
         by=detail.get("by"),
+        snapshot=fields.get(b"h"),
+        ruling=fields.get(b"v"),
         run_status=status if b"l" not in fields else None,
         loop=loop,
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
@@ -179,11 +196,11 @@ def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
 
 
 def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of one lane, without the ends of calls that were undone later."""
+    """The entries of one lane, without the ends of calls that were undone later and what was decided of them."""
     last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
     for number, entry in enumerate(entries):
         is_undone = entry.call is not None and number < last.get(entry.call, -1)
-        yield replace(entry, status=None) if is_undone else entry
+        yield replace(entry, status=None, snapshot=None, ruling=None) if is_undone else entry
 
 
 def is_at_work(entry: bytes | None) -> bool:
@@ -269,13 +286,14 @@ class MessageLog:
         rests: Sequence[Rest] = (),
         settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
+        holds: Sequence[Held] = (),
         sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
         park: bool = False,
         leaves: bool = False,
         takes_up: float | None = None,
         output_fault: str | None = None,
     ) -> Advance:
-        """Append outcomes, claim calls, all at once (see advance.lua).
+        """Append outcomes, claim and hold calls, all at once (see advance.lua).
 
         `missed` says by call which promised places it had to do without, `settled` are gather calls that have nothing
         to wait for in the lane any more.
@@ -309,6 +327,7 @@ class MessageLog:
                 {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
                 for rest in rests
             ],
+            "holds": [{"call": held.index, "snapshot": held.snapshot} for held in holds],
             "claims": [
                 {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
                 for claim in claims
@@ -328,6 +347,7 @@ class MessageLog:
             keys.outbox_tasks,
             keys.outbox_due,
             keys.gathers,
+            keys.held,
         )
         reply = await self._commands.run_script(self._advance, names, pack_request(request))
         advance = _read_advance(reply)
@@ -434,6 +454,7 @@ def _read_advance(reply: bytes) -> Advance:
         accepted=tuple(found["accepted"]),
         attempts=tuple(found["claims"]),
         failures=tuple(found["failures"]),
+        held=tuple(found["held"]),
         repeated=tuple(found["repeated"]),
         woken=tuple(found["woken"]),
         among=found["among"],

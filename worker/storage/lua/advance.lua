@@ -5,7 +5,8 @@
 -- KEYS 1 state     hash    status, remaining, n:<status> counters, running, loop:lane (where the run has a loop that goes
 --                          on; it counts as one that remains, see loop.lua), output_fault, missed (what was promised, did
 --                          not come in time and could not be done without), look (when the sweep looks at the run next,
---                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua)
+--                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua), approve_ms
+--                          (how long a held call waits for a person; none: for ever)
 --      2 log       stream  of the run: see log.py for the fields of an entry
 --      3 lanes     hash    lane -> "<id of its last entry>:<how many of its calls have begun and not ended>"
 --      4 calls     hash    "<lane>\31<call>" -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
@@ -19,6 +20,7 @@
 --      9 backlog   list    lanes whose turn to be published has not come yet
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
 --      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
+--      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
@@ -31,12 +33,14 @@
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
 --        `calls` each is "settled" for the lane; the last lane wakes the global one),
+--        holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
---          (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
---          repeated (for each whether the one before was lost), woken (lanes to be published), among (how many lanes lie in
---          the queue with them), due (where something becomes due sooner than the sweep would look: when).
+--          (for each the number of the attempt, or 0), held (for each hold whether the call is held by it), failures (for
+--          each how many of the attempts before failed), repeated (for each whether the one before was lost), woken (lanes
+--          to be published), among (how many lanes lie in the queue with them), due (where something becomes due sooner
+--          than the sweep would look: when).
 --
 -- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
 -- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
@@ -46,8 +50,10 @@
 --                was seen to begin does not count as one
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      lost      whoever was at work on it is dead: only the sweep says so
+--      held      it waits for a person; nobody is at work on it. The holder is the id of the entry with its snapshot
+--      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
-local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers = unpack(KEYS)
+local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -66,8 +72,8 @@ end
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local run = redis.call('HMGET', state, 'status', 'look')
-local status, look = run[1], tonumber(run[2] or nil)
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms')
+local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
@@ -128,11 +134,12 @@ end
 look_up(request.outcomes)
 look_up(request.retries)
 look_up(request.claims)
+look_up(request.holds)
 
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
-    local is_news = not is_over(status) and not is_final(before)
+    local is_news = not is_over(status) and not is_final(before) and read(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
     if is_news then
@@ -204,7 +211,8 @@ for i, claim in ipairs(request.claims) do
     local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
     local is_resting = condition == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
-    if status == 'running' and condition and not is_resting and (not is_held or string.match(holder, '^[^/]*') == owner) then
+    local is_free = condition and condition ~= 'held' and not is_resting
+    if status == 'running' and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (condition == 'new' and 1 or 0)
         local claimant = is_remote and string.format('%s/%.0f/%s', owner, now, claim.queue) or owner
@@ -214,6 +222,20 @@ for i, claim in ipairs(request.claims) do
         leased[#leased + 1] = member
         if not is_under_way(condition) then
             running = running + 1
+        end
+    end
+end
+
+local holds = {}
+for i, hold in ipairs(request.holds) do
+    holds[i] = status == 'running' and all_accepted and not entries[hold.call]
+    if holds[i] then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'h', hold.snapshot)
+        note(hold.call, 'held:0:0:' .. last)
+        open = open + 1
+        redis.call('ZADD', held, now, field(hold.call))
+        if approve_ms then
+            becomes_due(now + approve_ms)
         end
     end
 end
@@ -292,6 +314,7 @@ return cmsgpack.pack({
     fresh = fresh,
     accepted = accepted,
     claims = claims,
+    held = holds,
     failures = failed,
     repeated = repeated,
     woken = woken,

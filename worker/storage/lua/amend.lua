@@ -4,8 +4,8 @@
 -- KEYS 1 state  hash  see advance.lua; here also amending (who is at it), amending:by (which amendment, once it is known
 --                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
 --                     running), amended (for each amendment the last id before it and its own last, joined by colons)
---      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    9 gathers    (see advance.lua)
---      10 and the others: every other key of the run
+--      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    9 gathers    10 held    (see advance.lua)
+--      11 and the others: every other key of the run
 -- ARGV 1 the request, msgpack: step, who, and for the step
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
 --        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py)
@@ -20,7 +20,7 @@
 --        end
 -- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
 
-local state, log, statuses, lanes, calls, published, backlog, parked, gathers = unpack(KEYS)
+local state, log, statuses, lanes, calls, published, backlog, parked, gathers, held = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -71,9 +71,16 @@ local function skip()
     local skipped = 0
     for _, call in ipairs(request.dropped) do
         local field = request.lane .. '\31' .. call
-        if redis.call('HSETNX', calls, field, 'skipped') == 1 then
+        local entry = redis.call('HGET', calls, field)
+        local is_held = entry and string.find(entry, '^held:')
+        if not entry or is_held then
+            redis.call('HSET', calls, field, 'skipped')
             last = redis.call('XADD', log, '*', 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail)
             skipped = skipped + 1
+        end
+        if is_held then -- it had begun to wait for a person
+            redis.call('ZREM', held, field)
+            open = open - 1
         end
     end
     redis.call('HSET', lanes, request.lane, last .. ':' .. open)

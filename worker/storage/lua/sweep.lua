@@ -1,9 +1,10 @@
 -- Find what was begun or published and has given no sign of life in time, and what is due to be tried again; mark the
 -- lanes of both as published again. Let out lanes of the backlog where the window has room. Where what was promised has
--- not come in time (`promises_due` in the state, in ms), say so in the log, and wake the lanes that wait.
+-- not come in time (`promises_due` in the state, in ms), say so in the log, and wake the lanes that wait. Reject held calls
+-- on which no person has decided in time (`approve_ms`).
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
---      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)
+--      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)    10 held (zset)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
@@ -22,8 +23,8 @@ local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local request = cmsgpack.unpack(ARGV[1])
 local taken = request.taken[request.instances] or 0
 local awaited = {}
-local status, format, promises_due = unpack(redis.call('HMGET', state, 'status', 'format', 'promises_due'))
-promises_due = tonumber(promises_due or nil)
+local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms')
+local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
@@ -39,6 +40,10 @@ local function look_again(...)
     end
     if promises_due and status == 'running' then
         soonest = math.min(soonest or promises_due, promises_due)
+    end
+    local oldest = approve_ms and status == 'running' and redis.call('ZRANGE', KEYS[10], 0, 0, 'WITHSCORES')[2]
+    if oldest then
+        soonest = math.min(soonest or math.huge, oldest + approve_ms)
     end
     if not soonest then
         redis.call('HDEL', state, 'look')
@@ -73,6 +78,26 @@ if promises_due and promises_due <= now then
     redis.call('HINCRBY', state, 'wakes', 1)
     promises_due = nil
     publish('', false)
+end
+
+local undecided = {}
+if approve_ms then
+    undecided = redis.call('ZRANGEBYSCORE', KEYS[10], '-inf', now - approve_ms, 'LIMIT', 0, request.most)
+    local seconds = string.format('%g', approve_ms / 1000)
+    local ruling = cmsgpack.pack({
+        verdict = 'rejected',
+        by = 'config.approve_seconds',
+        reason = 'no person decided within ' .. seconds .. ' s (config.approve_seconds)',
+    })
+    local keys = { log = KEYS[8], lanes = KEYS[9], calls = calls, held = KEYS[10], published = published }
+    local woken = {}
+    for _, member in ipairs(undecided) do
+        local lane = string.match(member, '^(.*)\31[^\31]*$')
+        if decide(keys, member, ruling, due) and not woken[lane] then
+            woken[lane] = true
+            lanes[#lanes + 1] = lane
+        end
+    end
 end
 
 local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
@@ -132,7 +157,7 @@ for i = 1, #unbegun, 2 do
     end
 end
 local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
-local is_all = #silent < request.most and (#unbegun < 2 * request.most or waiting > 0)
+local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
 local next_look = look_again(leases, published, KEYS[6])
 return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited) }

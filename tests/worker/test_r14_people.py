@@ -1,0 +1,288 @@
+"""Calls that wait for a person, and what the person decides, on real workers (SPEC R14)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from protocol import Rejected
+from worker import AlreadyDecided, NotHeld, Run, RunOver
+from worker.storage.keys import Keys
+
+from .backend import Backend, Meeting, status_of
+from .test_control import alone, echo, gate, wait_at
+
+__all__ = ["alone", "gate"]  # fixtures
+
+
+def submitted(backend: Backend, *calls: dict[str, Any], context: Sequence[dict[str, Any]] = (), **config: Any) -> Run:
+    """A run with these settings."""
+    return backend.client.submit_document(
+        {"context": [*context], "solution": {"calls": [*calls]}, "config": {"approve": ["*"], **config}}
+    )
+
+
+def wait_held(run: Run, number: int = 1) -> list[dict[str, Any]]:
+    """Wait until so many calls are held."""
+    while len(found := run.held()) < number:
+        run.status()
+    return found
+
+
+def test_r14_1_a_call_is_held_when_it_is_ready_and_not_before_and_others_go_on(backend: Backend) -> None:
+    calls = echo(1, "†state.a"), {**echo("†state.a", "†state.b"), "_tool": "echoPlain"}, echo(3, "†state.c")
+    run = submitted(backend, *calls, approve=["echoPlain"])
+    (held,) = wait_held(run)
+    assert (held["call"], held["index"], held["tool"], held["parameters"]) == ("1", 1, "echoPlain", {"value": 1})
+    while run.status()["calls"] != {"done": 2, "held": 1}:
+        pass
+    assert run.status()["status"] == "running"
+    run.approve("1")
+    assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 1, "c": 3}
+
+
+def test_r14_2_what_was_shown_is_what_runs_whatever_comes_since(backend: Backend, meeting: Meeting, gate: str) -> None:
+    seeing = {"_tool": "seeScopes", "_scopes": ["state"], "value": "†state.a", "_outputPath": "†data.seen"}
+    given = {"type": "state", "a": 1, "b": 2}
+    run = submitted(backend, seeing, context=[given], approve=["†state.b"])
+    (held,) = wait_held(run)
+    assert (held["parameters"], held["scopes"]) == ({"value": 1}, {"state": {"a": 1, "b": 2}})
+    run.send({"type": "state", "a": 5, "b": 6})
+    run.approve(0)
+    assert backend.wait(run.id).data()["data"]["seen"] == {"state": {"a": 1, "b": 2}}
+
+
+def test_r14_2_a_delegate_gets_what_was_shown(backend: Backend) -> None:
+    context = [{"type": "system", "message": "be brief"}, {"type": "state", "user": "Ann"}]
+    asking = {"_tool": "d", "_delegate": "showContext", "_scopes": ["state", "system"], "_outputPath": "†data.seen"}
+    run = submitted(backend, asking, context=context)
+    (held,) = wait_held(run)
+    assert held["messages"] == [*context[:1], {"type": "state", "user": "Ann"}]
+    run.send({"type": "state", "user": "Bob"})
+    run.approve(0)
+    assert backend.wait(run.id).data()["data"]["seen"]["context"][:2] == held["messages"]
+
+
+def test_r14_2_parameters_may_be_changed_and_are_validated(backend: Backend) -> None:
+    run = submitted(backend, {"_tool": "add", "a": 1, "_outputPath": "†state.sum"})
+    wait_held(run)
+    with pytest.raises(Rejected) as refused:
+        run.approve(0, parameters={"a": "one"})
+    assert refused.value.errors[0].pointer == "/a"
+    with pytest.raises(Rejected, match="only these can be changed"):
+        run.approve(0, parameters={"a": 1, "_outputPath": "†state.other"})
+    assert len(run.held()) == 1
+    run.approve(0, parameters={"a": 40, "b": 2})
+    assert backend.wait(run.id).data()["state"] == {"sum": 42}
+
+
+def test_r14_2_values_that_a_person_gives_are_never_read_as_references(backend: Backend) -> None:
+    run = submitted(backend, echo("x", "†state.a"), context=[{"type": "state", "secret": 1}])
+    wait_held(run)
+    run.approve(0, parameters={"value": "†state.secret"})
+    assert backend.wait(run.id).data()["state"]["a"] == "†state.secret"
+
+
+def test_r14_2_a_rejection_goes_where_an_exception_would(backend: Backend) -> None:
+    calls = echo(1, "†state.a || †state.refused"), echo(2, "†state.b"), echo("†state.b", "†state.c")
+    run = submitted(backend, *calls)
+    wait_held(run, 2)
+    run.reject(0, "too dear", by="Ann")
+    run.reject(1, reason="not today")
+    result = backend.wait(run.id)
+    assert result.status == "failed"
+    assert result.data()["state"] == {"refused": {"type": "Rejected", "message": "too dear"}}
+    assert [status_of(result, index) for index in range(3)] == ["done", "failed", "skipped"]
+    assert result.calls[1].error == {"type": "Rejected", "message": "not today"}
+
+
+def test_r14_2_the_same_decision_twice_is_one_and_another_one_is_refused(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"), echo(2, "†state.b"))
+    wait_held(run, 2)
+    first = run.approve("0", by="Ann")
+    assert run.approve(0, by="Bob") == run.approve(0, parameters={"value": 1}) == first
+    with pytest.raises(AlreadyDecided, match=r"call 0 .* was approved by Ann at .*; that stays"):
+        run.reject(0, "no")
+    with pytest.raises(AlreadyDecided):
+        run.approve(0, parameters={"value": 7})
+    run.reject("1", "no")
+    assert backend.wait(run.id).data()["state"]["a"] == 1
+    assert run.approve(0) == first
+    with pytest.raises(AlreadyDecided, match=r"was rejected by .*\(no\)"):
+        run.approve(1)
+    with pytest.raises(AlreadyDecided):
+        run.reject(1, "for another reason")
+
+
+def test_r14_2_what_is_not_held_cannot_be_decided(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = submitted(backend, wait_at(gate), echo("†state.a", "†state.b"), approve=["echo"])
+    meeting.take(f"at:{gate}")
+    for wrong in (0, 1, 7, "x", "0:①", "²"):
+        with pytest.raises(NotHeld):
+            run.approve(wrong)
+    with pytest.raises(Rejected, match="needs a reason"):
+        run.reject(1, " ")
+    meeting.open_gate(gate)
+    wait_held(run)
+    run.cancel()
+    assert run.held() == []
+    with pytest.raises(RunOver):
+        run.approve(1)
+    assert status_of(run.result(), 1) == "skipped"
+
+
+def test_r14_1_calls_of_instances_are_held_each_on_its_own(backend: Backend) -> None:
+    marks = ["①", "②"]
+    context: list[Any] = [{"type": "state", "_instance": mark, "mark": mark} for mark in marks]
+    plan = {"type": "plan", "calls": [echo("†state.mark", "†state.a"), echo("†state.a", "†state.b")]}
+    run = backend.client.submit_document({"context": [*context, plan], "config": {"approve": ["*"]}})
+    assert {call["call"]: call["parameters"] for call in wait_held(run, 2)} == {
+        "0:①": {"value": "①"},
+        "0:②": {"value": "②"},
+    }
+    with pytest.raises(NotHeld, match="several calls have the index 0: say which, 0:①, 0:②"):
+        run.approve(0)
+    run.approve("0:②")
+    run.approve("0:①")
+    for call in wait_held(run, 2):
+        run.approve(call["call"], parameters={"value": call["call"]})
+    result = backend.wait(run.id)
+    assert [result.data(mark)["state"]["b"] for mark in marks] == ["1:①", "1:②"]
+
+
+def test_r14_1_fire_and_forget_calls_are_held_too(backend: Backend, meeting: Meeting, gate: str) -> None:
+    saying = [{"_tool": "note", "name": f"{gate}-{index}", "text": "hello"} for index in range(2)]
+    run = submitted(backend, *saying)
+    wait_held(run, 2)
+    run.reject(1, "no")
+    run.approve(0, parameters={"name": f"{gate}-0", "text": "changed"})
+    result = backend.wait(run.id)
+    assert [status_of(result, index) for index in range(2)] == ["sent", "failed"]
+
+
+def test_r14_2_nothing_is_held_by_a_worker_and_all_of_them_may_die(alone: Backend) -> None:
+    with alone.worker() as victim:
+        run = submitted(alone, echo(1, "†state.a"), echo("†state.a", "†state.b"))
+        wait_held(run)
+        keys = Keys(alone.settings.key_prefix, run.id)
+        while alone.redis.exists(keys.leases, keys.published):
+            run.status()
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    run.approve(0)
+    with alone.worker() as victim:
+        assert wait_held(run)[0]["parameters"] == {"value": 1}
+        run.approve(1, parameters={"value": 5})
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    with alone.worker():
+        assert alone.wait(run.id).data()["state"] == {"a": 1, "b": 5}
+
+
+def test_r14_2_an_approved_call_runs_again_with_the_same_snapshot_where_its_worker_dies(
+    alone: Backend, meeting: Meeting, gate: str
+) -> None:
+    slow = {"_tool": "waitAtGate", "gate": gate, "value": "†state.x", "_outputPath": "†state.a"}
+    with alone.worker() as victim:
+        run = submitted(alone, slow, context=[{"type": "state", "x": 1}])
+        wait_held(run)
+        run.send({"type": "state", "x": 2})
+        run.approve(0)
+        meeting.take(f"at:{gate}")
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    meeting.open_gate(gate)
+    with alone.worker():
+        assert alone.wait(run.id).data()["state"] == {"a": 1, "x": 2}
+
+
+def test_r14_3_what_is_not_decided_in_time_is_rejected_also_where_all_workers_died(alone: Backend) -> None:
+    with alone.worker() as victim:
+        run = submitted(alone, echo(1, "†state.a || †state.late"), approve_seconds=0.5)
+        (held,) = wait_held(run)
+        assert held["until"] > held["since"]
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    with alone.worker():
+        result = alone.wait(run.id)
+    reason = "no person decided within 0.5 s (config.approve_seconds)"
+    assert result.data()["state"] == {"late": {"type": "Rejected", "message": reason}}
+    with pytest.raises(AlreadyDecided, match=r"by config\.approve_seconds"):
+        run.approve(0)
+
+
+def test_r14_3_what_is_decided_in_time_is_not_rejected(alone: Backend, meeting: Meeting, gate: str) -> None:
+    with alone.worker():
+        run = submitted(alone, wait_at(gate), echo(1, "†state.late"), approve_seconds=1)
+        wait_held(run, 2)
+        run.approve(0)
+        meeting.take(f"at:{gate}")
+        while status_of(run.result(), 1) != "failed":
+            pass
+        meeting.open_gate(gate)
+        assert alone.wait(run.id).data()["state"]["a"] == 1
+
+
+def test_r14_2_a_paused_run_takes_decisions_and_goes_on_with_them_when_resumed(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"), echo("†state.a", "†state.b"))
+    wait_held(run)
+    run.pause()
+    run.approve(0)
+    assert run.status()["calls"] == {"waiting": 2}
+    run.resume()
+    wait_held(run)
+    run.approve(1)
+    assert backend.wait(run.id).status == "completed"
+
+
+def test_r14_1_a_held_call_that_an_amendment_replaces_is_asked_for_no_more(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    run.amend([echo(2, "†state.b")])
+    while [call["call"] for call in run.held()] != ["1"]:
+        run.status()
+    run.amend([echo(3, "†state.c")], add=True)
+    wait_held(run, 2)
+    run.approve(1)
+    run.approve(2)
+    result = backend.wait(run.id)
+    assert result.data()["state"] == {"b": 2, "c": 3}
+    assert [call.status for call in result.calls] == ["skipped", "done", "done"]
+
+
+def test_r14_1_a_fork_asks_anew_for_what_had_not_ended(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = submitted(backend, wait_at(gate), echo(2, "†state.b"))
+    wait_held(run, 2)
+    run.approve(0)
+    meeting.take(f"at:{gate}")
+    fork = run.fork()
+    meeting.open_gate(gate)
+    assert [call["parameters"].get("gate") for call in wait_held(fork, 2)] == [gate, None]
+    for one in (run, fork):
+        one.approve(1)
+    fork.approve(0)
+    assert [backend.wait(one.id).data()["state"] for one in (run, fork)] == [{"a": 1, "b": 2}] * 2
+
+
+def test_r14_3_who_decided_what_and_when_is_in_the_log(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    run.approve(0, by="Ann")
+    backend.wait(run.id)
+    kinds = [(event.kind, event.status) for event in run.follow()]
+    assert kinds[-3:] == [("decided", "approved"), ("call", "done"), ("run", "completed")]
+
+
+def test_r14_2_a_call_that_is_retried_is_asked_for_anew(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    run.reject(0, "not yet")
+    assert backend.wait(run.id).status == "failed"
+    run.retry()
+    wait_held(run)
+    run.approve(0)
+    assert backend.wait(run.id).data()["state"] == {"a": 1}

@@ -1,0 +1,101 @@
+"""`acts held`, `acts approve`, `acts reject`: what waits for a person, and deciding on it (SPEC R14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli.failures import COMPLETED, documented
+from worker.cli.inspect import found_run
+from worker.cli.options import Common, common_options
+from worker.cli.output import escaped, print_json, print_text
+from worker.cli.rendering import call_name, counted, heading, value_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from worker.client.runs import Run
+
+by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it; else the user of this system.")
+
+
+@click.command(short_help="Print what waits for a person.")
+@click.argument("run", metavar="RUN")
+@common_options
+def held(run: str, *, common: Common) -> int:
+    """Print the calls of RUN that wait for a person, those that wait longest first, with all that they will run with.
+
+    Exit codes: 0 found, also where nothing waits, 3 not found, or no server.
+    """
+    with found_run(run, common) as found:
+        calls = found.held()
+    for call in calls:
+        if common.json:
+            print_json(call)
+        else:
+            for line in _lines(call):
+                print_text(line)
+    if not calls and not common.json:
+        print_text("nothing waits for a person")
+    return COMPLETED
+
+
+@click.command(short_help="Let a held call run.")
+@click.argument("run", metavar="RUN")
+@click.argument("call", metavar="CALL")
+@click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out.")
+@by_option
+@common_options
+def approve(run: str, call: str, parameters: str | None, by: str | None, *, common: Common) -> int:
+    """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it.
+
+    Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    """
+    return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters), by=by))
+
+
+@click.command(short_help="Reject a held call.")
+@click.argument("run", metavar="RUN")
+@click.argument("call", metavar="CALL")
+@click.option("--reason", metavar="TEXT", required=True, help="Why: the message of the error that the call ends with.")
+@by_option
+@common_options
+def reject(run: str, call: str, reason: str, by: str | None, *, common: Common) -> int:
+    """Have CALL of RUN end with the error Rejected, which goes where an exception would.
+
+    Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    """
+    return _decide(run, common, lambda found: found.reject(call, reason, by=by))
+
+
+def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
+    """Make a decision and say where it stands in the log."""
+    with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
+        id_ = decide(found)
+        document = {**found.status(), "decision": id_}
+    if common.json:
+        print_json(document)
+    else:
+        print_text(f"decided, {counted(document['calls'].get('held', 0), 'call')} of run {run} still held")
+    return COMPLETED
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    """The parameters that are given. Raises `protocol.Rejected`."""
+    from protocol import Problem, Rejected
+    from worker.cli.source import decode_submission
+
+    value = decode_submission(text.encode()) if text is not None else None
+    if value is None or isinstance(value, dict):
+        return value
+    raise Rejected([Problem("", "parameters must be an object")])
+
+
+def _lines(call: Mapping[str, Any]) -> Iterator[str]:
+    """A held call as people read it: everything that it will run with."""
+    where = f" ({escaped(call['instance'])})" if call["instance"] is not None else ""
+    until = f", rejected at {call['until']}" if call["until"] is not None else ""
+    yield f"{heading(call['call'])}  {call_name(call['index'], call['tool'])}{where}  since {call['since']}{until}"
+    shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
+    yield from value_lines(shown or {"parameters": {}}, 2)

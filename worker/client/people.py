@@ -1,0 +1,244 @@
+"""People: what waits for a person in a run, and deciding on it (SPEC R14).
+
+A decision is one step (lua/decide.lua): the first one counts, whoever makes it and from whichever process. It marks the
+call's lane, so should the client die after it, the workers' sweep publishes that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol import Problem, Rejected
+from protocol.calls.call import Call
+from protocol.calls.tools import Tool
+from protocol.engine.holds import Ruling, Verdict
+from protocol.language.errors import pointer
+from protocol.language.limits import size_of, value_problems
+from protocol.language.paths import MISSING
+from worker.errors import AlreadyDecided, BeingAmended, InfrastructureError, NotHeld, RunNotFound, RunOver
+from worker.messaging.attempts import CallId
+from worker.messaging.limits import limits_of
+from worker.messaging.messages import lane_task
+from worker.messaging.packing import unpack
+from worker.storage.definition import unpack_definition
+from worker.storage.due import DueRuns
+from worker.storage.held_calls import Decision, Shown, pack_decision, unpack_decision, unpack_hold
+from worker.storage.history import History
+from worker.storage.keys import ENDED, Keys
+from worker.storage.lane import amended, known_calls
+from worker.storage.leases import PUBLISHED_SECONDS
+from worker.storage.log import Entry
+from worker.storage.scripts import Script, pack_request
+
+from .operator import operator
+from .results import call_id
+
+if TYPE_CHECKING:
+    from worker.messaging.publisher import Publisher
+
+logger = logging.getLogger(__name__)
+
+_PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
+_NAMED: Final = 5
+"""The most calls that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCall:
+    """A call that waits for a person, and all that it will run with."""
+
+    id: CallId
+    shown: Shown
+    since_ms: int
+    until_ms: int | None
+    """When it is rejected where no person has decided (`config.approve_seconds`)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts held --json` prints it; `messages` and `output` are there only where there are any."""
+        snapshot = self.shown.snapshot
+        messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
+        output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
+        return {
+            "call": call_id(self.id.index, self.id.instance),
+            "index": self.id.index,
+            "tool": self.shown.tool,
+            "instance": self.id.instance,
+            "parameters": dict(snapshot.parameters),
+            "scopes": dict(snapshot.scopes),
+            **messages,
+            **output,
+            "since": iso_date(self.since_ms),
+            "until": iso_date(self.until_ms) if self.until_ms is not None else None,
+        }
+
+
+class People:
+    """Decisions on the held calls of one run. `publisher` is asked for when something is to be published.
+
+    All of it raises `RunNotFound`, `RedisError`.
+    """
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._publisher = publisher
+        self._due = DueRuns(redis, settings.key_prefix)
+        self._script = Script(redis, "run", "held", "decide")
+
+    def held(self) -> Iterator[HeldCall]:
+        """The calls that wait for a person, those that wait longest first; none once the run is over."""
+        fields: Any = self._redis.hmget(self._keys.state, "status", "approve_ms")
+        status, approve_ms = fields
+        if status is None:
+            raise RunNotFound(self._keys.run)
+        for id_, since, entry in self._history.held() if status.decode() not in ENDED else ():
+            assert entry.snapshot is not None
+            until = since + int(approve_ms) if approve_ms is not None else None
+            yield HeldCall(id_, unpack_hold(entry.snapshot), since, until)
+
+    def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
+        """Let a held call run as it was shown, or with other parameters. Returns the id of the decision in the log.
+
+        Raises `Rejected` where its tool refuses the parameters; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        """
+        id_ = self._find(call)
+        given = dict(parameters) if parameters is not None else None
+        if given is not None:
+            known, tool, shown = self._call(id_)
+            if problems := list(self._misfits(given, known, tool)):
+                raise Rejected(problems)
+            given = given if given != shown else None
+        return self._decide(id_, Ruling(Verdict.APPROVED, given), by)
+
+    def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+        """Have a held call end with the error `Rejected`. Returns the id of the decision in the log.
+
+        Raises as `approve` does; `Rejected` without a reason, or with too long a one.
+        """
+        if not reason.strip():
+            raise Rejected([Problem("", "a rejection needs a reason")])
+        if problems := list(value_problems(reason, limits := limits_of(self._settings))):
+            raise Rejected(problems)
+        if size_of(reason) > limits.message_bytes:
+            raise Rejected([Problem("", f"the reason has more than {limits.message_bytes} bytes")])
+        return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
+
+    def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
+        decision = Decision(ruling, by or operator())
+        self._due.note_until(self._keys.run, _PUBLISHED_MS)
+        answer = self._write(id_, decision)
+        if answer["status"] == "gone":
+            raise RunNotFound(self._keys.run)
+        if answer["is_amended"]:
+            raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
+        if "id" not in answer:
+            return self._same(id_, ruling, answer["status"])
+        if answer["is_published"]:
+            self._publish(id_)
+        return str(answer["id"])
+
+    def _write(self, id_: CallId, decision: Decision) -> dict[str, Any]:
+        """Run the script (see decide.lua)."""
+        keys = self._keys
+        request = {"member": id_.member, "ruling": pack_decision(decision), "published_ms": _PUBLISHED_MS}
+        names = [keys.state, keys.log, keys.lanes, keys.calls, keys.held, keys.published]
+        answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
+        return answer
+
+    def _publish(self, id_: CallId) -> None:
+        """Publish the call's lane; where the broker does not take it, the sweep does."""
+        try:
+            self._publisher().publish([lane_task(id_.run, id_.instance, self._settings.queue_instances)])
+        except InfrastructureError as error:
+            logger.warning("run %s has the decision, the workers' sweep publishes its task: %s", id_.run, error)
+
+    def _same(self, id_: CallId, ruling: Ruling, status: str) -> str:
+        """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
+        name = call_id(id_.index, id_.instance)
+        decided = [entry for entry in self._history.lane(id_.instance) if entry.call == id_.index and entry.ruling]
+        if not decided and status in ENDED:
+            raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
+        if not decided:
+            raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
+        found = unpack_decision(decided[-1].ruling or b"")
+        if found.ruling == ruling:
+            return decided[-1].id
+        reason = f" ({found.ruling.reason})" if found.ruling.reason else ""
+        changed = " with other parameters" if found.ruling.parameters is not None else ""
+        raise AlreadyDecided(
+            f"call {name} of run {id_.run} was {found.ruling.verdict}{changed} by {found.by} at {_date(decided[-1])}"
+            f"{reason}; that stays, and nothing has changed"
+        )
+
+    def _find(self, call: str | int) -> CallId:
+        """The call of that id or index: a held one, else one that was decided on. Raises `NotHeld`."""
+        index, _, instance = str(call).partition(":")
+        if not (index.isascii() and index.isdecimal()) or len(index) > 18:
+            raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts held`")
+        if instance:
+            return CallId(self._keys.run, instance, int(index))
+        for found in (self._held_ids(), self._decided_ids()):
+            ids = dict.fromkeys(id_ for id_ in found if id_.index == int(index))
+            if len(ids) == 1:
+                return next(iter(ids))
+            if ids:
+                names = [call_id(id_.index, id_.instance) for id_ in ids]
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                raise NotHeld(f"several calls have the index {index}: say which, {', '.join(names[:_NAMED])}{more}")
+        return CallId(self._keys.run, None, int(index))
+
+    def _held_ids(self) -> Iterator[CallId]:
+        members: Any = self._redis.zrange(self._keys.held, 0, -1)
+        return (CallId.of_member(self._keys.run, member.decode()) for member in members)
+
+    def _decided_ids(self) -> Iterator[CallId]:
+        for entry in self._history.entries():
+            if entry.ruling is not None and entry.call is not None:
+                yield CallId(self._keys.run, entry.instance, entry.call)
+
+    def _call(self, id_: CallId) -> tuple[Call, Tool | None, Mapping[str, Any]]:
+        """A held call, its tool, and the parameters that it is held with. Raises `NotHeld`."""
+        data: Any = self._redis.get(self._keys.definition)
+        if data is None:
+            raise RunNotFound(self._keys.run)
+        shared = self._history.lane(None)
+        definition = amended(unpack_definition(data), shared)
+        entries = self._history.lane(id_.instance) if id_.instance is not None else shared
+        held = [entry.snapshot for entry in entries if entry.call == id_.index and entry.snapshot is not None]
+        records = [entry.record for entry in entries if entry.record is not None]
+        call = known_calls(definition, records, id_.instance).get(id_.index)
+        if call is None or not held:
+            name = call_id(id_.index, id_.instance)
+            raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
+        return call, definition.tools.get(call.tool), unpack_hold(held[-1]).snapshot.parameters
+
+    def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
+        """What is wrong with other parameters for a call (SPEC R4.1): they are values, and nothing in them is read."""
+        limits = limits_of(self._settings)
+        if unfit := list(value_problems(parameters, limits)):
+            yield from unfit
+            return
+        if (size := size_of(parameters)) > limits.message_bytes:
+            yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
+        meta = [key for key in parameters if key.startswith("_")]
+        yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
+        if tool is not None and not meta:
+            yield from tool.problems({**call.meta_properties, **parameters})
+
+
+def iso_date(milliseconds: int) -> str:
+    """A moment as ISO 8601, UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _date(entry: Entry) -> str:
+    return iso_date(int(entry.id.partition("-")[0]))

@@ -1,0 +1,69 @@
+"""Held calls in the log: what a call is held with, and what was decided of it, as bytes (SPEC R14.2, R14.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.engine.execution import Hold
+from protocol.engine.holds import Ruling, Snapshot, Verdict
+from protocol.language.paths import MISSING
+from worker.messaging.packing import pack, unpack
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a person is shown of a held call."""
+
+    tool: str
+    snapshot: Snapshot
+    output: Any = MISSING
+    """The result that a model has written into the call (SPEC R4.7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided of a held call, and by whom; the id of its entry in the log says when."""
+
+    ruling: Ruling
+    by: str
+
+
+def pack_hold(hold: Hold) -> bytes:
+    """The field `h` of an entry."""
+    call, snapshot = hold.call, hold.snapshot
+    fields: dict[str, Any] = {
+        "tool": call.tool,
+        "parameters": dict(snapshot.parameters),
+        "scopes": dict(snapshot.scopes),
+    }
+    if snapshot.messages:
+        fields["messages"] = [dict(message) for message in snapshot.messages]
+    if call.given is not MISSING:
+        fields["output"] = call.given
+    return pack(fields)
+
+
+def unpack_hold(data: bytes) -> Shown:
+    """What `pack_hold` has written."""
+    fields = unpack(data)
+    snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
+    return Shown(fields["tool"], snapshot, fields.get("output", MISSING))
+
+
+def pack_decision(decision: Decision) -> bytes:
+    """The field `v` of an entry; the sweep writes the same (see sweep.lua)."""
+    ruling = decision.ruling
+    fields: dict[str, Any] = {"verdict": ruling.verdict.value, "by": decision.by}
+    if ruling.parameters is not None:
+        fields["parameters"] = dict(ruling.parameters)
+    if ruling.reason:
+        fields["reason"] = ruling.reason
+    return pack(fields)
+
+
+def unpack_decision(data: bytes) -> Decision:
+    """What `pack_decision` has written."""
+    fields = unpack(data)
+    ruling = Ruling(Verdict(fields["verdict"]), fields.get("parameters"), fields.get("reason", ""))
+    return Decision(ruling, fields["by"])
