@@ -52,7 +52,7 @@ def unpack_hold(data: bytes) -> Shown:
 
 
 def pack_decision(decision: Decision) -> bytes:
-    """The field `v` of an entry; the sweep writes the same (see sweep.lua)."""
+    """The field `j` of an entry; the sweep writes the same (see sweep.lua)."""
     ruling = decision.ruling
     fields: dict[str, Any] = {"verdict": ruling.verdict.value, "by": decision.by}
     if ruling.parameters is not None:

@@ -182,7 +182,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
         by=detail.get("by"),
         snapshot=fields.get(b"h"),
-        ruling=fields.get(b"v"),
+        ruling=fields.get(b"j"),
         run_status=status if b"l" not in fields else None,
         loop=loop,
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,

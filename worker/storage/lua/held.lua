@@ -11,7 +11,7 @@ local function decide(keys, member, ruling, due)
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
-    local id = append_entry(keys.log, keys.lanes, lane, 'c', call, 'v', ruling)
+    local id = append_entry(keys.log, keys.lanes, lane, 'c', call, 'j', ruling)
     redis.call('HSET', keys.calls, member, 'decided:0:0:' .. id)
     redis.call('ZREM', keys.held, member)
     redis.call('ZADD', keys.published, due, lane)
