@@ -106,8 +106,7 @@ class Execution:
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
     see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome
-    alone: in a loop the message comes at the end of the tick (SPEC R13.1). `approvals` says which calls a person decides
-    on.
+    alone: in a loop the message comes at the end of the tick (SPEC R13.1). `approvals` says which calls are held.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at
+from .test_control_cli import command
 
 __all__ = ["alone", "gate"]  # fixtures
 
@@ -286,3 +288,44 @@ def test_r14_2_a_call_that_is_retried_is_asked_for_anew(backend: Backend) -> Non
     wait_held(run)
     run.approve(0)
     assert backend.wait(run.id).data()["state"] == {"a": 1}
+
+
+def test_r14_3_the_audit_trail_says_who_decided(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    id_ = run.approve(0, by="Ann")
+    (deed,) = (entry.deed for entry in run.log(audit=True) if entry.id == id_)
+    assert deed is not None
+    assert (deed.did, deed.actor.name, deed.about) == ("approved", "Ann", {"call": "0"})
+    run.wait(timeout_seconds=60)
+
+
+def test_r14_2_people_decide_from_the_command_line(backend: Backend) -> None:
+    given = [
+        {"_tool": "add", "a": 1, "_outputPath": "†state.a"},
+        echo("x", "†state.b || †state.c"),
+        echo(3, "†state.d"),
+    ]
+    run = submitted(backend, *given)
+    wait_held(run, 3)
+    shown = command(backend, "held", run.id, "--json")
+    assert [json.loads(line)["parameters"] for line in shown.stdout.splitlines()] == [
+        {"a": 1},
+        {"value": "x"},
+        {"value": 3},
+    ]
+    text = command(backend, "held", run.id).stdout
+    assert "0 add" in text
+    assert "value: x" in text
+    refused = command(backend, "approve", run.id, "0", "--parameters", '{"a": "one"}', "--json")
+    assert (refused.code, refused.json["errors"][0]["pointer"]) == (2, "/a")
+    assert command(backend, "approve", run.id, "0", "--parameters", "[1]").code == 2
+    assert command(backend, "approve", run.id, "0", "--parameters", '{"a": 5}', "--by", "Ann", "--json").code == 0
+    assert command(backend, "reject", run.id, "1", "--reason", "no").code == 0
+    other = command(backend, "approve", run.id, "1")
+    assert (other.code, "was rejected by" in other.stderr) == (2, True)
+    assert command(backend, "approve", run.id, "9").code == 2
+    assert command(backend, "approve", "nowhere", "0").code == 3
+    assert command(backend, "approve", run.id, "2").code == 0
+    assert backend.wait(run.id).data()["state"] == {"a": 6, "c": {"type": "Rejected", "message": "no"}, "d": 3}
+    assert "nothing waits" in command(backend, "held", run.id).stdout

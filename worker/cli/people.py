@@ -10,14 +10,15 @@ from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import found_run
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, counted, heading, value_lines
+from worker.cli.rendering import call_name, counted, heading
+from worker.cli.values import value_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from worker.client.runs import Run
 
-by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it; else the user of this system.")
+by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR].")
 
 
 @click.command(short_help="Print what waits for a person.")
@@ -52,7 +53,7 @@ def approve(run: str, call: str, parameters: str | None, by: str | None, *, comm
 
     Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
-    return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters), by=by))
+    return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters, common), by=by))
 
 
 @click.command(short_help="Reject a held call.")
@@ -81,12 +82,12 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
     return COMPLETED
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     """The parameters that are given. Raises `protocol.Rejected`."""
     from protocol import Problem, Rejected
     from worker.cli.source import decode_submission
 
-    value = decode_submission(text.encode()) if text is not None else None
+    value = decode_submission(text.encode(), common.settings()) if text is not None else None
     if value is None or isinstance(value, dict):
         return value
     raise Rejected([Problem("", "parameters must be an object")])

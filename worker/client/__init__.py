@@ -15,7 +15,6 @@
 `undoing`        which calls that concerns
 `amendment_steps`  how a run is changed in many lanes
 `sending`        adding data messages to a run under way
-`operator`       who gives orders here
 `people`         what waits for a person, and deciding on it
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another

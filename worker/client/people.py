@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,9 +27,10 @@ from worker.messaging.attempts import CallId
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import unpack
+from worker.storage.audit import Deed, deed
 from worker.storage.definition import unpack_definition
 from worker.storage.due import DueRuns
-from worker.storage.held_calls import Decision, Shown, pack_decision, unpack_decision, unpack_hold
+from worker.storage.held_calls import Shown, pack_ruling, unpack_hold, unpack_ruling
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import amended, known_calls
@@ -37,7 +38,6 @@ from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.log import Entry
 from worker.storage.scripts import Script, pack_request
 
-from .operator import operator
 from .results import call_id
 
 if TYPE_CHECKING:
@@ -133,23 +133,30 @@ class People:
         return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
-        decision = Decision(ruling, by or operator())
+        done = deed(self._settings, ruling.verdict.value, call=call_id(id_.index, id_.instance))
+        done = replace(done, actor=replace(done.actor, name=by)) if by else done
         self._due.note_until(self._keys.run, _PUBLISHED_MS)
-        answer = self._write(id_, decision)
+        answer = self._write(id_, ruling, done)
         if answer["status"] == "gone":
             raise RunNotFound(self._keys.run)
         if answer["is_amended"]:
             raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
         if "id" not in answer:
             return self._same(id_, ruling, answer["status"])
+        done.tell(self._keys.run)
         if answer["is_published"]:
             self._publish(id_)
         return str(answer["id"])
 
-    def _write(self, id_: CallId, decision: Decision) -> dict[str, Any]:
+    def _write(self, id_: CallId, ruling: Ruling, done: Deed) -> dict[str, Any]:
         """Run the script (see decide.lua)."""
         keys = self._keys
-        request = {"member": id_.member, "ruling": pack_decision(decision), "published_ms": _PUBLISHED_MS}
+        request = {
+            "member": id_.member,
+            "ruling": pack_ruling(ruling),
+            "who": done.pack(),
+            "published_ms": _PUBLISHED_MS,
+        }
         names = [keys.state, keys.log, keys.lanes, keys.calls, keys.held, keys.published]
         answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
         return answer
@@ -169,14 +176,15 @@ class People:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
         if not decided:
             raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
-        found = unpack_decision(decided[-1].ruling or b"")
-        if found.ruling == ruling:
+        found = unpack_ruling(decided[-1].ruling or b"")
+        if found == ruling:
             return decided[-1].id
-        reason = f" ({found.ruling.reason})" if found.ruling.reason else ""
-        changed = " with other parameters" if found.ruling.parameters is not None else ""
+        by = f" by {decided[-1].deed.actor.name}" if decided[-1].deed is not None else ""
+        reason = f" ({found.reason})" if found.reason else ""
+        changed = " with other parameters" if found.parameters is not None else ""
         raise AlreadyDecided(
-            f"call {name} of run {id_.run} was {found.ruling.verdict}{changed} by {found.by} at {_date(decided[-1])}"
-            f"{reason}; that stays, and nothing has changed"
+            f"call {name} of run {id_.run} was {found.verdict}{changed}{by} at {_date(decided[-1])}{reason}; that "
+            "stays, and nothing has changed"
         )
 
     def _find(self, call: str | int) -> CallId:

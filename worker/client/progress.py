@@ -16,7 +16,7 @@ from broker_config import Settings
 from protocol.engine.statuses import Status
 from worker.errors import RunNotFound
 from worker.storage.connections import redis_errors
-from worker.storage.held_calls import unpack_decision
+from worker.storage.held_calls import unpack_ruling
 from worker.storage.keys import ENDED, Keys
 from worker.storage.log import Entry, read_entry
 
@@ -136,7 +136,7 @@ def event_of(entry: Entry) -> Event | None:
     if entry.snapshot is not None:
         return Event(entry.id, "held", Status.HELD.value, entry.instance, entry.call)
     if entry.ruling is not None:
-        verdict = unpack_decision(entry.ruling).ruling.verdict
+        verdict = unpack_ruling(entry.ruling).verdict
         return Event(entry.id, "decided", verdict.value, entry.instance, entry.call)
     return None
 

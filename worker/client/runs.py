@@ -141,7 +141,7 @@ class Run:
     def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
         """Let a held call run, as it was shown or with other `parameters`; `call` is its id or index (SPEC R14.2).
 
-        Returns the id of the decision in the log; `by` says there who decided, else the operating system's user. The
+        Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The
         same decision twice is one. Raises `protocol.Rejected` where its tool refuses the parameters, `NotHeld`,
         `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """

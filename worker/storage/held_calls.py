@@ -21,14 +21,6 @@ class Shown:
     """The result that a model has written into the call (SPEC R4.7)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided of a held call, and by whom; the id of its entry in the log says when."""
-
-    ruling: Ruling
-    by: str
-
-
 def pack_hold(hold: Hold) -> bytes:
     """The field `h` of an entry."""
     call, snapshot = hold.call, hold.snapshot
@@ -51,10 +43,9 @@ def unpack_hold(data: bytes) -> Shown:
     return Shown(fields["tool"], snapshot, fields.get("output", MISSING))
 
 
-def pack_decision(decision: Decision) -> bytes:
-    """The field `j` of an entry; the sweep writes the same (see sweep.lua)."""
-    ruling = decision.ruling
-    fields: dict[str, Any] = {"verdict": ruling.verdict.value, "by": decision.by}
+def pack_ruling(ruling: Ruling) -> bytes:
+    """The field `j` of an entry: what was decided of a held call. The sweep writes the same (see sweep.lua)."""
+    fields: dict[str, Any] = {"verdict": ruling.verdict.value}
     if ruling.parameters is not None:
         fields["parameters"] = dict(ruling.parameters)
     if ruling.reason:
@@ -62,8 +53,7 @@ def pack_decision(decision: Decision) -> bytes:
     return pack(fields)
 
 
-def unpack_decision(data: bytes) -> Decision:
-    """What `pack_decision` has written."""
+def unpack_ruling(data: bytes) -> Ruling:
+    """What `pack_ruling` has written."""
     fields = unpack(data)
-    ruling = Ruling(Verdict(fields["verdict"]), fields.get("parameters"), fields.get("reason", ""))
-    return Decision(ruling, fields["by"])
+    return Ruling(Verdict(fields["verdict"]), fields.get("parameters"), fields.get("reason", ""))

@@ -23,7 +23,7 @@ from protocol.state.operations import read_operation
 from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
-from .held_calls import unpack_decision, unpack_hold
+from .held_calls import unpack_hold, unpack_ruling
 from .log import Entry, MessageLog, standing
 
 
@@ -291,7 +291,7 @@ class LaneView:
             elif entry.call is not None and entry.snapshot is not None:
                 self.execution.hold(entry.call, unpack_hold(entry.snapshot).snapshot)
             elif entry.call is not None and entry.ruling is not None:
-                self.execution.rule(entry.call, unpack_decision(entry.ruling).ruling)
+                self.execution.rule(entry.call, unpack_ruling(entry.ruling))
             if entry.gives_up:
                 self._note_given_up(entry.id)
             self.seen = entry.id

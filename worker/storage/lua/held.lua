@@ -3,15 +3,15 @@
 -- Say in the log what becomes of a held call, and mark its lane as published; nothing where it is not held (any more).
 --
 -- keys: log, lanes, calls, held, published (see advance.lua)    ruling msgpack    due when the lane's task counts as lost, in
--- ms; 0 where it is not published since the run is paused
+-- ms; 0 where it is not published since the run is paused    who msgpack, who has decided (see audit.py)
 -- Returns the id of the entry, or nil.
-local function decide(keys, member, ruling, due)
+local function decide(keys, member, ruling, who, due)
     local entry = redis.call('HGET', keys.calls, member)
     if not entry or not string.find(entry, '^held:') then
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
-    local id = append_entry(keys.log, keys.lanes, lane, 'c', call, 'j', ruling)
+    local id = append_entry(keys.log, keys.lanes, lane, 'c', call, 'j', ruling, 'w', who)
     redis.call('HSET', keys.calls, member, 'decided:0:0:' .. id)
     redis.call('ZREM', keys.held, member)
     redis.call('ZADD', keys.published, due, lane)

@@ -86,14 +86,14 @@ if approve_ms then
     local seconds = string.format('%g', approve_ms / 1000)
     local ruling = cmsgpack.pack({
         verdict = 'rejected',
-        by = 'config.approve_seconds',
         reason = 'no person decided within ' .. seconds .. ' s (config.approve_seconds)',
     })
+    local who = cmsgpack.pack({ did = 'rejected', by = 'config.approve_seconds', from = 'workers' })
     local keys = { log = KEYS[8], lanes = KEYS[9], calls = calls, held = KEYS[10], published = published }
     local woken = {}
     for _, member in ipairs(undecided) do
         local lane = string.match(member, '^(.*)\31[^\31]*$')
-        if decide(keys, member, ruling, due) and not woken[lane] then
+        if decide(keys, member, ruling, who, due) and not woken[lane] then
             woken[lane] = true
             lanes[#lanes + 1] = lane
         end
