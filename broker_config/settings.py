@@ -179,6 +179,22 @@ class Settings(BaseSettings):
     limit_run_concurrency: Count | None = Field(
         None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
     )
+    limit_ticks: Count | None = Field(
+        None, description="Ticks of one loop; its config can only ask for fewer. Unset: what that says, or 8."
+    )
+    limit_loop_calls: Count | None = Field(
+        None,
+        description="Calls that one loop may start; its config can only ask for fewer. Unset: what that says, or 200.",
+    )
+    limit_tokens: Count | None = Field(
+        None,
+        description="Tokens that one loop may take; its config can only ask for fewer. Unset: its config counts.",
+    )
+    limit_loop_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds that one loop may run; its config can only ask for fewer. Unset: its config counts.",
+    )
     limit_dead_letters: Count = Field(
         10_000, description="Fire-and-forget calls that failed for good and are kept; beyond, the oldest go."
     )

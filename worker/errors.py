@@ -40,6 +40,10 @@ class RunOver(WorkerError):
     """A run that has ended and cannot be changed any more."""
 
 
+class NoLoop(WorkerError):
+    """A run that is no request for the loop."""
+
+
 class NothingToRetry(WorkerError):
     """No call that was asked for has failed."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from protocol.language.errors import Conflict, ExpressionError, Unresolved
@@ -40,9 +41,14 @@ class LoopLimits:
     max_output_tokens: int = MAX_OUTPUT_TOKENS
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> LoopLimits:
-        """The limits that a valid `config` sets."""
-        return cls(**{name: config[name] for name in cls.__slots__ if config.get(name) is not None})
+    def of(cls, config: Mapping[str, Any], most: Mapping[str, Any] = MappingProxyType({})) -> LoopLimits:
+        """The limits that a valid `config` sets, where an operator allows at `most` so much (SPEC R4.2a)."""
+        limits = cls(**{name: config[name] for name in cls.__slots__ if config.get(name) is not None})
+        own = {name: getattr(limits, name) for name in most}
+        tightest: dict[str, Any] = {
+            name: min((n for n in (own[name], most[name]) if n is not None), default=None) for name in most
+        }
+        return replace(limits, **tightest)
 
 
 class Stage(StrEnum):
@@ -99,6 +105,7 @@ class Loop:
         self.limits = limits
         self.stage = Stage.NEW
         self.ticks: list[Tick] = [Tick(0)]
+        self._before_end: Stage | None = None
 
     @property
     def tick(self) -> Tick:
@@ -140,14 +147,12 @@ class Loop:
         """The loop is over; with its current tick where that one has caused so many errors."""
         if errors is not None:
             self.ticks[-1] = replace(self.tick, errors=errors)
-        self.stage = Stage.ENDED
+        self._before_end, self.stage = self.stage, Stage.ENDED
 
     def extend(self, ticks: int) -> None:
-        """A loop that has reached a limit may ask so many times more (SPEC R13.3)."""
+        """A loop, also one that has reached a limit, may ask so many times more (SPEC R13.3)."""
         self.limits = replace(self.limits, ticks=self.limits.ticks + ticks)
-        self.stage = Stage.NEW
-        if self.tick.solution is not None:
-            self.ticks.append(Tick(self.tick.number + 1))
+        self.stage, self._before_end = self._before_end or self.stage, None
 
     def tick_limit(self) -> str | None:
         """Why the current tick may not be asked, where the limit of ticks is reached."""
@@ -179,11 +184,17 @@ class Loop:
             "solution was started"
         )
 
-    def spending_limit(self) -> str | None:
-        """Why the loop ends after an answer that has cost more than was left."""
-        if self.limits.tokens is None or self.spent <= self.limits.tokens:
+    def spending_limit(self, charged: int) -> str | None:
+        """Why the loop ends with an answer that has cost so much: more than was left."""
+        if self.limits.tokens is None or self.spent + charged <= self.limits.tokens:
             return None
-        return f"{self.spent} tokens were billed, where {self.limits.tokens} (config.tokens) are allowed"
+        return f"{self.spent + charged} tokens were billed, where {self.limits.tokens} (config.tokens) are allowed"
+
+    def time_limit(self, seconds: float) -> str | None:
+        """Why a loop that has run for so long may not go on."""
+        if self.limits.seconds is None or seconds < self.limits.seconds:
+            return None
+        return f"the limit of {self.limits.seconds:g} seconds (config.seconds) is reached"
 
 
 def estimate_tokens(request_bytes: int, limits: LoopLimits) -> int:

@@ -17,9 +17,13 @@ from .config import SETTINGS, settings_of
 from .layout import Layout, Promised
 
 
-def unsupported(plan: Layout) -> list[Problem]:
-    """What a backend of this version cannot do of a valid submission, each at its place in it."""
-    return [*_settings(plan), *_promises(plan), *_loops(plan)]
+def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
+    """What a backend of this version cannot do of a valid submission, each at its place in it.
+
+    The settings of a run were looked at when it was new.
+    """
+    settings = _settings(plan) if is_new else ()
+    return [*settings, *_delegate_settings(plan), *_promises(plan), *_loops(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -27,6 +31,10 @@ def _settings(plan: Layout) -> Iterator[Problem]:
     for key in settings_of(plan.submission.config):
         if not (SETTINGS[key].in_submission or (SETTINGS[key].in_request and plan.submission.is_request)):
             yield _unsupported(key, "config", key)
+
+
+def _delegate_settings(plan: Layout) -> Iterator[Problem]:
+    """The same of the definitions of delegates."""
     for name, definition in plan.submission.delegates.items():
         config: Mapping[str, Any] | None = definition.get("config")
         for key in settings_of(config):

@@ -31,13 +31,14 @@ def pause(run: str, *, common: Common) -> int:
 
 @click.command(short_help="Go on with a paused run.")
 @click.argument("run", metavar="RUN")
+@click.option("--ticks", type=click.IntRange(min=1), metavar="N", help="Let its loop ask N times more, even if failed.")
 @common_options
-def resume(run: str, *, common: Common) -> int:
-    """Go on with RUN where it was paused.
+def resume(run: str, ticks: int | None, *, common: Common) -> int:
+    """Go on with RUN where it was paused; with --ticks also with a loop that has reached a limit.
 
     Exit codes: 0 under way, 3 not found, over already, or no server.
     """
-    return _order(run, common, lambda found: found.resume())
+    return _order(run, common, lambda found: found.resume(ticks=ticks))
 
 
 @click.command(short_help="End a run as it stands.")

@@ -126,9 +126,12 @@ class AsyncRun:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
         await to_thread(self._run.pause)
 
-    async def resume(self) -> None:
-        """Go on where the run was paused. Raises `RunOver`."""
-        await to_thread(self._run.resume)
+    async def resume(self, *, ticks: int | None = None) -> None:
+        """Go on where the run was paused, with `ticks` also with a loop that has reached a limit.
+
+        Raises `RunOver`, `NoLoop`.
+        """
+        await to_thread(self._run.resume, ticks=ticks)
 
     async def cancel(self) -> None:
         """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""

@@ -109,9 +109,18 @@ class Run:
         self._state()
         self._control.pause()
 
-    def resume(self) -> None:
-        """Go on where the run was paused. Raises `RunOver`."""
-        self._state()
+    def resume(self, *, ticks: int | None = None) -> None:
+        """Go on where the run was paused. With `ticks` its loop may ask so many times more, also where it has reached a
+        limit (SPEC R13.3). Raises `RunOver`, `NoLoop`.
+        """
+        status = self._state()["status"]
+        if ticks is not None:
+            from .loops import LoopControl
+
+            with redis_errors(self._settings):
+                LoopControl(self.id, self._redis, self._settings, self._publisher).extend(ticks)
+            if status != "paused":
+                return
         self._control.resume()
 
     def cancel(self) -> None:

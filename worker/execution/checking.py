@@ -52,13 +52,13 @@ class Checker:
         """Check an amendment to a run. Raises `protocol.Rejected`."""
         plan = check_amendment(value, so_far, self._surroundings)
         try:
-            return _supported(self._held_against_settings(plan))
+            return _supported(self._held_against_settings(plan), is_new=False)
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
     def complete(self, layout: Layout) -> Layout:
         """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
-        return _supported(self._known_delegates.with_definitions(layout))
+        return _supported(self._known_delegates.with_definitions(layout), is_new=False)
 
     def tool_of(self, function: Callable[..., Any]) -> str:
         """The tool that an activity's function is registered as; its own name where it is not."""
@@ -97,9 +97,10 @@ class Checker:
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
         """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
-        most, asked = self._settings.limit_run_concurrency, plan.submission.config.get("max_concurrency")
-        if most is not None and asked is not None and asked > most:
-            yield Problem("/config/max_concurrency", f"{asked}, where {most} is the most that is allowed")
+        for key, most in {"max_concurrency": self._settings.limit_run_concurrency, **most_of(self._settings)}.items():
+            asked = plan.submission.config.get(key)
+            if most is not None and asked is not None and asked > most:
+                yield Problem(pointer("config", key), f"{asked}, where {most} is the most that is allowed")
 
     def _unknown_models(self, plan: Plan) -> Iterator[Problem]:
         """Models that are asked for by name and are not configured: a `config` holds no addresses (SPEC R13.11)."""
@@ -115,8 +116,18 @@ class Checker:
                 yield Problem(pointer(*at, "model"), message)
 
 
-def _supported(plan: L) -> L:
+def most_of(settings: Settings) -> dict[str, float | None]:
+    """What an operator allows a loop to spend, by the keys of `config`; null is no limit (SPEC R13.3)."""
+    return {
+        "ticks": settings.limit_ticks,
+        "calls": settings.limit_loop_calls,
+        "tokens": settings.limit_tokens,
+        "seconds": settings.limit_loop_seconds,
+    }
+
+
+def _supported(plan: L, *, is_new: bool = True) -> L:
     """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
-    if refused := unsupported(plan):
+    if refused := unsupported(plan, is_new=is_new):
         raise Rejected(refused)
     return plan

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from protocol.engine.execution import Failure
-from protocol.engine.loop import Stage, charge_tokens, estimate_tokens, judge_output
+from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
 from protocol.requests import Request, compose, render, render_tick
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
@@ -51,6 +52,10 @@ class LoopRunner:
         self._has_to_look = True
         """Whether to see whether the request is at work: it is claimed then, unless it is."""
         self._has_left = False
+        self._now_ms = 0
+        """The server's time at the last look, where the loop's time is limited."""
+        self._has_alarm = False
+        """Whether the loop is looked at again when its time is over."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
@@ -80,6 +85,8 @@ class LoopRunner:
         view, loop = self._view, self._view.loop
         if self._is_stopped or view.status in ENDED or loop.stage is Stage.ENDED:
             self._results.clear()
+        elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
+            return await self._fail(limit)
         elif self._results:
             return await self._take_result()
         elif loop.stage is Stage.NEW and view.status == "running":
@@ -92,6 +99,9 @@ class LoopRunner:
         if self._mailbox.resting and view.status == "running":
             await self._mailbox.wait()
             return True
+        if loop.limits.seconds is not None and not self._has_alarm and view.status == "running":
+            await self._take(self._begin(loop.stage))
+            return True
         return False
 
     async def _take_news(self) -> None:
@@ -101,10 +111,12 @@ class LoopRunner:
         self._has_to_look = self._has_to_look or news.is_told or bool(news.due)
         log, view = self._services.log, self._view
         if news.is_told or self._is_told:
-            self._is_told, self._has_left = False, False
+            self._is_told, self._has_left, self._has_alarm = False, False, False
             self._mark, _ = await asyncio.gather(log.mark(view.run, LOOP), view.catch_up(log))
         else:
             await view.catch_up(log)
+        if view.loop.limits.seconds is not None:
+            self._now_ms = await log.now_ms()
 
     async def _stays(self) -> bool:
         """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
@@ -185,7 +197,11 @@ class LoopRunner:
         return True
 
     def _request(self, attempt: Attempt) -> TaskMessage:
-        return self._services.remote.request(attempt, self._view.asked, self._schema(), self._config())
+        view, config = self._view, self._config()
+        if (most := view.loop.limits.seconds) is not None:
+            left = max(most - view.ran_seconds(self._now_ms), 1)
+            config["request_seconds"] = min(config.get("request_seconds", left), left)
+        return self._services.remote.request(attempt, view.asked, self._schema(), config)
 
     # The answer.
 
@@ -213,7 +229,9 @@ class LoopRunner:
         )
         step = self._begin(Stage.RAN)
         step.answered = tick.number
-        limit = loop.call_limit(solved.runs)
+        charged = charge_tokens(said.get("usage"), tick.estimate, attempt.losses)
+        limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
+        errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
         message = {
             "type": "solution",
             "tick": tick.number,
@@ -226,9 +244,9 @@ class LoopRunner:
         answer = {
             "first": view.first,
             "runs": solved.runs if limit is None else 0,
-            "charged": charge_tokens(said.get("usage"), tick.estimate, attempt.losses),
+            "charged": charged,
             "positions": list(solved.positions),
-            "errors": packed(solved.errors),
+            "errors": packed(errors),
         }
         step.note(tick.number, message=message, answer=answer)
         if limit is not None:
@@ -280,8 +298,12 @@ class LoopRunner:
     # The log.
 
     def _begin(self, stage: Stage) -> LoopStep:
-        loop = self._view.loop
-        return LoopStep(before=loop.name, after=f"{stage}:{loop.tick.number}", seen=self._view.seen)
+        view, loop = self._view, self._view.loop
+        step = LoopStep(before=loop.name, after=f"{stage}:{loop.tick.number}", seen=view.seen)
+        if loop.limits.seconds is not None:
+            left = loop.limits.seconds - view.ran_seconds(self._now_ms)
+            step.alarm_ms, self._has_alarm = self._now_ms + math.ceil(max(left, 0) * 1000), True
+        return step
 
     async def _take(self, step: LoopStep) -> None:
         """Write a step down, if the log is still as it was read. Raises `RunGone`."""

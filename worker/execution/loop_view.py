@@ -9,15 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_config import Settings
 from protocol.calls.call import Call
 from protocol.engine.execution import Status
 from protocol.engine.loop import Loop, LoopLimits, TickError
 from protocol.requests import Request
 from protocol.state.fold import Fold
+from worker.execution.checking import most_of
 from worker.messaging.tokens import Tokens
 from worker.storage.definition import Definition, unpack_definition, unpack_lane
 from worker.storage.keys import ENDED
-from worker.storage.lane import RunGone
+from worker.storage.lane import RunGone, id_key
 from worker.storage.log import Entry, MessageLog
 from worker.storage.loop_entries import take_in
 
@@ -39,13 +41,13 @@ class Ended:
 class LoopView:
     """The state of one run's loop, and what the next request is made of."""
 
-    def __init__(self, run: str, definition: Definition, tokens: Tokens) -> None:
+    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: LoopLimits) -> None:
         assert definition.request is not None
         self.run = run
         self.definition = definition
         self.request = definition.request
         self.tokens = tokens
-        self.loop = Loop(LoopLimits.of(definition.config))
+        self.loop = Loop(limits)
         self.seen = "0-0"
         self.own_seen = "0-0"
         """The last entry of the loop's lane."""
@@ -74,15 +76,18 @@ class LoopView:
         """What is wrong with the solution of the current tick."""
         self.positions: tuple[int, ...] = ()
         """Where in it the calls stand that run."""
+        self._ran_ms = 0
+        self._running_since: int | None = None
         self._written: list[Mapping[str, Any]] = []
 
     @classmethod
-    async def open_run(cls, log: MessageLog, run: str) -> LoopView:
+    async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
         """Read all of a run. Raises `RunGone`."""
         data, _, tokens = await log.shared(run)
         if data is None:
             raise RunGone(run)
-        view = cls(run, unpack_definition(data), tokens)
+        definition = unpack_definition(data)
+        view = cls(run, definition, tokens, loop_limits(definition, settings))
         await view.catch_up(log)
         return view
 
@@ -108,11 +113,25 @@ class LoopView:
             if entry.run_status is not None:
                 if not self.context:
                     self.context = [message for message in self.messages if message.get("type") != "solution"]
-                self.status = entry.run_status
+                self._note_status(entry.run_status, id_key(entry.id)[0])
             elif entry.loop is not None:
                 self._feed_loop(entry)
             elif entry.is_of_lane:
                 self._feed_lane(entry)
+
+    def _note_status(self, status: str, now_ms: int) -> None:
+        """Take in that the run's status has changed; its time stands still while it does not run (SPEC R13.3)."""
+        if status == "running" and self._running_since is None:
+            self._running_since = now_ms
+        elif status != "running" and self._running_since is not None:
+            self._ran_ms += now_ms - self._running_since
+            self._running_since = None
+        self.status = status
+
+    def ran_seconds(self, now_ms: int) -> float:
+        """How long the run has been running."""
+        under_way = now_ms - self._running_since if self._running_since is not None else 0
+        return (self._ran_ms + under_way) / 1000
 
     def _feed_loop(self, entry: Entry) -> None:
         """Take in an entry of the loop's own lane."""
@@ -159,3 +178,8 @@ class LoopView:
         """Where in the solution of the current tick a call stands; behind all of them where it was added since."""
         at = index - self.loop.tick.first
         return self.positions[at] if 0 <= at < len(self.positions) else len(self.positions) + at
+
+
+def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:
+    """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
+    return LoopLimits.of(definition.config, most_of(settings))

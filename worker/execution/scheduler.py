@@ -118,7 +118,7 @@ class Scheduler:
             return left
         run, instance = lane
         if instance == LOOP and (await self._views.run(run)).definition.request is not None:
-            return await LoopView.open_run(self._services.log, run)
+            return await LoopView.open_run(self._services.log, run, self._services.settings)
         return await LaneView.open(self._services.log, await self._views.run(run), instance)
 
     def _leave(self, lane: LaneId, view: View) -> None:

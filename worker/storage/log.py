@@ -34,7 +34,7 @@ from worker.messaging.tokens import Tokens
 from .audit import Deed
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
-from .loop_entries import LoopEntry, LoopStep, read_loop_entry
+from .loop_entries import LoopEntry, LoopStep, loop_keys, read_loop_entry
 from .scripts import pack_request, read_script
 from .secret import new_secret
 
@@ -357,10 +357,8 @@ class MessageLog:
 
     async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
-        keys = self._keys(run)
-        named = (keys.state, keys.log, keys.statuses, keys.lanes, keys.calls, keys.leases, keys.published, keys.gathers)
-        names = (*named, *(name for name in keys.all if name not in named))
-        reply = await self._commands.run_script(self._loop, names, pack_request(step.to_request(self._published)))
+        request = pack_request(step.to_request(self._published))
+        reply = await self._commands.run_script(self._loop, loop_keys(self._keys(run)), request)
         found = unpack(reply)
         if "due" in found:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
@@ -375,6 +373,11 @@ class MessageLog:
             if len(page) < _PAGE:
                 return found
             after = found[-1].id
+
+    async def now_ms(self) -> int:
+        """The server's time: that of the log's ids."""
+        seconds, micros = await self._commands.execute("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
 
     async def mark(self, run: str, instance: str | None) -> float | None:
         """The mark of a lane's published task (see advance.lua)."""

@@ -14,6 +14,15 @@ from typing import Any, Final
 from protocol.engine.loop import Loop
 from worker.messaging.packing import pack, unpack
 
+from .keys import Keys
+
+
+def loop_keys(keys: Keys) -> tuple[str, ...]:
+    """The keys of a run in the order in which the script takes them."""
+    named = (keys.state, keys.log, keys.statuses, keys.lanes, keys.calls, keys.leases, keys.published, keys.gathers)
+    return (*named, *(name for name in keys.all if name not in named))
+
+
 LOOP: Final = "?"
 """The loop's lane. No instance of a request has this name."""
 
@@ -80,7 +89,10 @@ class LoopStep:
     answered: int | None = None
     ends: str | None = None
     fault: str = ""
-    extends: bool = False
+    extends: int | None = None
+    """The tick with which a loop that had ended goes on."""
+    alarm_ms: int | None = None
+    """When the loop is to be looked at again, though nothing comes."""
 
     def note(self, tick: int, *, message: Mapping[str, Any] | None = None, **parts: Mapping[str, Any]) -> None:
         """Add an entry of the loop's own; `parts` are those of `LoopEntry`."""
@@ -109,6 +121,7 @@ class LoopStep:
             "answered": None if self.answered is None else str(self.answered),
             "ends": self.ends,
             "fault": self.fault,
-            "extends": self.extends,
+            "extends": None if self.extends is None else str(self.extends),
+            "alarm": self.alarm_ms,
             "published_ms": published_ms,
         }

@@ -9,7 +9,8 @@
 --        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
 --        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
---        or ""), extends (a run that has failed goes on), published_ms (how long a published task may lie before it counts as lost)
+--        or ""), extends (a run that has failed goes on), alarm (when to look at the loop again, in ms, or nil), published_ms
+--        (how long a published task may lie before it counts as lost)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
 --          something becomes due, where that is sooner than the sweep would look)
 
@@ -27,6 +28,7 @@ if not is_open or amending or stage ~= request.from or last ~= request.seen then
     return cmsgpack.pack({ status = status, is_taken = false, woken = {} })
 end
 
+local alarm = request.lane .. '\31@due'
 for _, entry in ipairs(request.entries) do
     append_entry(log, lanes, entry[1], unpack(entry[2]))
 end
@@ -57,6 +59,7 @@ if request.extends then
         redis.call('PERSIST', key)
     end
     redis.call('HDEL', state, 'finished', 'loop:fault', 'loop:forgiven')
+    redis.call('HDEL', calls, request.lane .. '\31' .. request.extends) -- a request that was given up is asked anew
     redis.call('HSET', state, 'loop:lane', request.lane)
     redis.call('HINCRBY', state, 'remaining', 1)
     status = 'running'
@@ -64,6 +67,7 @@ if request.extends then
 end
 if request.ends then
     redis.call('HDEL', state, 'loop:lane')
+    redis.call('ZREM', leases, alarm)
     redis.call('HSET', state, 'loop:forgiven', redis.call('HGET', state, 'n:failed') or '0')
     if request.fault ~= '' then
         redis.call('HSET', state, 'loop:fault', request.fault)
@@ -73,6 +77,10 @@ if request.ends then
     change_status(state, log, statuses, status, now)
 end
 local woken, due = {}, now + request.published_ms
+if request.alarm and not is_over(status) then
+    redis.call('ZADD', leases, request.alarm, alarm)
+    due = math.min(due, request.alarm)
+end
 if not is_over(status) then
     for _, lane in ipairs(request.woken) do
         redis.call('ZADD', published, status == 'paused' and 0 or due, lane)

@@ -105,6 +105,11 @@ local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, requ
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 
 local function judge(member, lane)
+    if string.find(member, '\31@due$') then -- a loop's time may be over (see loop.lua)
+        redis.call('ZREM', leases, member)
+        publish(lane, false)
+        return
+    end
     local entry = redis.call('HGET', calls, member) or ''
     local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
     local owner, since, queue = string.match(holder or '', '^([^/]*)/(%d+)/(.*)$')

@@ -1,0 +1,143 @@
+"""The state of a loop, its limits, and what an output comes to (SPEC R13.1, R13.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.engine.loop import (
+    Loop,
+    LoopLimits,
+    Stage,
+    TickError,
+    charge_tokens,
+    estimate_tokens,
+    judge_output,
+)
+from protocol.state.fold import Fold
+
+SOLUTION = {"type": "solution", "solution": {"calls": [], "output": None}}
+
+
+def ran(loop: Loop, *, charged: int = 0, runs: int = 0) -> Loop:
+    """The loop with one more tick that is over."""
+    loop.ask(0, "")
+    loop.answer(SOLUTION, charged=charged, first=0, runs=runs)
+    loop.close(0)
+    return loop
+
+
+def test_r13_3_the_defaults_are_eight_ticks_and_two_hundred_calls() -> None:
+    limits = LoopLimits.of({})
+    assert (limits.ticks, limits.calls, limits.tokens, limits.seconds) == (8, 200, None, None)
+
+
+def test_r4_2a_a_config_can_only_tighten_what_an_operator_has_set() -> None:
+    most = {"ticks": 5, "calls": None, "tokens": 1_000, "seconds": 60}
+    limits = LoopLimits.of({"ticks": 3, "calls": 10, "tokens": 2_000}, most)
+    assert (limits.ticks, limits.calls, limits.tokens, limits.seconds) == (3, 10, 1_000, 60)
+
+
+def test_r13_1_a_loop_goes_from_stage_to_stage() -> None:
+    loop = Loop(LoopLimits())
+    assert loop.name == "new:0"
+    loop.ask(100, "digest")
+    assert loop.name == "asked:0"
+    loop.answer(SOLUTION, charged=90, first=0, runs=2)
+    assert (loop.name, loop.spent, loop.calls) == ("ran:0", 90, 2)
+    loop.close(1)
+    assert (loop.name, loop.ticks[0].errors) == ("new:1", 1)
+    loop.end()
+    assert loop.name == "ended:1"
+
+
+def test_r13_3_a_tick_beyond_the_limit_is_not_asked() -> None:
+    loop = ran(ran(Loop(LoopLimits(ticks=2))))
+    limit = loop.tick_limit()
+    assert limit is not None
+    assert "2 ticks (config.ticks)" in limit
+    loop.end()
+    loop.extend(1)
+    assert (loop.stage, loop.tick_limit()) == (Stage.NEW, None)
+    assert ran(loop).tick_limit() is not None
+
+
+def test_r13_3_no_request_begins_whose_estimate_does_not_fit_what_is_left() -> None:
+    limits = LoopLimits(tokens=10_000, max_output_tokens=1_000)
+    assert estimate_tokens(3_000, limits) == 4_000
+    loop = ran(Loop(limits), charged=6_000)
+    assert loop.token_limit(4_000) is None
+    assert loop.token_limit(4_001) is not None
+
+
+def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
+    loop = Loop(LoopLimits(tokens=10_000))
+    assert loop.token_limit(4_000, losses=1) is None
+    assert loop.token_limit(4_000, losses=2) is not None
+    assert charge_tokens({"input": 10, "output": 5}, 4_000, losses=1) == 4_015
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input": 5}, {"input": None, "output": 3}, "much"])
+def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
+    assert charge_tokens(usage, 4_000, losses=0) == 4_000
+
+
+def test_r13_3_what_is_billed_beyond_the_limit_ends_the_run() -> None:
+    loop = Loop(LoopLimits(tokens=100))
+    assert loop.spending_limit(100) is None
+    limit = loop.spending_limit(101)
+    assert limit is not None
+    assert "101 tokens were billed" in limit
+
+
+def test_r13_3_a_solution_that_would_pass_the_calls_starts_none() -> None:
+    loop = ran(Loop(LoopLimits(calls=3)), runs=2)
+    assert loop.call_limit(1) is None
+    assert loop.call_limit(2) is not None
+
+
+@pytest.mark.parametrize(("stage", "after"), [("asked", "asked:1"), ("ran", "ran:1"), ("new", "new:1")])
+def test_r13_3_a_loop_that_has_reached_a_limit_goes_on_from_where_it_was(stage: str, after: str) -> None:
+    loop = ran(Loop(LoopLimits()))
+    if stage != "new":
+        loop.ask(0, "")
+    if stage == "ran":
+        loop.answer(SOLUTION, charged=0, first=0, runs=1)
+    loop.end()
+    loop.extend(4)
+    assert (loop.name, loop.limits.ticks) == (after, 12)
+
+
+def values(**state: Any) -> Fold:
+    fold = Fold()
+    fold.append({"type": "state", "state": state}, "message 0")
+    return fold
+
+
+def test_r13_1_an_output_is_accepted_that_can_be_read_and_fits_its_schema() -> None:
+    verdict = judge_output({"n": "†state.n"}, {"type": "object"}, values(n=1), ())
+    assert (verdict.is_accepted, verdict.output) == (True, {"n": 1})
+
+
+def test_r13_1_null_is_no_output_though_the_schema_admits_it() -> None:
+    verdict = judge_output(None, {"type": ["integer", "null"]}, values(), ())
+    assert not verdict.is_accepted
+    assert verdict.errors == ()
+
+
+@pytest.mark.parametrize(
+    ("output", "pointer"), [("†state.missing", "/output"), ("†state.text", "/output"), ({"a": "b"}, "/output")]
+)
+def test_r13_1_an_output_that_cannot_be_read_or_does_not_fit_is_set_aside(output: Any, pointer: str) -> None:
+    verdict = judge_output(output, {"type": "integer"}, values(text="three"), ())
+    assert not verdict.is_accepted
+    assert verdict.set_aside
+    assert [error.pointer for error in verdict.errors] == [pointer]
+
+
+@pytest.mark.parametrize("pointer", ["/calls/0", "/output", ""])
+def test_r13_1_an_output_is_set_aside_where_its_tick_has_an_error(pointer: str) -> None:
+    verdict = judge_output(1, {"type": "integer"}, values(), [TickError("ValueError", "no", pointer)])
+    assert not verdict.is_accepted
+    assert verdict.set_aside

@@ -1,0 +1,127 @@
+"""The limits of a loop on real workers, and going on beyond one (SPEC R13.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker_config import EmbeddedServer
+from protocol import Rejected
+from worker.errors import NoLoop, RunOver
+
+from .backend import Backend, Meeting
+from .loops import Asked, answer, loop_settings
+
+SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+
+
+@pytest.fixture(scope="module")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    settings = loop_settings(server, "limits", limit_ticks=20)
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("limits"))
+    with running.worker():
+        yield running
+
+
+def test_r13_3_a_loop_that_has_asked_so_often_fails_and_goes_on_with_more_ticks(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM), answer(), answer(), answer(output="†state.sum"), config={"ticks": 2})
+    result = asked.result()
+    assert result.status == "failed"
+    assert result.reason == "the limit of 2 ticks (config.ticks) is reached without an output"
+    assert asked.asked == {0: 1, 1: 1}
+    asked.run.resume(ticks=1)
+    assert asked.result().status == "failed"
+    asked.run.resume(ticks=4)
+    result = asked.result()
+    assert (result.status, result.output, result.reason) == ("completed", 3, None)
+    assert asked.asked == {0: 1, 1: 1, 2: 1, 3: 1}
+    with pytest.raises(RunOver):
+        asked.run.resume(ticks=1)
+
+
+def test_r13_3_eight_ticks_are_the_default(loops: Backend) -> None:
+    asked = Asked(loops, *[answer()] * 9)
+    assert asked.result().status == "failed"
+    assert sorted(asked.asked) == list(range(8))
+
+
+def test_r13_3_a_solution_that_would_pass_the_calls_starts_none(loops: Backend) -> None:
+    calls = [{**SUM, "_outputPath": f"†state.s{n}"} for n in range(3)]
+    asked = Asked(loops, answer(*calls[:2]), answer(*calls), answer(output=1), config={"calls": 4})
+    result = asked.result()
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert "5 calls, where 4 (config.calls) are allowed" in result.reason
+    assert len(result.calls) == 2
+    asked.run.resume(ticks=1)
+    assert asked.result().output == 1
+    assert "LimitReached" in asked.requests[2]["messages"][-1]["content"]
+
+
+def test_r13_3_no_request_begins_that_may_take_more_tokens_than_are_left(loops: Backend) -> None:
+    config = {"tokens": 100_000, "max_output_tokens": 10_000}
+    asked = Asked(loops, answer(SUM, usage=[85_000, 5_000]), answer(output=1), config=config)
+    result = asked.result()
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert "10000 of 100000 (config.tokens) are left" in result.reason
+    assert asked.asked == {0: 1}
+    assert [call.status for call in result.calls] == ["done"]
+
+
+def test_r13_3_what_is_billed_beyond_the_tokens_is_recorded_and_ends_the_run(loops: Backend) -> None:
+    config = {"tokens": 20_000, "max_output_tokens": 1_000}
+    asked = Asked(loops, answer(SUM, usage=[30_000, 5_000]), answer(output=1), config=config)
+    result = asked.result()
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert "35000 tokens were billed" in result.reason
+    (tick,) = result.to_dict()["ticks"]
+    assert tick["usage"] == {"input": 30_000, "output": 5_000, "cached": 0}
+
+
+def test_r13_3_unknown_usage_is_charged_whole(loops: Backend) -> None:
+    config = {"tokens": 30_000, "max_output_tokens": 16_000}
+    asked = Asked(loops, answer(), answer(output=1), config=config)
+    assert asked.result().status == "failed"
+    assert asked.asked == {0: 1}
+
+
+def test_r13_3_the_most_tokens_of_an_answer_are_always_sent(loops: Backend) -> None:
+    asked = Asked(loops, answer(output=1))
+    asked.result()
+    assert asked.requests[0]["config"]["max_output_tokens"] == 4_096
+
+
+def test_r13_3_a_loop_whose_time_is_over_fails_though_a_call_is_at_work(loops: Backend) -> None:
+    wait = {"_tool": "waitAtGate", "gate": "never", "_outputPath": "†state.x"}
+    asked = Asked(loops, answer(wait), tools=["waitAtGate"], config={"seconds": 1})
+    result = asked.result()
+    assert (result.status, result.reason) == ("failed", "the limit of 1 seconds (config.seconds) is reached")
+    loops.meeting.open_gate("never")
+
+
+def test_r13_3_the_time_of_a_loop_stands_still_while_it_is_paused(loops: Backend) -> None:
+    wait = {"_tool": "waitAtGate", "gate": "later", "_outputPath": "†state.x"}
+    asked = Asked(loops, answer(wait), answer(output=1), tools=["waitAtGate"], config={"seconds": 5})
+    loops.meeting.take("at:later")
+    asked.run.pause()
+    # The time of the run is over by the clock, and another loop's, submitted later, ends for that.
+    other = Asked(loops, answer({**wait, "gate": "never, too"}), tools=["waitAtGate"], config={"seconds": 5})
+    assert other.result().status == "failed"
+    loops.meeting.open_gate("never, too")
+    asked.run.resume()
+    loops.meeting.open_gate("later")
+    assert asked.result().status == "completed"
+
+
+def test_r4_2a_a_config_can_only_tighten_what_the_operator_has_set(loops: Backend) -> None:
+    with pytest.raises(Rejected, match="/config/ticks: 21, where 20 is the most that is allowed"):
+        Asked(loops, config={"ticks": 21})
+
+
+def test_r13_3_a_run_without_a_loop_has_no_ticks(loops: Backend) -> None:
+    run = loops.run([SUM])
+    with pytest.raises(NoLoop):
+        loops.client.run(run.run).resume(ticks=1)
