@@ -3,7 +3,7 @@
 `client`         submit, find runs again
 `async_client`   the same for asyncio programs
 `authoring`      plans written in code
-`dispatcher`     writing a run down and publishing it
+`dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log
 `display`        what a notebook shows of a result

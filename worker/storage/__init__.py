@@ -6,6 +6,7 @@
 `clock`         the server's time
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down
+`run_writer`    writing a run down
 `log`           reading and committing
 `loop_entries`  what the log holds of a run's loop, and one step of it
 `held_calls`    what waits for a person, and what was decided, as bytes
