@@ -85,7 +85,7 @@ def test_a_server_that_is_full_leaves_nothing(own_server: EmbeddedServer, redis:
 def test_a_server_that_gets_full_in_the_middle_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
     memory: Any = redis.info("memory")
     redis.config_set("maxmemory", memory["used_memory"] + 4_000_000)
-    context = [{"type": "state", "_instance": f"i{n}", "text": "x" * 10_000} for n in range(3_000)]
+    context = [{"type": "state", "_instance": f"i{n}", "text": "x" * 10_000} for n in range(1_200)]
     with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="refuses"):
         client.submit(context, {"calls": [echo("†state.text", _instance="i0")]})
     redis.config_set("maxmemory", 0)

@@ -23,6 +23,7 @@ from worker.storage.connections import connect
 from worker.storage.definition import FORMAT
 from worker.storage.keys import Keys, active_runs
 from worker.storage.retention import delete_run
+from worker.storage.run_writer import RunWriter
 
 from .backend import Backend, Meeting, settings_apart
 
@@ -137,11 +138,11 @@ def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper:
 def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: Backend, sweeper: Sweeper) -> None:
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
-    dispatcher = swept.client._dispatcher
+    writer = RunWriter(swept.redis, swept.settings)
     order, now = deed(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
-    writing = [*dispatcher._listing(keys, now), *dispatcher._writing(plan, keys, now, order)]
+    writing = [*writer._listing(keys, now), *writer._writing(plan, keys, now, order, {})]
     for part in (writing[:-1], writing[-1:]):
-        dispatcher._execute(iter(part))
+        writer._execute(iter(part))
         sweeper.sweep()
     looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
     lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
