@@ -1,17 +1,20 @@
 """A persistent server in the foreground, for a deployment without containers.
 
 ``python -m broker_config.server --directory DIR --port N`` becomes (exec) a server on 127.0.0.1 that keeps its data
-in an append-only file in DIR. A password is read from the environment variable named by ``--password-env`` and
-reaches the server on its standard input, so that no list of processes shows it.
+in an append-only file in DIR. ``--users FILE`` names its users, as ``deploy/redis/users.acl`` does: lines of Redis in
+which ``${NAME_SHA256}`` stands for the hash of the password in the environment variable ``REDIS_PASSWORD_NAME``. Hashes
+reach the server on its standard input, passwords not at all.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker_config.errors import ServerUnavailable
@@ -25,11 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         binary = find_server()
-        password = None if options.password_env is None else os.environ[options.password_env]
+        users = b"" if options.users is None else _users(options.users.read_text(encoding="utf-8"), os.environ)
         options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _hold(options.directory)
-    except KeyError:
-        print(f"the environment variable {options.password_env} is not set", file=sys.stderr)
+    except KeyError as error:
+        print(f"the environment variable {error.args[0]} is not set", file=sys.stderr)
         return 2
     except (ServerUnavailable, OSError) as error:
         print(error, file=sys.stderr)
@@ -45,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "appendfsync": options.fsync,
                 # The append-only file is the data; without it, nothing is kept.
                 "save": "",
-                **({} if password is None else {"requirepass": password}),
+                # What is full refuses writes; it forgets no run to make room.
+                "maxmemory": options.max_memory,
+                "maxmemory-policy": "noeviction",
             }
         )
+        + users
     )
     os.execv(binary, [str(binary), "-"])
 
@@ -67,6 +73,18 @@ def _hold(directory: Path) -> None:
         ) from None
 
 
+def _users(text: str, environment: Mapping[str, str]) -> bytes:
+    """Write the users with the hashes of their passwords. Raises KeyError with the variable that is missing."""
+
+    def hashed(found: re.Match[str]) -> str:
+        name = f"REDIS_PASSWORD_{found[1]}"
+        if not environment.get(name):
+            raise KeyError(name)
+        return hashlib.sha256(environment[name].encode()).hexdigest()
+
+    return re.sub(r"\$\{(\w+)_SHA256\}", hashed, text).encode()
+
+
 def _lines(directives: dict[str, str]) -> bytes:
     """Write directives as the server reads them, values quoted byte by byte: nothing in them is syntax."""
     lines = []
@@ -78,7 +96,7 @@ def _lines(directives: dict[str, str]) -> bytes:
 
 def _read_from_stdin(content: bytes) -> None:
     reader, writer = os.pipe()
-    os.write(writer, content)  # a few hundred bytes: a pipe holds them without a reader
+    os.write(writer, content)  # a few thousand bytes: a pipe holds them without a reader
     os.close(writer)
     os.dup2(reader, 0)
     os.close(reader)
@@ -103,7 +121,13 @@ def _parser() -> argparse.ArgumentParser:
         default="always",
         help="always (default) loses nothing in a crash; everysec is faster and may lose a second",
     )
-    parser.add_argument("--password-env", metavar="NAME", help="environment variable that holds the password")
+    parser.add_argument(
+        "--max-memory",
+        default="0",
+        metavar="SIZE",
+        help="of the data, e.g. 1gb; beyond, writes are refused; default: any",
+    )
+    parser.add_argument("--users", type=Path, metavar="FILE", help="lines of users; default: no password is asked for")
     return parser
 
 

@@ -1,8 +1,9 @@
 """Start everything with one command: ``python deploy/up.py``; with arguments, speak to what is running.
 
 The topology itself is ``supervisord.conf`` beside this file. supervisord reads environment variables, has no
-defaults for them, makes no directories and takes an empty password for a password. This file adds just that,
-then becomes ``supervisord`` - or, for ``python deploy/up.py status`` and the like, ``supervisorctl``.
+defaults for them, makes no directories and takes an empty password for a password. This file adds just that, reads
+``.env`` beside it for what is not set (see ``passwords.py``), then becomes ``supervisord`` - or, for ``python
+deploy/up.py status`` and the like, ``supervisorctl``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dotenv import dotenv_values
+
 CONFIGURATION = Path(__file__).with_name("supervisord.conf")
+SECRETS = Path(__file__).with_name(".env")
 
 
 class Variable(NamedTuple):
@@ -27,14 +31,25 @@ class Variable(NamedTuple):
 
 PORT = r"[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]"
 WORD = r"[A-Za-z0-9._~-]+"  # goes into a URL and into supervisord's own quoting as it is
+PASSWORD = Variable(None, WORD, "letters, digits and . _ ~ -")
 
 VARIABLES = {
     "DEPLOY_DIRECTORY": Variable("var/acts", r'[^\s"%]+', "a path without blanks, quotes and percent signs"),
     "REDIS_PORT": Variable("6399", PORT, "a port number"),
-    "REDIS_PASSWORD": Variable(None, WORD, "letters, digits and . _ ~ -"),
+    "REDIS_USERS": Variable(
+        str(Path(__file__).parent / "redis" / "users.acl"),
+        r'[^\s"%]+',
+        "a path without blanks, quotes and percent signs",
+    ),
+    "REDIS_MEMORY": Variable("1gb", r"[1-9]\d*[kmg]b", "a size such as 1gb"),
+    "REDIS_PASSWORD_INSTANCES": PASSWORD,
+    "REDIS_PASSWORD_DELEGATES": PASSWORD,
+    "REDIS_PASSWORD_BACKGROUND": PASSWORD,
+    "REDIS_PASSWORD_CLIENTS": PASSWORD,
+    "REDIS_PASSWORD_FLOWER": PASSWORD,
     "FLOWER_PORT": Variable("5555", PORT, "a port number"),
     "FLOWER_USER": Variable("acts", WORD, "letters, digits and . _ ~ -"),
-    "FLOWER_PASSWORD": Variable(None, WORD, "letters, digits and . _ ~ -"),
+    "FLOWER_PASSWORD": PASSWORD,
     "INSTANCE_WORKERS": Variable("2", r"[1-9]\d?", "a number from 1 to 99"),
 }
 SOCKET_PATH_BYTES = 103
@@ -43,7 +58,8 @@ SOCKET_PATH_BYTES = 103
 
 def main(arguments: list[str]) -> None:
     """Become supervisord, or supervisorctl where there are arguments; exit with 2 if a variable is wrong."""
-    values = {name: os.environ.get(name) or variable.default for name, variable in VARIABLES.items()}
+    given = {**dotenv_values(SECRETS), **os.environ}
+    values = {name: given.get(name) or variable.default for name, variable in VARIABLES.items()}
     directory = Path(str(values["DEPLOY_DIRECTORY"])).absolute()
     values["DEPLOY_DIRECTORY"] = str(directory)
     if problems := problems_of(values):
@@ -62,7 +78,7 @@ def problems_of(values: Mapping[str, str | None]) -> list[str]:
     for name, variable in VARIABLES.items():
         value = values[name]
         if value is None:
-            problems.append(f"set {name} ({variable.meaning}); there is no default for it")
+            problems.append(f"set {name} ({variable.meaning}), or run deploy/passwords.py; there is no default for it")
         elif not re.fullmatch(variable.pattern, value):
             problems.append(f"{name} must be {variable.meaning}")
     socket = f"{values['DEPLOY_DIRECTORY']}/supervisor.sock"

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from redis import AuthenticationError, Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import OutOfMemoryError
 from redis.retry import Retry
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = 'pass "word" \\ привет'
+USERS = "user default off\nuser own on #${OWN_SHA256} ~* &* +@all\n"
 
 
 def free_port() -> int:
@@ -29,12 +31,14 @@ def free_port() -> int:
 @contextmanager
 def running(directory: Path, *, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run the server until the block ends; enter the block when its log says that it is ready."""
+    users = directory.parent / "users.acl"
+    users.write_text(USERS, encoding="utf-8")
     command = [
         *(sys.executable, "-m", "broker_config.server", "--directory", str(directory), "--port", str(port)),
-        *("--append-only", "--password-env", "THE_PASSWORD"),
+        *("--append-only", "--users", str(users), "--max-memory", "8mb"),
     ]
     with subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "THE_PASSWORD": PASSWORD}, stdout=subprocess.PIPE
+        command, cwd=ROOT, env={**os.environ, "REDIS_PASSWORD_OWN": PASSWORD}, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout
         try:
@@ -47,7 +51,7 @@ def running(directory: Path, *, port: int) -> Iterator[subprocess.Popen[bytes]]:
 def test_its_data_survives_a_kill_and_its_password_is_asked_for(tmp_path: Path) -> None:
     port = free_port()
     with running(tmp_path / "data", port=port) as process:
-        with Redis(port=port, password=PASSWORD) as redis:
+        with Redis(port=port, username="own", password=PASSWORD) as redis:
             redis.set("key", "value")
             assert redis.config_get("bind", "appendfsync") == {"bind": "127.0.0.1", "appendfsync": "always"}
         # redis-py would try a refused password again for seconds.
@@ -57,7 +61,7 @@ def test_its_data_survives_a_kill_and_its_password_is_asked_for(tmp_path: Path) 
         if sys.platform == "linux":
             assert b"pass" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.kill()
-    with running(tmp_path / "data", port=port), Redis(port=port, password=PASSWORD) as redis:
+    with running(tmp_path / "data", port=port), Redis(port=port, username="own", password=PASSWORD) as redis:
         assert redis.get("key") == b"value"
 
 
@@ -70,9 +74,20 @@ def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_password_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
+    (tmp_path / "users.acl").write_text("user own on #${NOT_SET_ANYWHERE_SHA256}\n")
     command = [
         *(sys.executable, "-W", "error", "-m", "broker_config.server", "--directory", str(tmp_path)),
-        *("--password-env", "NOT_SET_ANYWHERE"),
+        *("--users", str(tmp_path / "users.acl")),
     ]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "the environment variable NOT_SET_ANYWHERE is not set\n")
+    expected = "the environment variable REDIS_PASSWORD_NOT_SET_ANYWHERE is not set\n"
+    assert (ended.returncode, ended.stderr) == (2, expected)
+
+
+def test_what_is_full_refuses_writes_and_forgets_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path / "data", port=port), Redis(port=port, username="own", password=PASSWORD) as redis:
+        redis.set("first", "x")
+        with pytest.raises(OutOfMemoryError):
+            redis.set("large", b"x" * 9_000_000)
+        assert redis.get("first") == b"x"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+_PASSWORDS = runpy.run_path(str(DEPLOY / "passwords.py"))
+NAMES: tuple[str, ...] = _PASSWORDS["NAMES"]
+ROLES: tuple[str, ...] = _PASSWORDS["ROLES"]
 
 
 class Instruction(NamedTuple):

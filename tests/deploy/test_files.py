@@ -20,6 +20,8 @@ from broker_config import Settings
 from .files import (
     COMPOSE,
     DEPLOY,
+    NAMES,
+    ROLES,
     ROOT,
     SERVICES,
     dockerfile,
@@ -33,7 +35,7 @@ from .files import (
 )
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PASSWORDS = {"REDIS_PASSWORD": "a", "FLOWER_PASSWORD": "b"}
+PASSWORDS = {name: name.lower() for name in NAMES}
 DEADLINE_SECONDS = 30
 
 # The attributes of the Compose specification that we use, each with the types it may have.
@@ -45,6 +47,7 @@ SERVICE_KEYS: dict[str, type | tuple[type, ...]] = {
     "command": list,
     "environment": dict,
     "volumes": list,
+    "mem_limit": str,
     "networks": list,
     "ports": list,
     "profiles": list,
@@ -119,12 +122,12 @@ def test_compose_refers_only_to_what_it_defines() -> None:
         assert set(service["networks"]) <= set(COMPOSE["networks"])
         for volume in service.get("volumes", ()):
             source = interpolated(volume, PASSWORDS).partition(":")[0]
-            assert source in COMPOSE["volumes"] or (DEPLOY / source).is_dir()
+            assert source in COMPOSE["volumes"] or (DEPLOY / source).exists()
         for awaited, how in service.get("depends_on", {}).items():
             assert how["condition"] != "service_healthy" or "test" in SERVICES[awaited]["healthcheck"]
 
 
-def test_compose_asks_for_both_passwords_and_for_nothing_else() -> None:
+def test_compose_asks_for_the_passwords_and_for_nothing_else() -> None:
     whole = "\n".join(strings(COMPOSE))
     assert "${" not in interpolated(whole, PASSWORDS)
     for missing in PASSWORDS:
@@ -230,9 +233,24 @@ def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
             assert SERVICES[name]["stop_grace_period"] == f"{program['stopwaitsecs']}s"
 
 
-def test_the_models_key_is_only_with_those_who_ask_the_model() -> None:
-    holders = {name for name, service in SERVICES.items() if "ACTS_MODEL_API_KEY" in service.get("environment", {})}
-    assert holders == {"delegates", "background"}
+def test_in_compose_each_service_has_the_password_of_its_own_user_and_those_who_ask_it_the_models_key() -> None:
+    environments = {name: service.get("environment", {}) for name, service in SERVICES.items()}
+    for key in ("ACTS_MODEL_API_KEY", "ACTS_MODELS"):
+        assert {name for name, given in environments.items() if key in given} == {"delegates", "background"}
+    for name, given in environments.items():
+        user = {"cli": "clients"}.get(name, name).upper()
+        found = set(re.findall(r"REDIS_PASSWORD_(\w+)", "\n".join(strings(given))))
+        assert found == (set(ROLES) if name == "redis" else {user})
+
+
+def test_every_container_has_a_limit_of_memory_and_redis_one_of_its_own_below_it() -> None:
+    assert all(service["mem_limit"] for service in SERVICES.values())
+    sizes = {"m": 2**20, "g": 2**30}
+    limit, own = (
+        interpolated(text, {}).removesuffix("b")
+        for text in (SERVICES["redis"]["mem_limit"], SERVICES["redis"]["environment"]["REDIS_MEMORY"])
+    )
+    assert int(limit[:-1]) * sizes[limit[-1]] >= 2 * int(own[:-1]) * sizes[own[-1]]
 
 
 def test_every_setting_named_in_deploy_exists() -> None:

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
-from .topology import EXAMPLES, Topology, is_listening, is_running, processes_naming
+from tests.security.broker_messages import message, packed
+
+from .topology import EXAMPLES, PROGRAMS, Topology, is_listening, is_running, processes_naming
 
 SUBMISSION = json.loads((EXAMPLES / "reviews.json").read_text(encoding="utf-8"))
 REVIEWS = {message["_instance"]: message for message in SUBMISSION["context"] if message["type"] == "state"}
@@ -103,7 +106,8 @@ def test_flower_shows_a_task_for_every_instance_delegate_and_fire_and_forget_cal
 
 
 def test_delegates_and_fire_and_forget_calls_run_on_their_own_workers(tasks: list[dict[str, Any]]) -> None:
-    where = {(task["name"], str(task["worker"]).split("@")[0].rstrip("-12")) for task in tasks}
+    own = [task for task in tasks if task["name"] != "acts.probe"]  # which goes wherever the sweep asks
+    where = {(task["name"], str(task["worker"]).split("@")[0].rstrip("-12")) for task in own}
     assert where == {
         ("acts.execute_instance", "instances"),
         ("acts.deliver", "instances"),
@@ -116,10 +120,10 @@ def test_flower_shows_nothing_of_what_the_calls_work_on(
     topology: Topology, tasks: list[dict[str, Any]], workers: dict[str, Any]
 ) -> None:
     shown = json.dumps([tasks, workers], ensure_ascii=False)
-    for message in REVIEWS.values():
-        for sentence in message["review"]["text"].split(". "):
+    for review in REVIEWS.values():
+        for sentence in review["review"]["text"].split(". "):
             assert sentence not in shown
-        for private in message["customer"].values():
+        for private in review["customer"].values():
             assert private not in shown
     for secret in topology.secrets.values():
         assert secret not in shown
@@ -138,6 +142,79 @@ def test_logs_are_in_a_directory_of_their_own_and_hold_no_password(topology: Top
     assert {"redis.log", "instances-1.log", "instances-2.log", "delegates.log", "flower.log"} <= set(logs)
     for secret in topology.secrets.values():
         assert not any(secret in text for text in logs.values())
+
+
+def test_each_process_has_the_password_of_its_own_user_and_those_who_ask_it_the_models_key(
+    topology: Topology, workers: dict[str, Any]
+) -> None:
+    secrets = {**topology.secrets, "the model's key": topology.model_key}
+    found = {
+        program: {name for name, secret in secrets.items() if secret in topology.environment_of(program)}
+        for program in PROGRAMS
+        if program != "redis"  # which is there to know them all
+    }
+    assert found == {
+        "instances-1": {"REDIS_PASSWORD_INSTANCES"},
+        "instances-2": {"REDIS_PASSWORD_INSTANCES"},
+        "delegates": {"REDIS_PASSWORD_DELEGATES", "the model's key"},
+        "background": {"REDIS_PASSWORD_BACKGROUND", "the model's key"},
+        "flower": {"REDIS_PASSWORD_FLOWER", "FLOWER_PASSWORD"},
+    }
+
+
+def test_every_worker_is_well_and_redis_has_a_limit_of_memory(topology: Topology, workers: dict[str, Any]) -> None:
+    health = topology.acts("health")
+    assert sorted(worker["worker"].split("@")[0] for worker in health["workers"]) == sorted(workers)
+    assert health["ok"], health
+    with redis.Redis.from_url(topology.url("clients")) as connection:
+        facts = connection.info("memory")
+    assert (facts["maxmemory"], facts["maxmemory_policy"]) == (2**30, "noeviction")
+
+
+ORDERS = {
+    "/api/worker/shutdown/{worker}": b"",
+    "/api/worker/pool/shrink/{worker}": b"n=1",
+    "/api/worker/queue/cancel-consumer/{worker}": b"queue=instances",
+    "/api/task/revoke/{task}": b"terminate=true",
+    "/api/task/async-apply/acts.execute_instance": b'{"args": []}',
+    "/api/task/send-task/acts.execute_instance": b'{"args": []}',
+}
+
+
+def test_through_flower_nothing_is_changed(
+    topology: Topology, workers: dict[str, Any], tasks: list[dict[str, Any]]
+) -> None:
+    names = topology.ask_flower_until("/api/workers", lambda answer: list(answer))
+    worker = next(name for name in names if name.startswith("instances-1@"))
+    for path, body in ORDERS.items():
+        status, _ = topology.flower(
+            path.format(worker=worker, task=tasks[0]["uuid"]), password=topology.secrets["FLOWER_PASSWORD"], post=body
+        )
+        assert status, path
+    assert topology.flower("/broker", password=topology.secrets["FLOWER_PASSWORD"])[0] == 200
+    health = topology.acts("health")
+    assert (health["ok"], len(health["workers"])) == (True, 4)
+    log = (topology.directory / "logs" / "instances-1.log").read_text()
+    for command in ("shutdown", "pool_shrink", "cancel_consumer", "revoke"):
+        assert f"the remote-control command '{command}' is refused" in log
+    with redis.Redis.from_url(topology.url("clients")) as connection:
+        assert connection.llen("instances") == 0
+
+
+def test_what_is_no_event_does_not_blind_flower(topology: Topology, tasks: list[dict[str, Any]]) -> None:
+    """Whoever carries out remote calls may publish events, and so anything."""
+    odd = [5, [], ["x"], {}, {"type": 5}, [{"type": "task-sent", "clock": "x"}], {"type": "worker-heartbeat"}]
+    with redis.Redis.from_url(topology.url("delegates")) as connection:
+        for channel in ("/0.celeryev/task.multi", "/0.celeryev/worker.heartbeat", "/0.celeryev/x"):
+            for entry in (b"\xff", b"x", b"{}", b"5", *map(message, map(packed, odd))):
+                connection.publish(channel, entry)
+    run = topology.acts("submit", str(EXAMPLES / "reviews.json"))["run"]
+    topology.ask_flower_until(
+        "/api/tasks", lambda answer: any(str(task["args"]).startswith(run) for task in answer.values()) or None
+    )
+    log = (topology.directory / "logs" / "flower.log").read_text()
+    assert "Failed to capture events" not in log
+    topology.acts("log", run, "--follow")
 
 
 def test_a_killed_worker_is_started_again(topology: Topology, workers: dict[str, Any]) -> None:

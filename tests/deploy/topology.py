@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .files import NAMES
+
 ROOT = Path(__file__).resolve().parents[2]
 UP = ROOT / "deploy" / "up.py"
 EXAMPLES = ROOT / "deploy" / "examples"
@@ -37,10 +39,12 @@ class Topology:
         self.directory = directory
         self.outbox = directory / "outbox.jsonl"
         self.redis_port = redis_port
-        self.secrets = {"REDIS_PASSWORD": "redis-5ecret", "FLOWER_PASSWORD": "flower-5ecret"}
+        self.secrets = {name: f"{name.replace('_', '-').lower()}-5ecret" for name in NAMES}
+        self.model_key = "model-5ecret"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACTS_", "FLOWER_"))}
         self.environment = kept | {
             **self.secrets,
+            "ACTS_MODEL_API_KEY": self.model_key,
             "DEPLOY_DIRECTORY": str(directory),
             "REDIS_PORT": str(redis_port),
             "FLOWER_PORT": str(self.flower_port),
@@ -92,6 +96,10 @@ class Topology:
         """The process that a program runs in at present."""
         return int(re.findall(rf"spawned: '{program}' with pid (\d+)".encode(), self.output)[-1])
 
+    def environment_of(self, program: str) -> str:
+        """The environment that a program's process was given (Linux)."""
+        return Path(f"/proc/{self.pid_of(program)}/environ").read_text()
+
     def wait_for(self, pattern: str) -> re.Match[bytes]:
         """Read what supervisord says until a line matches that no earlier call has seen."""
         assert self.process is not None
@@ -102,10 +110,15 @@ class Topology:
         self._read += found.end()
         return found
 
+    def url(self, user: str) -> str:
+        """The address of Redis for one of its users."""
+        return f"redis://{user}:{self.secrets[f'REDIS_PASSWORD_{user.upper()}']}@127.0.0.1:{self.redis_port}/0"
+
     def acts(self, *arguments: str) -> Any:
         """Run the command line against this broker; its output, as JSON (one document, or one a line)."""
         environment = self.environment | {
-            "ACTS_BROKER_URL": f"redis://:{self.secrets['REDIS_PASSWORD']}@127.0.0.1:{self.redis_port}/0"
+            "ACTS_BROKER_URL": self.url("clients"),
+            "ACTS_HEALTH_FOLDER": str(self.directory / "health"),
         }
         finished = subprocess.run(
             [sys.executable, "-m", "worker", *arguments, "--json"],
@@ -133,9 +146,9 @@ class Topology:
         assert finished.returncode == 0, f"{arguments}: {finished.stdout}{finished.stderr}\n{self.logs()}"
         return finished.stdout
 
-    def flower(self, path: str, *, password: str | None = None) -> tuple[int, Any]:
-        """Get a path of Flower: the status, and the body (decoded where it is JSON)."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.flower_port}{path}")
+    def flower(self, path: str, *, password: str | None = None, post: bytes | None = None) -> tuple[int, Any]:
+        """Get a path of Flower, or post to it: the status, and the body (decoded where it is JSON)."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.flower_port}{path}", data=post)
         if password is not None:
             request.add_header("Authorization", "Basic " + base64.b64encode(f"acts:{password}".encode()).decode())
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
