@@ -7,6 +7,7 @@
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them
 `answers`       what a model has written, as calls that may run, an output, and errors
+`growing`       the calls of an answer whose text is still being written
 `wire`          what only a provider's format requires, dropped again
 """
 

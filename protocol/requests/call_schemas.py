@@ -174,9 +174,14 @@ class _Composing:
 
     @cached_property
     def _named(self) -> tuple[str, ...]:
-        """The properties that the tool's schema names, wherever it is applied to a call as a whole, in order."""
+        """The properties that the tool's schema names, wherever it is applied to a call as a whole, in order: first
+        those that it describes.
+        """
         parts = [*self._parts, *applied((self._entry,), self._document)]
-        return tuple(dict.fromkeys(name for part in parts for name in part.get("properties", ())))
+        described = [name for part in parts for name in part.get("properties", ())]
+        demanded = [name for part in parts for name in part.get("required", ())]
+        demanded += [name for part in parts for names in part.get("dependentRequired", {}).values() for name in names]
+        return tuple(dict.fromkeys([*described, *demanded]))
 
     @cached_property
     def _parts(self) -> list[Mapping[str, Any]]:

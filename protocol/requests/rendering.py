@@ -130,7 +130,7 @@ class _Data:
         messages = self.identities[identity]
         descriptions = [m["description"] for m in messages if isinstance(m.get("description"), str)]
         schemas = [m["schema"] for m in messages if "schema" in m and not is_written(m)]
-        lines += [f"Description: {_one_line(text)}" for text in descriptions[-1:]]
+        lines += [f"Description: {_one_line(' '.join(text.split()))}" for text in descriptions[-1:]]
         lines += [f"Schema: {compact(schema)}" for schema in schemas[-1:]]
         value = self._context.fold(instance).root(kind)
         return "\n".join([*lines, *([] if value is MISSING else [_cut(compact(copied(value)), self.show_bytes)])])

@@ -14,6 +14,7 @@ from itertools import combinations, count
 from typing import Any, Final
 
 from protocol.language.errors import segments
+from protocol.language.paths import type_name
 from protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
@@ -209,7 +210,7 @@ class Widening:
         mine, theirs = self._followed(one), self._followed(other)
         if not mine or not theirs:
             return False
-        types = [_listed(schema.get("type")) for schema in (mine, theirs)]
+        types = [_types(schema) for schema in (mine, theirs)]
         if all(types) and not (types[0] & types[1]) and not ({"integer", "number"} <= types[0] | types[1]):
             return True
         if types != [{"object"}, {"object"}]:
@@ -228,8 +229,13 @@ class Widening:
         return found if isinstance(found, dict) else {}
 
 
-def _listed(types: Any) -> set[str]:
-    return {types} if isinstance(types, str) else set(types or ())
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    """The types of JSON that a schema is of, as far as it says so; a list is an array here."""
+    values = schema["enum"] if "enum" in schema else _named_values(schema)
+    if values:
+        return {"array" if isinstance(value, list) else type_name(value) for value in values}
+    declared = schema.get("type", ())
+    return {declared} if isinstance(declared, str) else set(declared)
 
 
 def _named_values(schema: Mapping[str, Any]) -> Iterable[Any]:

@@ -1,0 +1,99 @@
+"""Growing answers: the calls of an answer whose text is still being written (SPEC R13.8).
+
+A call is given as soon as its JSON is complete, so that it can be checked and started while the rest is written. What
+the whole answer means is read from its whole text (see `answers`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from .answers import Unreadable, parsed
+
+_MARK: Final = re.compile(r'["{}\[\]:,]')
+_IN_STRING: Final = re.compile(r'["\\]')
+_CALLS: Final = "calls"
+
+
+class GrowingAnswer:
+    """Reads a text piece by piece.
+
+    >>> growing = GrowingAnswer()
+    >>> growing.feed('{"calls": [{"_tool": "a"}, {"_to')
+    [{'_tool': 'a'}]
+    >>> growing.feed('ol": "b"}], "output": null}')
+    [{'_tool': 'b'}]
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+        """All that has come."""
+        self._at = 0
+        self._open: list[str] = []
+        """The objects and lists around the place that is read, outermost first."""
+        self._string: int | None = None
+        """Where the string begins that is read."""
+        self._last: str | None = None
+        """The last string that ended in the outermost object: perhaps a key."""
+        self._key: str | None = None
+        """The key in the outermost object whose value is read."""
+        self._began = 0
+        """Where the call begins that is read."""
+        self._keys: set[str] = set()
+
+    def feed(self, piece: str) -> list[Any]:
+        """Take in what has been written; the calls that are complete now, in order. What is in `calls` and is no object
+        is not among them. Raises `Unreadable` where it cannot become an answer any more.
+        """
+        self.text += piece
+        calls: list[Any] = []
+        while (mark := self._next()) is not None:
+            if (end := self._take(mark)) is not None:
+                calls.append(parsed(self.text[self._began : end]))
+        return calls
+
+    def _next(self) -> int | None:
+        """The next character that matters, None where it has not come yet."""
+        found = (_MARK if self._string is None else _IN_STRING).search(self.text, self._at)
+        if found is None:
+            self._at = len(self.text)
+            return None
+        if found[0] == "\\" and found.end() == len(self.text):
+            self._at = found.start()  # what it escapes has not come yet
+            return None
+        self._at = found.end() + (found[0] == "\\")
+        return found.start()
+
+    def _take(self, at: int) -> int | None:
+        """Step over a character; where a call ends with it, that is behind it."""
+        match self.text[at]:
+            case '"' if self._string is None:
+                self._string = at
+            case '"':
+                if len(self._open) == 1:
+                    self._last = parsed(self.text[self._string : at + 1])
+                self._string = None
+            case ":" if len(self._open) == 1:
+                self._begin_value()
+            case "{" | "[" as opening:
+                self._open.append(opening)
+                if len(self._open) == 3 and self._is_in_calls:
+                    self._began = at
+            case "}" | "]" as closing:
+                is_call = closing == "}" and len(self._open) == 3 and self._is_in_calls
+                if not self._open or self._open.pop() != {"}": "{", "]": "["}[closing]:
+                    raise Unreadable(f"a {closing} stands where nothing is open")
+                return at + 1 if is_call else None
+        return None
+
+    def _begin_value(self) -> None:
+        self._key = self._last
+        if self._key is not None and self._key in self._keys:
+            raise Unreadable(f"the key {self._key!r} stands twice in one object")
+        self._keys.add(self._key or "")
+
+    @property
+    def _is_in_calls(self) -> bool:
+        """Whether what is read is an element of `calls`, or in one."""
+        return self._key == _CALLS and self._open[:2] == ["{", "["]

@@ -1,0 +1,58 @@
+"""Answers that are still being written (SPEC R13.8)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.requests.answers import Unreadable
+from protocol.requests.growing import GrowingAnswer
+
+from .schema_strategies import schema_values
+
+texts = st.text(st.sampled_from('"\\{}[],: a\n†'), max_size=8)
+calls = st.lists(st.dictionaries(texts, st.one_of(texts, schema_values, st.lists(texts, max_size=2)), max_size=3))
+
+
+@given(calls, st.one_of(st.none(), texts), st.lists(st.integers(0, 400), max_size=8), st.booleans(), st.booleans())
+def test_r13_8_a_call_is_given_when_it_is_complete_however_the_text_is_cut(
+    listed: list[Any], output: Any, cuts: list[int], is_first: bool, is_indented: bool
+) -> None:
+    advice = {"advisors": {"a": {"calls": [{"no": "call"}]}}}
+    whole = {**advice, "calls": listed, "output": output} if is_first else {"output": output, "calls": listed}
+    text = json.dumps(whole, ensure_ascii=is_first, indent=1 if is_indented else None)
+    growing, given_so_far, before = GrowingAnswer(), [], 0
+    for cut in sorted({min(cut, len(text)) for cut in cuts} | {len(text)}):
+        for call in growing.feed(text[before:cut]):
+            given_so_far.append(call)
+            assert growing.text == text[:cut]
+        before = cut
+    assert given_so_far == listed
+
+
+@given(st.lists(st.just({"_tool": "t", "a": '}"]'}), min_size=1, max_size=4))
+def test_r13_8_a_call_waits_for_nothing_behind_it(listed: list[Any]) -> None:
+    text = json.dumps({"calls": listed})
+    complete = [len(GrowingAnswer().feed(text[:end])) for end in range(len(text) + 1)]
+    ends = [index for index in range(1, len(complete)) if complete[index] > complete[index - 1]]
+    assert len(ends) == len(listed)
+    assert all(text[end - 1] == "}" for end in ends)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"calls": [{"a": 1, "a": 2}',
+        '{"calls": [], "calls": [',
+        '{"calls": [{"a": nonsense}',
+        '{"calls": [}',
+        "]",
+    ],
+)
+def test_r13_8_what_cannot_become_an_answer_is_refused_at_once(text: str) -> None:
+    with pytest.raises(Unreadable):
+        GrowingAnswer().feed(text)
