@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     ByteSize,
@@ -46,6 +47,7 @@ ENVIRONMENT_PREFIX = "ACTS_"
 
 _KIB = 1024
 _MIB = 1024 * _KIB
+_SHORTEST_SECRET = 16
 
 # pydantic-settings would parse these as JSON; we want `a,b`.
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
@@ -126,6 +128,17 @@ class Settings(BaseSettings):
     )
     strict_meta: bool = Field(
         False, description="additionalProperties: false speaks of meta-properties too (SPEC R4.1)."
+    )
+
+    hold_webhook_url: SecretStr | None = Field(
+        None,
+        description="Where workers POST what is held for a person (SPEC R14), as JSON: http or https. Unset: nowhere.",
+    )
+    hold_webhook_secret: SecretStr | None = Field(
+        None,
+        min_length=_SHORTEST_SECRET,
+        description="What these requests are signed with (HMAC-SHA256, as Standard Webhooks has it): whsec_ and "
+        "base64, or any text of at least 16 characters.",
     )
 
     key_prefix: str = Field(
@@ -235,6 +248,20 @@ class Settings(BaseSettings):
             return None
         url = value.get_secret_value()
         return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
+
+    @model_validator(mode="after")
+    def _check_hold_webhook(self) -> Self:
+        if self.hold_webhook_url is None:
+            return self
+        parts = urlsplit(self.hold_webhook_url.get_secret_value())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_URL: should begin with http:// or https:// and a host")
+        if self.hold_webhook_secret is None:
+            raise ValueError(
+                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_SECRET: set it, so that what is sent to "
+                f"{ENVIRONMENT_PREFIX}HOLD_WEBHOOK_URL is signed"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -361,7 +388,7 @@ def _problem(detail: ErrorDetails) -> str:
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])
-    secret = name.endswith(("_url", "_password", "_key", "models"))
+    secret = name.endswith(("_url", "_password", "_key", "_secret", "models"))
     value = "" if secret else f" (it is {detail['input']!r:.80})"
     where = "".join(f"{part}: " for part in inside)
     return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"

@@ -100,6 +100,7 @@ class Runtime:
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
             window=settings.publish_window,
+            tells=settings.hold_webhook_url is not None,
         )
         leases = self._leases = Leases(
             connect(settings),

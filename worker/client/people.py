@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -21,7 +20,6 @@ from protocol.calls.tools import Tool
 from protocol.engine.holds import Ruling, Verdict
 from protocol.language.errors import pointer
 from protocol.language.limits import size_of, value_problems
-from protocol.language.paths import MISSING
 from worker.errors import AlreadyDecided, BeingAmended, InfrastructureError, NotHeld, RunNotFound, RunOver
 from worker.messaging.attempts import CallId
 from worker.messaging.limits import limits_of
@@ -30,15 +28,13 @@ from worker.messaging.packing import unpack
 from worker.storage.audit import Deed, deed
 from worker.storage.definition import unpack_definition
 from worker.storage.due import DueRuns
-from worker.storage.held_calls import Shown, pack_ruling, unpack_hold, unpack_ruling
+from worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held, unpack_hold, unpack_ruling
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import amended, known_calls
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.log import Entry
 from worker.storage.scripts import Script, pack_request
-
-from .results import call_id
 
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
@@ -48,35 +44,6 @@ logger = logging.getLogger(__name__)
 _PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _NAMED: Final = 5
 """The most calls that an error names."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldCall:
-    """A call that waits for a person, and all that it will run with."""
-
-    id: CallId
-    shown: Shown
-    since_ms: int
-    until_ms: int | None
-    """When it is rejected where no person has decided (`config.approve_seconds`)."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As `acts held --json` prints it; `messages` and `output` are there only where there are any."""
-        snapshot = self.shown.snapshot
-        messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
-        output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
-        return {
-            "call": call_id(self.id.index, self.id.instance),
-            "index": self.id.index,
-            "tool": self.shown.tool,
-            "instance": self.id.instance,
-            "parameters": dict(snapshot.parameters),
-            "scopes": dict(snapshot.scopes),
-            **messages,
-            **output,
-            "since": iso_date(self.since_ms),
-            "until": iso_date(self.until_ms) if self.until_ms is not None else None,
-        }
 
 
 class People:
@@ -96,14 +63,7 @@ class People:
 
     def held(self) -> Iterator[HeldCall]:
         """The calls that wait for a person, those that wait longest first; none once the run is over."""
-        fields: Any = self._redis.hmget(self._keys.state, "status", "approve_ms")
-        status, approve_ms = fields
-        if status is None:
-            raise RunNotFound(self._keys.run)
-        for id_, since, entry in self._history.held() if status.decode() not in ENDED else ():
-            assert entry.snapshot is not None
-            until = since + int(approve_ms) if approve_ms is not None else None
-            yield HeldCall(id_, unpack_hold(entry.snapshot), since, until)
+        return read_held(self._redis, self._keys)
 
     def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
         """Let a held call run as it was shown, or with other parameters. Returns the id of the decision in the log.
@@ -133,7 +93,7 @@ class People:
         return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
-        done = deed(self._settings, ruling.verdict.value, call=call_id(id_.index, id_.instance))
+        done = deed(self._settings, ruling.verdict.value, call=id_.name)
         done = replace(done, actor=replace(done.actor, name=by)) if by else done
         self._due.note_until(self._keys.run, _PUBLISHED_MS)
         answer = self._write(id_, ruling, done)
@@ -170,7 +130,7 @@ class People:
 
     def _same(self, id_: CallId, ruling: Ruling, status: str) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
-        name = call_id(id_.index, id_.instance)
+        name = id_.name
         decided = [entry for entry in self._history.lane(id_.instance) if entry.call == id_.index and entry.ruling]
         if not decided and status in ENDED:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
@@ -199,7 +159,7 @@ class People:
             if len(ids) == 1:
                 return next(iter(ids))
             if ids:
-                names = [call_id(id_.index, id_.instance) for id_ in ids]
+                names = [id_.name for id_ in ids]
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 raise NotHeld(f"several calls have the index {index}: say which, {', '.join(names[:_NAMED])}{more}")
         return CallId(self._keys.run, None, int(index))
@@ -225,7 +185,7 @@ class People:
         records = [entry.record for entry in entries if entry.record is not None]
         call = known_calls(definition, records, id_.instance).get(id_.index)
         if call is None or not held:
-            name = call_id(id_.index, id_.instance)
+            name = id_.name
             raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
         return call, definition.tools.get(call.tool), unpack_hold(held[-1]).snapshot.parameters
 
@@ -241,11 +201,6 @@ class People:
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
         if tool is not None and not meta:
             yield from tool.problems({**call.meta_properties, **parameters})
-
-
-def iso_date(milliseconds: int) -> str:
-    """A moment as ISO 8601, UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _date(entry: Entry) -> str:

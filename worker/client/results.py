@@ -11,6 +11,7 @@ from protocol.calls.call import Call
 from protocol.engine.execution import Status
 from protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from protocol.state.fold import Fold
+from worker.messaging.attempts import call_name
 from worker.storage.definition import Definition
 from worker.storage.lane import id_key, known_calls, ticks_of
 from worker.storage.log import Entry
@@ -124,11 +125,6 @@ class Result:
             **conflicts,
             **reason,
         }
-
-
-def call_id(index: int, instance: str | None) -> str:
-    """How a call is named within its run."""
-    return f"{index}" if instance is None else f"{index}:{instance}"
 
 
 class Assembly:
@@ -253,7 +249,7 @@ def _call_result(call: Call, instance: str | None, end: End | None, run_status: 
         end = Status.SKIPPED, None, CANCELLED
     status, error, reason = end or (under_way, None, None)
     return CallResult(
-        id=call_id(call.index, instance),
+        id=call_name(call.index, instance),
         index=call.index,
         tool=call.tool,
         instance=instance,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from protocol.engine.execution import Status
 from protocol.graph.graph import Graph
+from worker.messaging.attempts import call_name
 from worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
 from worker.storage.lane import RunView
 from worker.storage.log import Entry, standing
@@ -113,4 +114,4 @@ def told_status(lane: EndedLane, index: int) -> str:
 
 def id_of(lane: EndedLane, index: int) -> str:
     """The id of a call, as results have it."""
-    return f"{index}" if lane.instance is None else f"{index}:{lane.instance}"
+    return call_name(index, lane.instance)

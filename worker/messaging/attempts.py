@@ -23,6 +23,11 @@ def lane_token(instance: str | None) -> str:
     return instance or ""
 
 
+def call_name(index: int, instance: str | None) -> str:
+    """How a call is named within its run: its index, and its instance where it has one."""
+    return f"{index}" if instance is None else f"{index}:{instance}"
+
+
 @dataclass(frozen=True, slots=True)
 class CallId:
     """Which call of which run."""
@@ -38,6 +43,11 @@ class CallId:
     def idempotency_key(self) -> str:
         """The same text for every attempt at this call and for no other call: what an activity can pass on."""
         return f"{self.run}:{self.index}" if self.instance is None else f"{self.run}:{self.index}:{self.instance}"
+
+    @property
+    def name(self) -> str:
+        """How the call is named within its run."""
+        return call_name(self.index, self.instance)
 
     @property
     def member(self) -> str:

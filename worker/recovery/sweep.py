@@ -44,6 +44,7 @@ from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
 from worker.storage.slots import SlotKeeper
 
+from .hold_hook import TELLING_SECONDS, HoldHook
 from .outbox import Outbox
 from .probes import Probes
 
@@ -75,6 +76,7 @@ class Sweeper:
         self._script = Script(redis, "run", "names", "window", "held", "sweep")
         self._signs = Script(redis, "signs")
         self._outbox = Outbox(redis, publisher, settings)
+        self._hook = HoldHook(redis, settings) if settings.hold_webhook_url is not None else None
         self._probes = Probes(redis, publisher, settings.key_prefix)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
         self._contact = Script(redis, "contact")
@@ -106,6 +108,8 @@ class Sweeper:
         """End the sweeping; returns when it has ended."""
         self._stopped.set()
         self._thread.join()
+        if self._hook is not None:
+            self._hook.stop()
 
     def take_turn(self) -> None:
         """Sweep, if there is anything to look after and no other worker is at it or has just been.
@@ -224,11 +228,13 @@ class Sweeper:
                     self._judge(Keys(self._settings.key_prefix, run), pipeline)
                 answers = pipeline.execute(raise_on_error=False)
             found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
-            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited) in found.items():
+            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited, untold) in found.items():
                 again[run] = int(next_ms)
                 self._awaited.update(queue.decode() for queue in awaited)
                 if lost:
                     logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
+                if self._hook is not None:
+                    self._hook.tell(run, [member.decode() for member in untold])
                 queue = self._settings.queue_instances
                 self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
                 with self._passing_over(run):
@@ -236,7 +242,7 @@ class Sweeper:
                         self._awaited |= self._outbox.sweep(run, self._patience)
                     else:
                         self._end(Keys(self._settings.key_prefix, run), runs[run], status)
-            runs = {run: runs[run] for run, (*_, is_all, _, _, _) in found.items() if not is_all}
+            runs = {run: runs[run] for run, (*_, is_all, _, _, _, _) in found.items() if not is_all}
         return again
 
     @contextmanager
@@ -279,10 +285,13 @@ class Sweeper:
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
             "format": FORMAT,
+            "tells": self._hook is not None,
+            "most_told": self._hook.room if self._hook is not None else 0,
+            "telling_ms": int(TELLING_SECONDS * 1000),
         }
         names = (
             *(keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due),
-            *(keys.calls, keys.log, keys.lanes, keys.held),
+            *(keys.calls, keys.log, keys.lanes, keys.held, keys.untold),
         )
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 

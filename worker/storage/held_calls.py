@@ -1,14 +1,24 @@
-"""Held calls in the log: what a call is held with, and what was decided of it, as bytes (SPEC R14.2, R14.3)."""
+"""Held calls in the log: what waits for a person, with what, and what was decided of it (SPEC R14.2, R14.3)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from redis import Redis
 
 from protocol.engine.execution import Hold
 from protocol.engine.holds import Ruling, Snapshot, Verdict
 from protocol.language.paths import MISSING
+from worker.errors import RunNotFound
+from worker.messaging.attempts import CallId
 from worker.messaging.packing import pack, unpack
+
+from .keys import ENDED, Keys
+
+_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,74 @@ class Shown:
     snapshot: Snapshot
     output: Any = MISSING
     """The result that a model has written into the call (SPEC R4.7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCall:
+    """A call that waits for a person, and all that it will run with."""
+
+    id: CallId
+    entry: str
+    """The id of its entry in the log."""
+    shown: Shown
+    since_ms: int
+    until_ms: int | None
+    """When it is rejected where no person has decided (`config.approve_seconds`)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts held --json` prints it; `messages` and `output` are there only where there are any."""
+        snapshot = self.shown.snapshot
+        messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
+        output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
+        return {
+            "call": self.id.name,
+            "index": self.id.index,
+            "tool": self.shown.tool,
+            "instance": self.id.instance,
+            "parameters": dict(snapshot.parameters),
+            "scopes": dict(snapshot.scopes),
+            **messages,
+            **output,
+            "since": iso_date(self.since_ms),
+            "until": iso_date(self.until_ms) if self.until_ms is not None else None,
+        }
+
+
+def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[HeldCall]:
+    """What waits for a person in a run, longest first, or one call by its `member`; nothing once the run is over.
+
+    Raises `RunNotFound`, `RedisError`.
+    """
+    fields: Any = redis.hmget(keys.state, "status", "approve_ms")
+    if fields[0] is None:
+        raise RunNotFound(keys.run)
+    if fields[0].decode() in ENDED:
+        return
+    wait_ms = int(fields[1]) if fields[1] is not None else None
+    found: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
+    for start in range(0, len(found), _AT_ONCE):
+        page = found[start : start + _AT_ONCE]
+        conditions: Any = redis.hmget(keys.calls, [member for member, _ in page])
+        with redis.pipeline(transaction=False) as pipeline:
+            for condition in conditions:
+                id_ = (condition or b"").rpartition(b":")[2] or b"0-0"
+                pipeline.xrange(keys.log, id_, id_)
+            entries = pipeline.execute()
+        for (member, since), entry in zip(page, entries, strict=True):
+            if entry and b"h" in entry[0][1]:  # else it was decided on meanwhile
+                id_ = CallId.of_member(keys.run, member.decode())
+                until = int(since) + wait_ms if wait_ms is not None else None
+                yield HeldCall(id_, entry[0][0].decode(), unpack_hold(entry[0][1][b"h"]), int(since), until)
+
+
+def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
+    since: Any = redis.zscore(keys.held, member)
+    return [] if since is None else [(member.encode(), since)]
+
+
+def iso_date(milliseconds: int) -> str:
+    """A moment as ISO 8601, UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def pack_hold(hold: Hold) -> bytes:

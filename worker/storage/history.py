@@ -79,21 +79,6 @@ class History:
             found.update(self._name(call) for call, entry in zip(page, entries, strict=True) if is_at_work(entry))
         return frozenset(found)
 
-    def held(self) -> Iterator[tuple[CallId, int, Entry]]:
-        """The calls that wait for a person, oldest first: since when (ms), and the entry that says with what."""
-        found: Any = self._redis.zrange(self._keys.held, 0, -1, withscores=True)
-        while page := found[:_PAGE]:
-            found = found[_PAGE:]
-            conditions: Any = self._redis.hmget(self._keys.calls, [member for member, _ in page])
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for condition in conditions:
-                    id_ = (condition or b"").rpartition(b":")[2] or b"0-0"
-                    pipeline.xrange(self._keys.log, id_, id_)
-                entries = pipeline.execute()
-            for (member, since), entry in zip(page, entries, strict=True):
-                if entry and b"h" in entry[0][1]:  # else it was decided on meanwhile
-                    yield CallId.of_member(self._keys.run, member.decode()), int(since), read_entry(*entry[0])
-
     def _name(self, member: bytes) -> tuple[str | None, int]:
         id_ = CallId.of_member(self._keys.run, member.decode())
         return id_.instance, id_.index

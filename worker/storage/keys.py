@@ -81,6 +81,11 @@ class Keys:
         return self._key("held")
 
     @property
+    def untold(self) -> str:
+        """Sorted set: those of which the web hook is to be told, by the time to do so (see sweep.lua)."""
+        return self._key("untold")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -120,6 +125,7 @@ class Keys:
             self.parked,
             self.gathers,
             self.held,
+            self.untold,
             self.published,
             self.backlog,
             self.outbox,

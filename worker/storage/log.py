@@ -217,13 +217,21 @@ class MessageLog:
     """The logs of all runs, through one asynchronous connection pool."""
 
     def __init__(
-        self, redis: Redis, *, prefix: str, published_seconds: float, lease_seconds: float, window: int
+        self,
+        redis: Redis,
+        *,
+        prefix: str,
+        published_seconds: float,
+        lease_seconds: float,
+        window: int,
+        tells: bool = False,
     ) -> None:
         self._commands = GroupedCommands(redis)
         self._prefix = prefix
         self._published = _milliseconds(published_seconds)
         self._silent = _milliseconds(lease_seconds)
         self._window = window
+        self._tells = tells
         self._lane = self._commands.register_script(read_script("run", "lane"))
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
         self._loop = self._commands.register_script(read_script("run", "loop"))
@@ -327,6 +335,7 @@ class MessageLog:
                 {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
                 for rest in rests
             ],
+            "tells": self._tells,
             "holds": [{"call": held.index, "snapshot": held.snapshot} for held in holds],
             "claims": [
                 {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
@@ -348,6 +357,7 @@ class MessageLog:
             keys.outbox_due,
             keys.gathers,
             keys.held,
+            keys.untold,
         )
         reply = await self._commands.run_script(self._advance, names, pack_request(request))
         advance = _read_advance(reply)

@@ -21,6 +21,7 @@
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
 --      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
 --      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
+--      15 untold   zset    the same, where a web hook is to be told of it -> when, in ms
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
@@ -33,7 +34,7 @@
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
 --        `calls` each is "settled" for the lane; the last lane wakes the global one),
---        holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
+--        tells (whether there is a web hook to be told of what is held), holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
@@ -53,7 +54,7 @@
 --      held      it waits for a person; nobody is at work on it. The holder is the id of the entry with its snapshot
 --      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
-local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held = unpack(KEYS)
+local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held, untold = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -234,6 +235,10 @@ for i, hold in ipairs(request.holds) do
         note(hold.call, 'held:0:0:' .. last)
         open = open + 1
         redis.call('ZADD', held, now, field(hold.call))
+        if request.tells then
+            redis.call('ZADD', untold, now, field(hold.call))
+            becomes_due(now)
+        end
         if approve_ms then
             becomes_due(now + approve_ms)
         end

@@ -4,16 +4,19 @@
 -- on which no person has decided in time (`approve_ms`).
 --
 -- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
---      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)    10 held (zset)
+--      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)
+--      10 held (zset)    11 untold (zset)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
 --        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the
 --        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
---        window.lua), format (of the runs that this version writes down; it leaves others alone)
+--        window.lua), format (of the runs that this version writes down; it leaves others alone), tells (whether there is a
+--        web hook to be told of what is held), most_told (of how many calls at most), telling_ms (how long that may take)
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
---          will be due), {queues from which a probe is awaited}}. A call found lost, or due, can be claimed anew.
+--          will be due), {queues from which a probe is awaited}, {held calls of which the web hook is to be
+--          told}}. A call found lost, or due, can be claimed anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: whoever took it has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
@@ -41,6 +44,10 @@ local function look_again(...)
     if promises_due and status == 'running' then
         soonest = math.min(soonest or promises_due, promises_due)
     end
+    local waiting_hook = request.tells and redis.call('ZRANGE', KEYS[11], 0, 0, 'WITHSCORES')[2]
+    if waiting_hook and (status == 'running' or status == 'paused') then
+        soonest = math.min(soonest or math.huge, tonumber(waiting_hook))
+    end
     local oldest = approve_ms and status == 'running' and redis.call('ZRANGE', KEYS[10], 0, 0, 'WITHSCORES')[2]
     if oldest then
         soonest = math.min(soonest or math.huge, oldest + approve_ms)
@@ -57,9 +64,18 @@ local function look_again(...)
 end
 
 if format and tonumber(format) ~= request.format or not status then
-    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {} }
-elseif status ~= 'running' then
-    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {} }
+    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {}, {} }
+end
+
+local untold = {}
+if request.tells and (status == 'running' or status == 'paused') then
+    untold = redis.call('ZRANGEBYSCORE', KEYS[11], '-inf', now, 'LIMIT', 0, request.most_told)
+    for _, member in ipairs(untold) do -- again, should whoever is given it die
+        redis.call('ZADD', KEYS[11], now + request.telling_ms, member)
+    end
+end
+if status ~= 'running' then
+    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {}, untold }
 end
 
 -- A lost lane is published twice: one task may be taken by a worker that is stopped, or does not come to begin it.
@@ -165,4 +181,4 @@ local keys = { state = state, published = published, backlog = KEYS[4], parked =
 local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
 local next_look = look_again(leases, published, KEYS[6])
-return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited) }
+return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited), untold }
