@@ -39,6 +39,7 @@ from broker_config.urls import (
     redis_url_of,
     scheme_of,
 )
+from broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN, worded
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load"]
 
@@ -51,7 +52,7 @@ _SHORTEST_SECRET = 16
 
 # pydantic-settings would parse these as JSON; we want `a,b`.
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
-QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=200)]
+QueueName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
 Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 
@@ -101,7 +102,7 @@ class Settings(BaseSettings):
 
     actor: str | None = Field(
         None,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]+$",
+        pattern=VISIBLE_PATTERN,
         max_length=200,
         description="Who submits and steers runs, for the audit trail (`acts log --audit`). Unset: the system's user.",
     )
@@ -141,9 +142,7 @@ class Settings(BaseSettings):
         "base64, or any text of at least 16 characters.",
     )
 
-    key_prefix: str = Field(
-        "acts", pattern=r"^[A-Za-z0-9_.:-]+$", description="What the log's keys in Redis begin with."
-    )
+    key_prefix: str = Field("acts", pattern=PREFIX_PATTERN, description="What the log's keys in Redis begin with.")
     retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
     queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
@@ -384,7 +383,7 @@ def load(*, env_file: Path | str | None = ".env", **overrides: object) -> Settin
 
 def _problem(detail: ErrorDetails) -> str:
     """Return one line for one of pydantic's errors, with the offending value unless it may be secret."""
-    message = " ".join(detail["msg"].removeprefix("Value error, ").split())
+    message = worded(detail)
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])

@@ -57,6 +57,11 @@ class Limits:
         return replace(self, containers=self.containers_in_all)
 
 
+def exceeded(what: str, limits: Limits, name: str) -> str:
+    """How it is told that there is more of something than a limit allows, by the limit's field."""
+    return f"{what}, where {getattr(limits, name)} are allowed (ACTS_LIMIT_{name.upper()})"
+
+
 def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
     """What keeps a value from travelling: too deep, too many parts, not JSON, beyond what msgpack can hold.
 
@@ -72,7 +77,7 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
                 yield Problem(pointer(*at), too_many_containers(limits))
                 return
             if depth > limits.depth:
-                yield Problem(pointer(*at), f"nested deeper than {limits.depth} levels")
+                yield Problem(pointer(*at), f"nested deeper than {limits.depth} levels (ACTS_LIMIT_DEPTH)")
                 return
             pairs: Any = item.items() if isinstance(item, dict) else enumerate(item)
             for key, below in pairs:

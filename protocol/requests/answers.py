@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.language.errors import Problem, Rejected, pointer, segments
-from protocol.language.limits import size_of, value_problems
+from protocol.language.limits import exceeded, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.language.paths import MISSING
 from protocol.schemas import CompiledSchema
@@ -195,7 +195,7 @@ class _Reading:
             at = ("solution", "calls", index)
             name = call.get("_tool") if isinstance(call, dict) else None
             if size_of(call) > limits.message_bytes:
-                yield Problem(pointer(*at), f"{size_of(call)} bytes, where {limits.message_bytes} are allowed")
+                yield Problem(pointer(*at), exceeded(f"{size_of(call)} bytes", limits, "message_bytes"))
             elif isinstance(name, str) and name and name not in self.request.tools:
                 known = ", ".join(self.request.tools) or "none"
                 yield Problem(pointer(*at, "_tool"), f"the request declares no tool {name!r}; it declares: {known}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.calls.outputs import kind_problems
 from protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
-from protocol.language.limits import Limits, size_of, value_problems
+from protocol.language.limits import Limits, exceeded, size_of, value_problems
 from protocol.language.messages import DATA_TYPES, Message
 from protocol.state.context import Context
 from protocol.state.operations import read_operation
@@ -50,7 +50,7 @@ def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]
     if unfit:
         return
     if (size := size_of(message)) > limits.message_bytes:
-        yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+        yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
     if message.get("type") not in DATA_TYPES:
         yield Problem(pointer(*at), f"only data can be added to a run: a type of {', '.join(sorted(DATA_TYPES))}")
     for key in _OF_THE_ENGINE:

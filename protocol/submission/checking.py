@@ -26,7 +26,7 @@ from protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
 from protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
 from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
-from protocol.language.limits import Limits
+from protocol.language.limits import Limits, exceeded
 from protocol.language.paths import MISSING
 from protocol.schemas.work import EXCEEDED
 from protocol.state.context import Context
@@ -89,7 +89,7 @@ def check_calls(
         raise Rejected(_ordered(problems))
     if (size := runs(calls, **where)) > limits.calls:
         raise Rejected(
-            _ordered([*problems, Problem("", f"{size} calls over all instances, where {limits.calls} are allowed")])
+            _ordered([*problems, Problem("", exceeded(f"{size} calls over all instances", limits, "calls"))])
         )
     context = Context.trusted(submission.context)
     is_partial = submission.config.get("partial") is True
@@ -276,6 +276,7 @@ class _Reader:
             return
         is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
         found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
+        found = [one if one.pointer else replace(one, message=f"{tool.name}: {one.message}") for one in found if tool]
         unfit = _told(found)
         pinned = self.toolbox.pin_problems(tool, runner, held)
         found += [problem for problem in pinned if not _told([problem]) & unfit]

@@ -18,7 +18,7 @@ import msgpack
 
 from protocol.calls.tools import Tool, read_tools
 from protocol.language.errors import Problem, Rejected, pointer
-from protocol.language.limits import Containers, Limits, TooManyContainers, size_of, value_problems
+from protocol.language.limits import Containers, Limits, TooManyContainers, exceeded, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.schemas import schema_problem
 from protocol.schemas.work import EXCEEDED, reading
@@ -90,11 +90,11 @@ def decode(data: bytes, limits: Limits | None = None) -> Any:
     if 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF):
         return _decode_msgpack(data, most)
     if len(data) > most and _most_containers(data) > most and _most_containers(_TEXT.sub(b"", data)) > most:
-        raise Rejected([Problem("", f"more than {most} objects and lists")])
+        raise Rejected([Problem("", f"more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)")])
     try:
         return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError:
-        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels")]) from None
+        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels (ACTS_LIMIT_DEPTH)")]) from None
     except UnicodeDecodeError as error:
         raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
     except ValueError as error:
@@ -142,7 +142,14 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
         problems.append(Problem("", _NOTHING_TO_RUN))
     if len(calls) > limits.solution_calls:
         (*list_of_calls, _), _ = calls[limits.solution_calls]
-        raise Rejected([*problems, Problem(pointer(*list_of_calls), f"more than {limits.solution_calls} calls")])
+        raise Rejected(
+            [
+                *problems,
+                Problem(
+                    pointer(*list_of_calls), f"more than {limits.solution_calls} calls (ACTS_LIMIT_SOLUTION_CALLS)"
+                ),
+            ]
+        )
     is_object = isinstance(solution, dict)
     submission = Submission(
         context=messages,
@@ -215,13 +222,13 @@ def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> It
     """Whether there is more of something than is to be looked at."""
     calls = solution.get("calls") if isinstance(solution, dict) else None
     instances = {m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)}
-    for place, what, number, most in (
-        ("/context", "messages", len(context), limits.messages),
-        ("/context", "instances", len(instances), limits.instances),
-        ("/solution/calls", "calls", len(calls) if isinstance(calls, list) else 0, limits.solution_calls),
+    for place, what, number, name in (
+        ("/context", "messages", len(context), "messages"),
+        ("/context", "instances", len(instances), "instances"),
+        ("/solution/calls", "calls", len(calls) if isinstance(calls, list) else 0, "solution_calls"),
     ):
-        if number > most:
-            yield Problem(place, f"{number} {what}, where {most} are allowed")
+        if number > getattr(limits, name):
+            yield Problem(place, exceeded(f"{number} {what}", limits, name))
 
 
 def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
@@ -230,9 +237,9 @@ def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem
         size = size_of(part)
         total += size
         if size > limits.message_bytes and at[0] in ("context", "solution"):
-            yield Problem(pointer(*at), f"{size} bytes, where {limits.message_bytes} are allowed")
+            yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
     if total > limits.submission_bytes:
-        yield Problem("", f"{total} bytes in all, where {limits.submission_bytes} are allowed")
+        yield Problem("", exceeded(f"{total} bytes in all", limits, "submission_bytes"))
 
 
 def _schemas(value: Mapping[str, Any]) -> Iterator[Any]:

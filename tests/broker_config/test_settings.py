@@ -68,11 +68,11 @@ def test_a_value_read_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("ACTS_LIMIT_DEPTH", "deep", "valid integer"),
+        ("ACTS_LIMIT_DEPTH", "deep", "a whole number"),
         ("ACTS_LIMIT_DEPTH", "0", "greater than 0"),
-        ("ACTS_LIMIT_MESSAGE_BYTES", "many", "byte"),
-        ("ACTS_QUEUE_INSTANCES", "a b", "pattern"),
-        ("ACTS_MODEL", "gpt", "pattern"),
+        ("ACTS_LIMIT_MESSAGE_BYTES", "many", "a size, such as"),
+        ("ACTS_QUEUE_INSTANCES", "a b", "letters, digits"),
+        ("ACTS_MODEL", "gpt", "PROVIDER:NAME"),
         ("ACTS_BROKER_URL", "localhost:6379", "should begin with one of redis://"),
         ("ACTS_BROKER_URL", "redis://:secret@host:port/0", "port"),
         ("ACTS_BROKER_URL", "redis://:secret@host/first", "database"),

@@ -160,7 +160,7 @@ MISSING_ROLE = 'a message needs a "type", or "role" and "content"'
         ({"content": "x"}, f"/context/0: {MISSING_ROLE}"),
         ({"role": "user"}, f"/context/0: {MISSING_ROLE}"),
         ({"type": "text", "text": {"n": 2**64}}, "/context/0/text/n: is beyond 64 bits: write it as a string"),
-        ({"type": "text", "text": nested(70)}, "/context/0: nested deeper than 64 levels"),
+        ({"type": "text", "text": nested(70)}, "/context/0: nested deeper than 64 levels (ACTS_LIMIT_DEPTH)"),
         ({"type": "advisor", "_instance": 5}, "/context/0/_instance: must be a non-empty string"),
     ],
 )
@@ -351,11 +351,14 @@ def test_r7_1_limits_are_told_in_the_error() -> None:
         "/solution/calls/0",
     ]
     assert "100 are allowed" in problems_of(call(value=text), limits=small)[0].message
-    assert problems_of(*[call()] * 4, limits=small)[0].message == "4 calls, where 3 are allowed"
+    assert (
+        problems_of(*[call()] * 4, limits=small)[0].message
+        == "4 calls, where 3 are allowed (ACTS_LIMIT_SOLUTION_CALLS)"
+    )
     assert "more than 3" in problems(plan_submission(*[call()] * 4), limits=small)[0].message
     context = [{"type": "text", "_instance": name} for name in ("①", "②", "③")]
     (problem,) = problems(plan_submission(call(), call(), context=context), limits=small)
-    assert problem.message == "6 calls over all instances, where 5 are allowed"
+    assert problem.message == "6 calls over all instances, where 5 are allowed (ACTS_LIMIT_CALLS)"
     assert check_submission(plan_submission(call(), call(_instance="①"), context=context), limits=small).size == 4
 
 
@@ -368,7 +371,7 @@ def test_r7_1_the_calls_of_a_run_are_limited_with_instances_and_without() -> Non
         plan_submission(*[call()] * 3),
     ):
         (problem,) = problems(value, limits=small)
-        assert problem.message == "3 calls over all instances, where 2 are allowed"
+        assert problem.message == "3 calls over all instances, where 2 are allowed (ACTS_LIMIT_CALLS)"
     for value in (
         submission(*[call()] * 2),
         submission(*[call()] * 2, context=context),
@@ -381,8 +384,8 @@ def test_r7_1_messages_and_instances_are_counted_before_they_are_looked_at() -> 
     small = Limits(messages=2, instances=1)
     context = [{"type": "odd\ud800", "_instance": name} for name in ("①", "②", "③")]
     assert [problem.message for problem in problems_of(call(), context=context, limits=small)] == [
-        "3 messages, where 2 are allowed",
-        "3 instances, where 1 are allowed",
+        "3 messages, where 2 are allowed (ACTS_LIMIT_MESSAGES)",
+        "3 instances, where 1 are allowed (ACTS_LIMIT_INSTANCES)",
     ]
 
 

@@ -174,6 +174,10 @@ def _without_activities(lines: list[str]) -> list[str]:
     activities: Any = sys.modules.get("worker.registry.activities")
     if activities is None or activities.registry.activities or not any("unknown tool" in line for line in lines):
         return []
+    loading: Any = sys.modules.get("worker.registry.loading")
+    if loading is not None and loading.loaded:
+        names = ", ".join(loading.loaded)
+        return [f"{names} registers no activity: put @activity (from worker import activity) above its functions"]
     return ["no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"]
 
 

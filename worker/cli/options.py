@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from worker.cli.failures import DEBUG, REJECTED, Failed
-from worker.cli.output import nothing_on_stdout
+from worker.cli.output import nothing_on_stdout, tell
 
 if TYPE_CHECKING:
     from broker_config import Settings
@@ -49,7 +51,37 @@ class Common:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
         from broker_config import load
 
-        return load(**self.overrides)
+        with _dotenv_told():
+            return load(**self.overrides)
+
+
+@contextmanager
+def _dotenv_told() -> Iterator[None]:
+    """Tell in our own words what python-dotenv logs of lines in `.env` that it cannot read."""
+    logger = logging.getLogger("dotenv.main")
+    heard = _Heard()
+    logger.addHandler(heard)
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = before
+        logger.removeHandler(heard)
+        for line in sorted(heard.lines):
+            tell(f".env: line {line} is passed over: it is not NAME=value")
+
+
+class _Heard(logging.Handler):
+    """Which lines were logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: set[int] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note the line."""
+        if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], int):
+            self.lines.add(record.args[0])
 
 
 _OPTIONS: Final = (

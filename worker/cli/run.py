@@ -81,7 +81,7 @@ def run(
         content = read_source(file, settings)
         # The backend gets ready while this process loads what it needs itself.
         with _backend(settings, worker_log, deadline) as effective:
-            value = decode_submission(content, settings)
+            value = decode_submission(content, settings, file)
             load_registry(effective)
             from worker.client.client import Client
 

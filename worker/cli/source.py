@@ -14,21 +14,26 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 def read_submission(file: str, settings: Settings) -> Any:
     """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
-    return decode_submission(read_source(file, settings), settings)
+    return decode_submission(read_source(file, settings), settings, file)
 
 
-def decode_submission(content: bytes, settings: Settings) -> Any:
-    """The value of what `read_source` has read. Raises `protocol.Rejected`."""
+def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
+    """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
+    from protocol import Problem, Rejected
     from protocol.submission.submission import decode
     from worker.messaging.limits import limits_of
 
-    return decode(content, limits_of(settings))
+    try:
+        return decode(content, limits_of(settings))
+    except Rejected as rejected:
+        named = [Problem(problem.pointer, f"{_name(file)}: {problem.message}") for problem in rejected.errors]
+        raise Rejected(named) from None
 
 
 def read_source(file: str, settings: Settings) -> bytes:
     """What the file holds. Raises `protocol.Rejected` where it cannot be read, or is larger than the limit."""
     limit_bytes = int(settings.limit_submission_bytes)
-    name = "standard input" if file == "-" else file
+    name = _name(file)
     try:
         if file == "-":
             if sys.stdin is None:
@@ -43,6 +48,10 @@ def read_source(file: str, settings: Settings) -> bytes:
         raise _refused(f"{name}: {error.strerror or error}") from error
     except ValueError as error:  # a name with a zero byte
         raise _refused(f"{name}: {error}") from error
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else file
 
 
 def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:

@@ -31,17 +31,24 @@ def to_json_value(value: Any, limits: Limits) -> Any:
         try:
             value = to_jsonable_python(value, inf_nan_mode="constants")
         except PydanticSerializationError as error:
-            raise CallFailed(f"the result cannot be serialized: {error}", retry=False) from error
+            raise CallFailed(
+                f"the result is not JSON: {error}; return texts, numbers, lists, objects, dataclasses or models",
+                retry=False,
+            ) from error
         except UnicodeDecodeError as error:
             raise CallFailed("the result holds bytes that are no UTF-8 text: JSON has no bytes", retry=False) from error
         except (RecursionError, ValueError) as error:
             raise CallFailed(f"the result is nested too deeply or in a circle: {error}", retry=False) from error
     problem = next(value_problems(value, limits), None)
     if problem is not None:
-        raise CallFailed(f"the result cannot travel: {problem.pointer or 'it'} {problem.message}", retry=False)
+        raise CallFailed(f"the result is not JSON: {_at(problem.pointer)}{problem.message}", retry=False)
     if (size := len(pack(value))) > limits.message_bytes:
         raise CallFailed(
             f"the result has {size} bytes, where {limits.message_bytes} are allowed (ACTS_LIMIT_MESSAGE_BYTES)",
             retry=False,
         )
     return value
+
+
+def _at(place: str) -> str:
+    return f"at {place}: " if place else ""

@@ -32,6 +32,15 @@ F = TypeVar("F", bound=Function)
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
 
 
+_NUMBERS: Final = (
+    ("retries", int, "a whole number"),
+    ("max_concurrency", int, "a whole number"),
+    ("timeout_seconds", (int, float), "a number"),
+    ("backoff_seconds", (int, float), "a number"),
+    ("backoff_max_seconds", (int, float), "a number"),
+)
+
+
 @dataclass(frozen=True)
 class Policy:
     """How often and how long a call is tried, and how many are at work at a time, over all workers.
@@ -46,6 +55,10 @@ class Policy:
     max_concurrency: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kinds, noun in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+                raise ActivitiesError(f"{name} is {value!r}: {noun}, such as {name}=3")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise ActivitiesError(f"max_concurrency is {self.max_concurrency}: at least 1, or nothing for no limit")
         if self.timeout_seconds is not None and self.timeout_seconds <= 0:

@@ -7,15 +7,21 @@ import importlib.util
 import sys
 import traceback
 from pathlib import Path
+from typing import Final
 
 from broker_config import Settings
 from worker.errors import ActivitiesError
+
+loaded: Final[list[str]] = []
+"""The modules and files that were asked for and imported, whether they register anything or not."""
 
 
 def load_activities(settings: Settings) -> None:
     """Import every configured module or file, once. Raises `ActivitiesError` naming the file and line."""
     for name in settings.activities:
         load(name)
+        if name not in loaded:
+            loaded.append(name)
 
 
 def load(name: str) -> None:
@@ -58,8 +64,15 @@ def _load_file(path: Path) -> None:
 
 def _told(name: str, error: BaseException) -> str:
     if isinstance(error, ActivitiesError):
-        return str(error)
+        return f"{_place(name, error)}{error}"
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{name} cannot be loaded: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+
+
+def _place(name: str, error: BaseException) -> str:
+    """Where a module has registered something wrongly: its own line, not one of ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).name == Path(name).name]
+    return f"{own[-1].filename}:{own[-1].lineno}: " if own else f"{name}: "

@@ -171,6 +171,12 @@ def redis_errors(settings: Settings) -> Iterator[None]:
         raise InfrastructureError(
             f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
         ) from error
+    except OutOfMemoryError as error:
+        where = mask_url(settings.require_redis())
+        raise InfrastructureError(
+            f"the log at {where} is full ({error}): raise its maxmemory, lower ACTS_RETENTION_SECONDS, or delete runs "
+            "that have ended; see `acts doctor`"
+        ) from error
     except MovedError as error:
         raise InfrastructureError(
             "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
