@@ -87,7 +87,7 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     from protocol import Problem, Rejected
     from worker.cli.source import decode_submission
 
-    value = decode_submission(text.encode(), common.settings()) if text is not None else None
+    value = decode_submission(text.encode(), common.settings(), "--parameters") if text is not None else None
     if value is None or isinstance(value, dict):
         return value
     raise Rejected([Problem("", "parameters must be an object")])
