@@ -116,6 +116,9 @@ _ENTRIES: Final = (
     ("ACT408", "dropped-wait", "note", "R8.3a",
      "A call does not wait for a call that writes in its `_scopes`, since that waits for it in turn.",
      "list the places that it needs, such as †state.user"),
+    ("ACT409", "advisor-not-asked", "info", "R15.1",
+     "An advisor is to be asked at another moment than `request`: it is kept, and not asked.",
+     'write "on": "request"'),
 )
 # fmt: on
 

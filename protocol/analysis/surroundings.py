@@ -15,6 +15,7 @@ from protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, r
 from protocol.language.references import Reference
 from protocol.schemas import joined
 from protocol.schemas.parts import found
+from protocol.submission.asides import ON_REQUEST, is_asked
 from protocol.submission.layout import Layout
 
 from .finding import Finding, listed, on_call
@@ -45,6 +46,15 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _wrapped_tools(layout)
     yield from _hidden_data(layout)
     yield from _never_written(layout, places)
+    yield from _not_asked(layout)
+
+
+def _not_asked(layout: Layout) -> Iterator[Finding]:
+    """Advisors for another moment than the request (SPEC R15.1)."""
+    for index, message in enumerate(layout.submission.context):
+        if message.get("type") == "advisor" and not is_asked(message):
+            why = f"advisor {message.get('id')!r} is not asked: its moment is {message['on']!r}, and not {ON_REQUEST!r}"
+            yield Finding("ACT409", why, (), pointer("context", index, "on"), f'write "on": "{ON_REQUEST}"')
 
 
 def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:

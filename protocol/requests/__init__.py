@@ -3,6 +3,7 @@
 `request`       a request, and what its answer is held against
 `composition`   the composed schema: everything that a model may answer
 `call_schemas`  the part of it that is one tool's
+`asides`        the parts of it that are asked for beside calls and an output, and what is wrong with them
 `widening`      a schema in which a reference may stand for every value
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them

@@ -24,6 +24,7 @@ from protocol.submission.checking import check_calls
 from protocol.submission.layout import Layout
 from protocol.submission.output import misfit_problems
 
+from .asides import advice_findings, judge_asides
 from .composition import compose
 from .request import Request
 from .wire import without_nulls
@@ -63,6 +64,8 @@ class Answer:
     output: Any
     """The output, references in it unresolved; None where there is none yet, or where it is invalid."""
     errors: tuple[AnswerError, ...] = ()
+    findings: tuple[str, ...] = ()
+    """What is worth knowing of it and is no error."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -159,7 +162,8 @@ class _Reading:
                 layout, left, output = self._laid_out({}, None), {}, None
         found += [self._error(problem, value) for problem in sorted(dict.fromkeys(problems), key=_place)]
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
-        return Answer(solution, layout, tuple(left), output, tuple(found))
+        findings = tuple(advice_findings(self.request, value))
+        return Answer(solution, layout, tuple(left), output, tuple(found), findings)
 
     def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
         """The layout of calls that may all run; else what is wrong."""
@@ -210,7 +214,8 @@ class _Reading:
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with the answer beside its calls and its output."""
-        expected = compose(self.request)["properties"]
+        composed = compose(self.request)
+        expected = composed["properties"]
         for key in value.keys() - expected.keys():
             yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
         for key in expected:
@@ -218,6 +223,10 @@ class _Reading:
                 yield Problem(pointer("solution"), f"{key!r} is missing")
         if not isinstance(value.get("calls", []), list):
             yield Problem(pointer("solution", "calls"), "must be a list of calls")
+        for key in expected.keys() & value.keys() - {"calls", "output"}:
+            schema = CompiledSchema({**expected[key], "$defs": composed.get("$defs", {})})
+            yield from schema.problems(value[key], "solution", key)
+        yield from judge_asides(self.request, value)
 
     def _error(self, problem: Problem, value: Mapping[str, Any]) -> AnswerError:
         """A problem as an error, its pointer into the answer."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from protocol.schemas.addresses import settled
 
+from .asides import compose_asides
 from .call_schemas import compose_call
 from .request import Request
 from .widening import Definitions, Widening
@@ -31,6 +32,7 @@ def compose(request: Request) -> dict[str, Any]:
 
 
 def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
+    yield from compose_asides(request, definitions)
     calls = [compose_call(request, tool, definitions) for tool in request.tools.values()]
     yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
     yield "output", _output(request, definitions)

@@ -4,6 +4,7 @@
 `definitions` the request definitions it holds
 `config`      its settings
 `output`      the output of its solution
+`asides`      what a request asks for beside calls and an output: advice, and a version
 `checking`    finding all structural errors
 `layout`      what a check has found out, and the order that follows from it
 `support`     what of it a backend of this version cannot do yet

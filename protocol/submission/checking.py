@@ -31,6 +31,7 @@ from protocol.language.paths import MISSING
 from protocol.schemas.work import EXCEEDED
 from protocol.state.context import Context
 
+from .asides import aside_problems
 from .layout import Layout
 from .output import output_problems
 from .submission import Pointer, Submission
@@ -80,6 +81,7 @@ def check_calls(
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
+    problems += aside_problems(submission.context) if submission.is_request else ()
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named

@@ -57,6 +57,11 @@ def delegated(schema: Any) -> Submission:
     return submission(*calls, tools=tools, delegates={"expert": definition})
 
 
+def advised(moment: str) -> Submission:
+    """An advisor that is asked at a moment."""
+    return submission(call(), context=[{"type": "advisor", "id": "a", "on": moment}])
+
+
 def large(properties: int) -> Submission:
     """A reader whose schema has so many parts."""
     takes = {"properties": {"text": {"type": "string"}} | {f"p{n}": {"type": "string"} for n in range(properties)}}
@@ -151,6 +156,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     ),
     "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
     "ACT408": (circling("state"), circling("†state.b")),
+    "ACT409": (advised("commit"), advised("request")),
 }
 """Code to a submission that gives it, and one that does not."""
 SIGNATURE = {"properties": {"text": {}, "userId": {}}, "required": ["userId"], "additionalProperties": False}
