@@ -22,8 +22,8 @@ __all__ = [
     "EXECUTE_BACKGROUND",
     "EXECUTE_DELEGATE",
     "EXECUTE_INSTANCE",
-    "EXECUTE_INSTANCES",
     "PROBE",
+    "SEVERAL",
     "queue",
     "queue_names",
     "queues",
@@ -33,9 +33,6 @@ __all__ = [
 
 EXECUTE_INSTANCE = "acts.execute_instance"
 """Runs the calls of one instance that are ready."""
-
-EXECUTE_INSTANCES = "acts.execute_instances"
-"""No task but a message that carries several of `EXECUTE_INSTANCE`."""
 
 PROBE = "acts.probe"
 """Proves, when it is taken from the queue of the instances, that what was published before it was taken too."""
@@ -51,6 +48,9 @@ EXECUTE_ACTIVITY = "acts.execute_activity"
 
 EXECUTE_BACKGROUND = "acts.execute_background"
 """Runs one fire-and-forget call (SPEC R5)."""
+
+SEVERAL = ".several"
+"""Ends the name of what is no task but a message that carries several tasks of the name before it."""
 
 
 def queue_names(settings: Settings) -> tuple[str, ...]:

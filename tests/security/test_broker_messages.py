@@ -17,7 +17,8 @@ from broker_config import (
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
     EXECUTE_DELEGATE,
-    EXECUTE_INSTANCES,
+    EXECUTE_INSTANCE,
+    SEVERAL,
     EmbeddedServer,
 )
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
@@ -25,6 +26,7 @@ from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 from .broker_messages import message, packed, task_body
 
 SECRET = "canary-5d1f"
+LANES = EXECUTE_INSTANCE + SEVERAL
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
 ID = {"run": "none", "instance": None, "index": 0}
 CALL = {"id": ID, "activity": "echo", "call": {}, "parameters": {}, "context": {}}
@@ -67,17 +69,17 @@ REFUSED: dict[str, bytes] = {
     "more bytes than a lane's name has": message(task_body(packed(["none", "x" * 2_000_000]))),
     "a lane without a run": message(task_body(packed([None, None]))),
     "a lane that is an object": message(task_body(packed({"run": SECRET}))),
-    "an envelope without lanes": message(task_body(packed(["none", 0, []])), task=EXECUTE_INSTANCES),
-    "an envelope of too many lanes": message(task_body(packed(["none", 0, ["x"] * 101])), task=EXECUTE_INSTANCES),
-    "an envelope of lanes that are none": message(
-        task_body(packed(["none", 0, [{SECRET: 1}]])), task=EXECUTE_INSTANCES
-    ),
-    "an envelope numbered by letters": message(task_body(packed(["none", SECRET, ["x"]])), task=EXECUTE_INSTANCES),
+    "an envelope of nothing": message(task_body(packed([0, []])), task=LANES),
+    "an envelope of too many tasks": message(task_body(packed([0, [(b"x", "x")] * 101])), task=LANES),
+    "an envelope of tasks that are none": message(task_body(packed([0, [{SECRET: 1}]])), task=LANES),
+    "an envelope numbered by letters": message(task_body(packed([SECRET, [(b"x", "x")]])), task=LANES),
+    "an envelope of what is no lane": message(task_body(packed([0, [(b"x", "x")]])), task=LANES),
+    "an envelope of an envelope": message(task_body(packed([0, [(b"x", "x")]])), task=LANES + SEVERAL),
     "an envelope of more bytes than there may be": message(
-        task_body(packed(["none", 0, ["x" * 30_000] * 50])), task=EXECUTE_INSTANCES
+        task_body(packed([0, [(b"x" * 30_000, "x")] * 50])), task=LANES
     ),
-    "an envelope of text": message(task_body(SECRET), task=EXECUTE_INSTANCES),
-    "an envelope without an argument": message(task_body(), task=EXECUTE_INSTANCES),
+    "an envelope of text": message(task_body(SECRET), task=LANES),
+    "an envelope without an argument": message(task_body(), task=LANES),
     "a result of nothing": message(task_body(packed({"id": ID})), task=DELIVER),
     "a result that is a number": message(task_body(packed({"id": ID, "result": 5})), task=DELIVER),
     "a result of neither kind": message(task_body(packed({"id": ID, "result": {SECRET: 1}})), task=DELIVER),

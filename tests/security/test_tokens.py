@@ -34,7 +34,7 @@ def test_a_result_without_the_token_of_its_attempt_is_refused(backend: Backend) 
     publisher = Publisher(make_client_application(backend.settings))
 
     def deliver(attempt: Attempt, result: Result) -> None:
-        publisher.deliver(delivery_task(Delivery(attempt, result), "instances"))
+        publisher.deliver([delivery_task(Delivery(attempt, result), "instances")])
 
     with backend.worker("-Q", "instances"):
         run = backend.client.submit(solution={"calls": [CALL]})

@@ -14,6 +14,7 @@ from redis import Redis
 from broker_config import EmbeddedServer
 from protocol.engine.execution import Outcome, Status
 from worker.messaging.attempts import CallId
+from worker.messaging.messages import TaskMessage
 from worker.storage.connections import connect, connect_async
 from worker.storage.keys import Keys
 from worker.storage.leases import Leases
@@ -252,6 +253,19 @@ def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_that_nobody_ha
     log.redis.zadd(log.keys.published, {"": 5})
     assert log.claim(0) == (0,)
     assert log.redis.zscore(log.keys.published, "") == 0
+
+
+def test_what_is_sent_and_forgotten_begins_with_its_outcome_and_so_not_while_the_run_is_paused(log: Log) -> None:
+    sending = {0: TaskMessage("acts.execute_background", "background", b"\x80", "-", is_forgotten=True)}
+    sent = Outcome(0, Status.SENT)
+    log.begin(1, status="paused")
+    assert log.advance(outcomes=[sent], sendings=sending).accepted == (False,)
+    assert not log.redis.exists(log.keys.outbox, log.keys.outbox_tasks, log.keys.outbox_due)
+    log.redis.hset(log.keys.state, "status", "running")
+    assert log.advance(outcomes=[sent], sendings=sending).accepted == (True,)
+    assert log.advance(outcomes=[sent], sendings=sending).accepted == (False,), "as it is sent once"
+    assert log.redis.hlen(log.keys.outbox) == log.redis.hlen(log.keys.outbox_tasks) == 1
+    assert log.state()["status"] == "completed"
 
 
 def test_outcomes_come_in_while_the_run_is_paused_and_the_last_of_them_ends_it(log: Log) -> None:

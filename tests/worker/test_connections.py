@@ -36,7 +36,7 @@ def test_a_result_waits_for_a_broker_that_is_full() -> None:
         redis.config_set("maxmemory", 1)
         room = threading.Timer(0.5, redis.config_set, ("maxmemory", 0))
         room.start()
-        publisher.deliver(lane_task("run", None, "instances"))
+        publisher.deliver([lane_task("run", None, "instances")])
         room.join()
         refused: Any = redis.info("errorstats")
         assert refused["errorstat_OOM"]["count"] > 0

@@ -1,4 +1,4 @@
-"""Lanes that travel together in one message are tasks of their own, and none is lost with the others."""
+"""Tasks that travel together in one message are tasks of their own, and none is lost with the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgpack
 import pytest
 from celery import Celery
 
-from broker_config import EXECUTE_INSTANCE, EXECUTE_INSTANCES, EmbeddedServer
+from broker_config import EXECUTE_BACKGROUND, EXECUTE_DELEGATE, EXECUTE_INSTANCE, SEVERAL, EmbeddedServer
 from worker.app.application import make_client_application
 from worker.client.runs import Run
 from worker.messaging.envelopes import enveloped
@@ -60,6 +60,11 @@ def events(subscription: Any, kind: str, number: int) -> list[dict[str, Any]]:
     return found
 
 
+def sizes(published: list[TaskMessage]) -> list[int]:
+    """How many tasks there are in each message."""
+    return [len(task.envelope.parts) if task.envelope else 1 for task in enveloped(published)]
+
+
 def tasks(number: int, run: str = "r", name: str = "") -> list[TaskMessage]:
     return [lane_task(run, f"{name}{one}", "instances") for one in range(number)]
 
@@ -68,17 +73,20 @@ def tasks(number: int, run: str = "r", name: str = "") -> list[TaskMessage]:
     ("number", "expected"), [(1, [1]), (31, [1] * 31), (32, [2] * 16), (40, [2] * 20), (500, [20] * 25)]
 )
 def test_few_lanes_travel_alone_and_many_share_messages(number: int, expected: list[int]) -> None:
-    assert [len(task.lanes.instances) if task.lanes else 1 for task in enveloped(tasks(number))] == expected
+    assert sizes(tasks(number)) == expected
 
 
 def test_how_many_lanes_share_a_message_follows_how_many_lie_in_the_queue() -> None:
     let_out = [lane_task("r", f"{one}", "instances", 400) for one in range(50)]
-    assert [len(task.lanes.instances) for task in enveloped(let_out) if task.lanes] == [20, 20, 10]
+    assert sizes(let_out) == [20, 20, 10]
 
 
-def test_lanes_of_different_runs_and_long_names_do_not_share_a_message() -> None:
-    mixed = [task for pair in zip(tasks(100, "a"), tasks(100, "b"), strict=True) for task in pair]
-    assert list(enveloped(mixed)) == mixed
+def test_tasks_of_different_names_and_long_ones_do_not_share_a_message() -> None:
+    names = EXECUTE_BACKGROUND, EXECUTE_DELEGATE
+    mixed = [TaskMessage(names[number % 2], "background", b"", "-", is_forgotten=True) for number in range(80)]
+    assert [(task.task, len(task.envelope.parts)) for task in enveloped(mixed) if task.envelope] == [
+        (name + SEVERAL, 10) for name in names for _ in range(4)
+    ]
     long = tasks(40, name="x" * 50_000)
     assert list(enveloped(long)) == long
 
@@ -110,7 +118,7 @@ def test_one_task_of_several_in_a_message_can_be_revoked(backend: Backend, app: 
     backend.meeting.open_gate("open")
     [oldest] = backend.redis.lrange("instances", -1, -1)
     headers = json.loads(oldest)["headers"]
-    assert headers["task"] == EXECUTE_INSTANCES
+    assert headers["task"] == EXECUTE_INSTANCE + SEVERAL
     with backend.worker("--processes", "1", "-Q", "delegates", ACTS_REMOTE_CONTROL="true"):
         app.control.revoke(f"{headers['id']}-1", reply=True)
         app.control.add_consumer("instances", reply=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import msgpack
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
+from broker_config import SEVERAL, EmbeddedServer
+from protocol import Limits
 from protocol.engine.execution import Success
 from worker import Client, Run, activity
 from worker.app.application import make_client_application
@@ -22,7 +26,7 @@ from worker.execution.scheduler import Scheduler
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.cancellation import Cancellations
 from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Delivery
+from worker.messaging.messages import Delivery, unpack_envelope
 from worker.messaging.publisher import Publisher
 from worker.recovery.sweep import Sweeper
 from worker.registry.activities import registry
@@ -100,8 +104,17 @@ class Process:
         self.redis.config_resetstat()
 
     def queued(self, queue: str) -> int:
-        found: Any = self.broker.llen(queue)
-        return int(found)
+        """How many tasks lie in a queue, several in a message or not."""
+        found: Any = self.broker.lrange(queue, 0, -1)
+        return sum(map(_tasks_in, found))
+
+
+def _tasks_in(item: bytes) -> int:
+    message = json.loads(item)
+    if not message["headers"]["task"].endswith(SEVERAL):
+        return 1
+    [envelope], _, _ = msgpack.unpackb(base64.b64decode(message["body"]))
+    return len(unpack_envelope(envelope, Limits()).parts)
 
 
 class Doors:
@@ -243,7 +256,7 @@ def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
 
 
 def test_the_instances_of_a_run_are_read_in_pages(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.storage.history._INSTANCES_AT_ONCE", 10)
+    monkeypatch.setattr("worker.storage.history.INSTANCES_AT_ONCE", 10)
     names = [f"i{number}" for number in range(30)]
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.b"}]}
     run = process.client.submit([plan, *({"type": "state", "_instance": name, "a": 1} for name in names)])

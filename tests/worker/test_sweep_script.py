@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import suppress
 from itertools import chain
@@ -309,8 +310,8 @@ def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(ju
 
 def test_a_repeated_attempt_is_told_of_before_it_begins(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
-    with reporter.at_work(attempt(2, is_repeated=True)):
-        assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(2),))]
+    asyncio.run(reporter.announce(attempt(2, is_repeated=True)))
+    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(2),))]
 
 
 def test_an_attempt_that_brought_no_result_is_not_told_to_have_ended(judged: Judged) -> None:

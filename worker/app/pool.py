@@ -1,7 +1,7 @@
 """The pool of a worker: coroutines run on the process's event loop, everything else on threads.
 
-Celery has no coroutine tasks, so its pools hold a thread for each task under way. Lanes and results only wait: for the
-log, and for activities. Here such a task is handed to the loop, together with what else comes in the same turn, and
+Celery has no coroutine tasks, so its pools hold a thread for each task under way. Ours only wait: for the log, and for
+activities and delegates. Here such a task is handed to the loop, together with what else comes in the same turn, and
 Celery's own thread settles it when it has ended, again several at a time. So it costs no thread and no change of
 threads, and Celery's state is touched by one thread only. What operators see is the same: tasks with their states and
 events, the limit on how many are at work, a warm shutdown that waits for them.

@@ -1,13 +1,12 @@
 """What a worker process needs to run tasks: an event loop in a thread of its own, connections, the scheduler.
 
-Lanes and results are coroutines on this loop (see `pool`). Under a pool of Celery's own, and for remote calls, a task
-hands its coroutine to the loop and waits for it in its own thread.
+Tasks are coroutines on this loop (see `pool`). Under a pool of Celery's own a task hands its coroutine to the loop and
+waits for it in its own thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -27,10 +26,11 @@ from worker.messaging.attempts import Attempt
 from worker.messaging.cancellation import Cancellations
 from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from worker.messaging.limits import limits_of
-from worker.messaging.messages import TaskMessage
+from worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from worker.messaging.publisher import Publisher
 from worker.messaging.pulse import Pulse
 from worker.messaging.relay import Relay
+from worker.messaging.together import Together
 from worker.models.configured import Models
 from worker.registry.activities import Registry
 from worker.storage.connections import connect, connect_async
@@ -57,6 +57,8 @@ class Runtime:
         self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._relay = Relay(self._publish)
+        self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
+        self._deliveries = Together[Delivery](self._deliver, self._delivering)
         self._threads = Threads(settings.concurrency)
         models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None))
         self.remote = RemoteExecutor(registry.limited_to(settings.allow), models, limits_of(settings), self._threads)
@@ -78,6 +80,7 @@ class Runtime:
             self._leases.close()
         self.run(_cancel_all())
         self._publishing.shutdown()
+        self._delivering.shutdown()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -118,17 +121,22 @@ class Runtime:
             Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots, checker)
         )
 
-    def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:
-        """Run a remote call's coroutine on the loop, and wait for it here. None where its run was cancelled."""
+    async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:
+        """What a remote call's coroutine returns. None where its run was cancelled."""
         if attempt.seal in self._cancellations:
             coroutine.close()
             return None
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        with self._cancellations.watching(attempt.seal, future):
-            try:
-                return future.result()
-            except concurrent.futures.CancelledError:
-                return None
+        working = asyncio.ensure_future(coroutine)
+        with self._cancellations.watching(attempt.seal, lambda: self.call_soon(working.cancel)):
+            await asyncio.wait([working])
+        return None if working.cancelled() else working.result()
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Send the result of a remote call back to its lane; waits minutes for a broker that is away or full.
+
+        Raises `InfrastructureError`.
+        """
+        await self._deliveries.send(delivery)
 
     def cancel(self, run: str) -> None:
         """A run was cancelled: stop its drives here."""
@@ -142,6 +150,10 @@ class Runtime:
     def _pulse(self) -> Pulse:
         self._pulses.append(Pulse(self._loop, most_silent_seconds=self.settings.lease_seconds / 2))
         return self._pulses[-1]
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        queue = self.settings.queue_instances
+        self.publisher.deliver([delivery_task(delivery, queue) for delivery in deliveries])
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)

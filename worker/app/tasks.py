@@ -23,14 +23,12 @@ from broker_config import (
 from protocol import Limits
 from protocol.engine.execution import Failure
 from worker.errors import MalformedMessage
-from worker.execution.scheduler import Scheduler
 from worker.messaging.attempts import Result
 from worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
     Probe,
-    delivery_task,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
@@ -45,8 +43,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
-Work = Callable[[Runtime, T], None]
-Doing = Callable[[Scheduler, T], Coroutine[Any, Any, None]]
+Doing = Callable[[Runtime, T], Coroutine[Any, Any, None]]
 RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
 Carrying = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
 
@@ -76,94 +73,84 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
 
         return message_of
 
-    def task(name: str, read: Read[T], **options: Any) -> Callable[[Work[T]], None]:
-        """Make a task of a function that is given what `read` makes of the message, if that can be read.
+    def task(name: str, read: Read[T], *, once: bool = False, **options: Any) -> Callable[[Doing[T]], None]:
+        """Make a task of a coroutine function on the loop, which is given what `read` makes of the message.
 
-        A message that the broker delivers again is acknowledged and that is all. The sweep sees to calls that were
-        lost, and it alone: else one would run again long after it ended, or beside itself when a connection breaks.
+        Where it is to be done `once`, a message that the broker delivers again is acknowledged and that is all. The
+        sweep sees to calls that were lost, and it alone: else one would run again long after it ended, or beside itself
+        when a connection breaks. The others do no harm when they come twice.
         """
-        message_of = reader(name, read)
-
-        def register(work: Work[T]) -> None:
-            @wraps(work)
-            def run(celery_task: Task, *arguments: object, **named: object) -> None:
-                if (celery_task.request.delivery_info or {}).get("redelivered"):
-                    return
-                if (message := message_of(arguments, named)) is not None:
-                    work(runtimes.current(), message)
-
-            app.task(name=name, bind=True, shared=False, **options)(run)
-
-        return register
-
-    def coroutine(name: str, read: Read[T], **options: Any) -> Callable[[Doing[T]], None]:
-        """Make a task of a coroutine function on the loop. It may come twice."""
         message_of = reader(name, read)
 
         def register(doing: Doing[T]) -> None:
             async def begin(request: Mapping[str, Any]) -> None:
+                if once and (request["delivery_info"] or {}).get("redelivered"):
+                    return
                 if (message := message_of(request["args"], request["kwargs"])) is not None:
-                    await doing(runtimes.current().scheduler, message)
+                    await doing(runtimes.current(), message)
 
             @wraps(doing)
-            def run(*arguments: object, **named: object) -> None:
-                runtimes.current().run(begin({"args": arguments, "kwargs": named}))
+            def run(celery_task: Task, *arguments: object, **named: object) -> None:
+                request = {"args": arguments, "kwargs": named, "delivery_info": celery_task.request.delivery_info}
+                runtimes.current().run(begin(request))
 
-            app.task(name=name, shared=False, **options)(run)
+            app.task(name=name, bind=True, shared=False, **options)(run)
             app.conf.acts_coroutines[name] = begin
 
         return register
 
     app.conf.acts_coroutines = {}
 
-    @coroutine(EXECUTE_INSTANCE, unpack_lane_id)
-    async def execute_instance(scheduler: Scheduler, lane: tuple[str, str | None]) -> None:
+    @task(EXECUTE_INSTANCE, unpack_lane_id)
+    async def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
         """Run the calls of one lane that are ready."""
-        await scheduler.drive(*lane)
+        await runtime.scheduler.drive(*lane)
 
-    @task(PROBE, unpack_probe, ignore_result=True)
-    def probe(runtime: Runtime, probe: Probe) -> None:
+    @task(PROBE, unpack_probe, once=True, ignore_result=True)
+    async def probe(runtime: Runtime, probe: Probe) -> None:
         """Tell that what was published to this queue before that time was taken."""
-        runtime.reporter.came_out(probe)
+        await runtime.reporter.came_out(probe)
 
-    @coroutine(DELIVER, unpack_delivery)
-    async def deliver(scheduler: Scheduler, delivery: Delivery) -> None:
+    @task(DELIVER, unpack_delivery)
+    async def deliver(runtime: Runtime, delivery: Delivery) -> None:
         """Bring the result of a remote call back to its lane, and carry on there."""
-        await scheduler.deliver(delivery)
+        await runtime.scheduler.deliver(delivery)
 
-    @task(EXECUTE_DELEGATE, unpack_delegate_call)
-    def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
+    @task(EXECUTE_DELEGATE, unpack_delegate_call, once=True)
+    async def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
         """Run one delegate on its snapshot of the context."""
         if message.awaited:
-            _carry_out(runtime, message, runtime.remote.delegate)
+            await _carry_out(runtime, message, runtime.remote.delegate)
         else:
-            _try(runtime, message, runtime.remote.delegate)
+            await _try(runtime, message, runtime.remote.delegate)
 
-    @task(EXECUTE_ACTIVITY, unpack_activity_call)
-    def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
+    @task(EXECUTE_ACTIVITY, unpack_activity_call, once=True)
+    async def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
         """Run one activity that has a queue of its own."""
-        _carry_out(runtime, message, runtime.remote.activity)
+        await _carry_out(runtime, message, runtime.remote.activity)
 
-    @task(EXECUTE_BACKGROUND, unpack_activity_call, ignore_result=True)
-    def execute_background(runtime: Runtime, message: ActivityCall) -> None:
+    @task(EXECUTE_BACKGROUND, unpack_activity_call, once=True, ignore_result=True)
+    async def execute_background(runtime: Runtime, message: ActivityCall) -> None:
         """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
-        _try(runtime, message, runtime.remote.activity)
+        await _try(runtime, message, runtime.remote.activity)
 
 
-def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
+async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a remote call, and bring back what comes of it."""
     attempt = message.attempt
+    await runtime.reporter.announce(attempt)
     with runtime.reporter.at_work(attempt):
-        result = runtime.carry_out(attempt, doing(message))
+        result = await runtime.carry_out(attempt, doing(message))
         if result is not None:
-            runtime.publisher.deliver(delivery_task(Delivery(attempt, result), runtime.settings.queue_instances))
+            await runtime.deliver(Delivery(attempt, result))
 
 
-def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
+async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
     attempt = message.attempt
+    await runtime.reporter.announce(attempt)
     with runtime.reporter.at_work(attempt):
-        result = runtime.run(doing(message))
-        runtime.reporter.close(attempt, result)
+        result = await doing(message)
+        await runtime.reporter.close(attempt, result)
     if isinstance(result, Failure):
         raise BackgroundFailed(f"{attempt.id}: {result.type}")

@@ -137,14 +137,28 @@ class LaneRunner:
         now = _now()
         while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts) - len(holds)):
             for decision in decisions:
-                if isinstance(decision, Hold):
-                    holds.append(decision)
-                elif isinstance(decision, Start):
-                    starts.append(decision)
+                outcome = self._forget(decision, now) if isinstance(decision, Start) else decision
+                if isinstance(outcome, Hold):
+                    holds.append(outcome)
+                elif isinstance(outcome, Start):
+                    starts.append(outcome)
                 else:
-                    self._lane.apply(decision)
-                    outcomes.append(decision)
+                    self._lane.apply(outcome)
+                    outcomes.append(outcome)
         return starts, holds
+
+    def _forget(self, start: Start, now: str) -> Start | Outcome:
+        """What comes of a call that is sent and forgotten: it has ended when its message is in the outbox (SPEC R5.1).
+
+        Any other call stays to be started.
+        """
+        if not start.call.is_fire_and_forget:
+            return start
+        message = self._message(start, Attempt(self._id(start)))
+        if isinstance(message, Failure):
+            return self._execution.finish(start.call.index, message, now)
+        self._sendings[start.call.index] = message
+        return self._execution.finish(start.call.index, Success(None), now)
 
     def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
@@ -255,9 +269,7 @@ class LaneRunner:
         """The attempts that were granted; None where a call is in other hands, or rests."""
         granted = zip(starts, advance.attempts, advance.failures, advance.repeated, strict=True)
         return [
-            Attempt(CallId(self._lane.run.run, self._lane.instance, start.call.index), number, failures, is_repeated)
-            if number
-            else None
+            Attempt(self._id(start), number, failures, is_repeated) if number else None
             for start, number, failures, is_repeated in granted
         ]
 
@@ -274,20 +286,28 @@ class LaneRunner:
         self._inline.begin(activity, function, attempt)
         return None
 
-    def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
-        """The message of a remote call; what is forgotten goes when that is in the log. Raises `Conflict`."""
-        is_forgotten, definition = start.call.is_fire_and_forget, self._lane.run.definition
-        first = self._lane.run.tokens.given(Attempt(attempt.id) if is_forgotten else attempt)
-        message = self._services.remote.message(start, first, self._execution, definition)
+    def _id(self, start: Start) -> CallId:
+        return CallId(self._lane.run.run, self._lane.instance, start.call.index)
+
+    def _message(self, start: Start, attempt: Attempt) -> TaskMessage | Failure:
+        """The message that carries a call away, or why there is none."""
+        given = self._lane.run.tokens.given(attempt)
+        try:
+            message = self._services.remote.message(start, given, self._execution, self._lane.run.definition)
+        except Conflict as conflict:
+            return Failure("Conflict", str(conflict))
         if (size := len(message.body)) > (most := self._services.limits.call_bytes):
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
-            self._results.append((attempt, Failure("TooLarge", text)))
+            return Failure("TooLarge", text)
+        return message
+
+    def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
+        """The message of a remote call whose result is awaited."""
+        message = self._message(start, attempt)
+        if isinstance(message, Failure):
+            self._results.append((attempt, message))
             return None
-        if not is_forgotten:
-            return message
-        self._sendings[start.call.index] = message
-        self._results.append((attempt, Success(None)))
-        return None
+        return message
 
     async def _take_news(self) -> None:
         """Take in what came while something else was done."""
@@ -399,7 +419,7 @@ class LaneRunner:
 
     def _claim(self, start: Start) -> Claim:
         call, remote = start.call, self._services.remote
-        if remote.leaves(call) and not call.is_fire_and_forget:
+        if remote.leaves(call):
             return Claim(call.index, self._services.settings.sweep_interval_seconds, remote.queue(call))
         return Claim(call.index, self._services.settings.lease_seconds)
 

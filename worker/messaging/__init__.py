@@ -8,8 +8,9 @@
 `transport`     queues and channels in Redis, and what lies there and is no message
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches
-`envelopes`     several lanes in one message
+`envelopes`     several tasks in one message
 `relay`         publishing for lane runners, also while the broker is away
+`together`      sending together what is handed in at the same time
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
 `admission`     which messages it takes from which queue

@@ -22,8 +22,8 @@ from broker_config import (
     EXECUTE_BACKGROUND,
     EXECUTE_DELEGATE,
     EXECUTE_INSTANCE,
-    EXECUTE_INSTANCES,
     PROBE,
+    SEVERAL,
     Settings,
 )
 
@@ -76,7 +76,7 @@ class Admission:
     def __init__(self, settings: Settings) -> None:
         self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + _ENVELOPE_BYTES
         self._tasks = defaultdict[str, set[str]](set)
-        self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, EXECUTE_INSTANCES, DELIVER, PROBE}
+        self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, DELIVER, PROBE}
         self._tasks[settings.queue_delegates] |= {EXECUTE_DELEGATE, PROBE}
         self._tasks[settings.queue_background] |= {EXECUTE_BACKGROUND, EXECUTE_DELEGATE, PROBE}
 
@@ -89,7 +89,7 @@ class Admission:
             return "it is no task"
         if len(headers["id"]) > _LONGEST_ID:
             return "its id is too long"
-        if not self._belongs(headers["task"], queue_of(message)):
+        if not self._belongs(headers["task"].removesuffix(SEVERAL), queue_of(message)):
             return f"the task {headers['task']!r:.200} does not belong there"
         if (extra := _extra(headers, message.properties)) is not None:
             return f"it has {extra!r}, which no task of ours has"

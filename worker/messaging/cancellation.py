@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -30,7 +29,8 @@ class Cancellations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, None] = OrderedDict()
-        self._at_work: defaultdict[str, set[Future[Any]]] = defaultdict(set)
+        self._at_work: defaultdict[str, set[Callable[[], object]]] = defaultdict(set)
+        """What stops each call that is at work."""
 
     def __contains__(self, seal: str) -> bool:
         return seal in self._runs
@@ -43,21 +43,23 @@ class Cancellations:
             while len(self._runs) > _MOST:
                 self._runs.popitem(last=False)
             at_work = tuple(self._at_work.get(run, ()))
-        for future in at_work:
-            future.cancel()
+        for stop in at_work:
+            stop()
 
     @contextmanager
-    def watching(self, seal: str, future: Future[Any]) -> Iterator[None]:
-        """While the block lasts, the future is cancelled with its run; also where that has happened just before."""
+    def watching(self, seal: str, stop: Callable[[], object]) -> Iterator[None]:
+        """While the block lasts, `stop` is called when the run is cancelled, in any thread; also where that has
+        happened just before.
+        """
         with self._lock:
-            self._at_work[seal].add(future)
+            self._at_work[seal].add(stop)
         try:
             if seal in self:
-                future.cancel()
+                stop()
             yield
         finally:
             with self._lock:
-                self._at_work[seal].discard(future)
+                self._at_work[seal].discard(stop)
                 if not self._at_work[seal]:
                     del self._at_work[seal]
 

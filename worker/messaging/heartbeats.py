@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Final
@@ -22,9 +23,10 @@ from worker.errors import InfrastructureError, MalformedMessage
 from .attempts import Attempt, Result
 from .broker import broker_failures, retry_while_unavailable
 from .limits import limits_of
-from .messages import Probe, Report, Sign, closing_of, pack_report, sign_of, unpack_report
+from .messages import Closing, Probe, Report, Sign, closing_of, pack_report, sign_of, unpack_report
 from .outages import Outage
 from .pulse import Pulse
+from .together import Together
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ _SIGN_OF_LIFE_SECONDS: Final = 600
 """A sign of life is of no use when it is that old: a broker that can drops it."""
 _PAGE: Final = 100
 """How many reports are read at a time."""
+_MOST_BYTES: Final = 32 * 1024
+"""What a report may say of errors: more is said in another one."""
 
 
 def report_interval_seconds(settings: Settings) -> float:
@@ -135,22 +139,21 @@ class Reporter:
         self._ended: list[Sign] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._telling = ThreadPoolExecutor(1, thread_name_prefix="acts-tell")
+        self._begun = Together[Sign](self._tell_begun, self._telling)
+        self._closed = Together[Closing](self._tell_closed, self._telling)
+        self._probes = Together[Probe](self._tell_probes, self._telling)
         self._stopped = threading.Event()
 
     def stop(self) -> None:
         """Report nothing any more."""
         self._stopped.set()
+        self._telling.shutdown()
 
     @contextmanager
     def at_work(self, attempt: Attempt) -> Iterator[None]:
-        """While the block lasts, it is at work here; then its result has been sent.
-
-        A repeated attempt is reported before it begins: a call that kills its worker at once would otherwise never be
-        seen to begin, and be sent again for ever. Raises `InfrastructureError`.
-        """
+        """While the block lasts, it is at work here; then its result has been sent."""
         sign = sign_of(attempt)
-        if attempt.is_repeated:
-            self._reports.send(Report(begun=(sign,)))
         with self._lock:
             self._at_work.add(sign)
             if attempt.is_repeated:
@@ -167,16 +170,23 @@ class Reporter:
             with self._lock:
                 self._ended.append(sign)
 
-    def came_out(self, probe: Probe) -> None:
-        """Tell that a probe was taken from its queue. Raises `InfrastructureError`."""
-        self._reports.send(Report(probes=(probe,)))
+    async def announce(self, attempt: Attempt) -> None:
+        """Report a repeated attempt before it begins: a call that kills its worker at once would otherwise never be
+        seen to begin, and be sent again for ever. Raises `InfrastructureError`.
+        """
+        if attempt.is_repeated:
+            await self._begun.send(sign_of(attempt))
 
-    def close(self, attempt: Attempt, result: Result) -> None:
+    async def came_out(self, probe: Probe) -> None:
+        """Tell that a probe was taken from its queue. Raises `InfrastructureError`."""
+        await self._probes.send(probe)
+
+    async def close(self, attempt: Attempt, result: Result) -> None:
         """Tell what came of a fire-and-forget call; waits minutes for a broker that is away or full.
 
         Raises `InfrastructureError`.
         """
-        retry_while_unavailable(lambda: self._reports.send(Report(closed=(closing_of(attempt, result),))))
+        await self._closed.send(closing_of(attempt, result))
 
     def report(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
@@ -191,6 +201,17 @@ class Reporter:
         if begun or ended:
             self._reports.send(Report(begun, tuple(ended)))
 
+    def _tell_begun(self, signs: Sequence[Sign]) -> None:
+        self._reports.send(Report(begun=tuple(signs)))
+
+    def _tell_probes(self, probes: Sequence[Probe]) -> None:
+        self._reports.send(Report(probes=tuple(probes)))
+
+    def _tell_closed(self, closings: Sequence[Closing]) -> None:
+        for part in _parts(closings):
+            report = Report(closed=part)
+            retry_while_unavailable(lambda: self._reports.send(report))  # noqa: B023  # called at once
+
     def _leave(self, sign: Sign) -> bool:
         """It is not at work here any more; says whether it had been reported."""
         with self._lock:
@@ -202,3 +223,17 @@ class Reporter:
     def _report_forever(self) -> None:
         outage = Outage(logger, "reporting the calls at work")
         outage.keep_doing(self.report, self._stopped, self._interval_seconds, InfrastructureError)
+
+
+def _parts(closings: Sequence[Closing]) -> Iterator[tuple[Closing, ...]]:
+    """The same, as many at a time as a report may say."""
+    part: list[Closing] = []
+    free = _MOST_BYTES
+    for closing in closings:
+        size = sum(len(text.encode()) for text in closing.error or ())
+        if part and free < size:
+            yield tuple(part)
+            part, free = [], _MOST_BYTES
+        part.append(closing)
+        free -= size
+    yield tuple(part)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from broker_config import DELIVER, EXECUTE_INSTANCE, EXECUTE_INSTANCES, PROBE
+from broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
 from protocol import Limits, Message, Output
 from protocol.engine.execution import Failure, Success
 from protocol.language.errors import pointer
@@ -30,8 +30,10 @@ T = TypeVar("T")
 
 _ENVELOPE_BYTES: Final = 64 * 1024
 """What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
-_MOST_LANES: Final = 100
-"""How many lanes are taken from one message."""
+_MOST_PARTS: Final = 100
+"""How many tasks are taken from one message."""
+_MOST_TOGETHER_BYTES: Final = 192 * 1024
+"""How many bytes those may have, with what is shown of them."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -39,12 +41,13 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """Several lanes of one run, on their way in one message; `first` is the number of the first one there."""
+class Envelope:
+    """Several tasks of one name, on their way in one message."""
 
-    run: str
     first: int
-    instances: Sequence[str | None]
+    """The number of the first one of them."""
+    parts: Sequence[tuple[bytes, str]]
+    """Of each its argument, and what operators are shown instead of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,10 @@ class TaskMessage:
     shown: str
     is_forgotten: bool = False
     """Fire and forget: no result backend, whatever is configured."""
-    lane: tuple[str, str | None] | None = None
-    """The lane that it drives, by run and instance, where it does."""
     among: int = 0
-    """How many of the run's lanes lie in the queue with it, as far as that is known."""
-    lanes: Lanes | None = None
-    """The lanes that it carries, where it is an envelope."""
+    """How many like it lie in the queue, as far as that is known."""
+    envelope: Envelope | None = None
+    """What it carries, where it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ class Report:
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
     """The bytes of a remote call."""
-    return pack(asdict(message))
+    own = {field.name: getattr(message, field.name) for field in fields(message)}
+    return pack({**own, "attempt": asdict(message.attempt)})
 
 
 def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
@@ -256,25 +258,24 @@ def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeate
 
 def lane_task(run: str, instance: str | None, queue: str, among: int = 0) -> TaskMessage:
     """The task that drives a lane; `among` as in the message."""
-    body = pack_lane_id(run, instance)
-    return TaskMessage(EXECUTE_INSTANCE, queue, body, shown_lane(run, instance), lane=(run, instance), among=among)
+    return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}", among=among)
 
 
-def shown_lane(run: str, instance: str | None) -> str:
-    """What operators are shown of a lane's task."""
-    return f"{run} {instance or '-'}"
+def envelope_task(tasks: Sequence[TaskMessage]) -> TaskMessage:
+    """The message that carries several tasks of one name and queue."""
+    envelope = Envelope(0, [(task.body, task.shown) for task in tasks])
+    body, shown = pack_envelope(envelope), f"{len(tasks)} tasks"
+    return replace(tasks[0], task=tasks[0].task + SEVERAL, body=body, shown=shown, envelope=envelope)
 
 
-def lanes_task(lanes: Lanes, queue: str) -> TaskMessage:
-    """The message that carries several lanes' tasks."""
-    body = pack([lanes.run, lanes.first, lanes.instances])
-    return TaskMessage(EXECUTE_INSTANCES, queue, body, f"{lanes.run}, {len(lanes.instances)} lanes", lanes=lanes)
+def pack_envelope(envelope: Envelope) -> bytes:
+    """The bytes of an envelope."""
+    return pack([envelope.first, envelope.parts])
 
 
-def unpack_lanes(data: object, limits: Limits) -> Lanes:
-    """The lanes that a message carries. Raises `MalformedMessage`."""
-    run, first, instances = _read(_LANES, data, limits, limits.message_bytes)
-    return Lanes(run, first, instances)
+def unpack_envelope(data: object, limits: Limits) -> Envelope:
+    """The inverse of `pack_envelope`. Raises `MalformedMessage`."""
+    return Envelope(*_read(_ENVELOPE, data, limits, _MOST_TOGETHER_BYTES))
 
 
 def sign_in(data: object, limits: Limits) -> Sign:
@@ -314,11 +315,10 @@ _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
 _LANE_ID: Final = TypeAdapter(tuple[str, str | None])
-_LANES: Final = TypeAdapter(
+_ENVELOPE: Final = TypeAdapter(
     tuple[
-        str,
-        Annotated[int, Field(ge=0, le=_MOST_LANES)],
-        Annotated[list[str | None], Field(min_length=1, max_length=_MOST_LANES)],
+        Annotated[int, Field(ge=0, le=_MOST_PARTS)],
+        Annotated[list[tuple[bytes, str]], Field(min_length=1, max_length=_MOST_PARTS)],
     ]
 )
 

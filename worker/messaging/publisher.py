@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from kombu.exceptions import ChannelError
 from .broker import broker_failures, retry_while_unavailable
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
-from .messages import Lanes, TaskMessage
+from .messages import Envelope, TaskMessage
 
 BATCH: Final = 500
 
@@ -49,18 +49,18 @@ class Publisher:
         with broker_failures("the run is over, but workers could not be asked to stop"):
             self._app.control.broadcast(COMMAND, arguments={"key": key})
 
-    def deliver(self, task: TaskMessage) -> None:
-        """Publish one task that must not get lost: goes on trying while the broker is away or full, for some minutes.
+    def deliver(self, tasks: Sequence[TaskMessage]) -> None:
+        """Publish tasks that must not get lost: goes on trying while the broker is away or full, for some minutes.
 
         Raises `InfrastructureError`.
         """
-        retry_while_unavailable(lambda: self.publish((task,)))
+        retry_while_unavailable(lambda: self.publish(tasks))
 
     def _publish(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
-                if task.lanes is not None:
-                    self._send(task, task.lanes, producer)
+                if task.envelope is not None:
+                    self._send(task, task.envelope, producer)
                     continue
                 self._app.send_task(
                     task.task,
@@ -73,15 +73,20 @@ class Publisher:
                     ignore_result=True if task.is_forgotten else None,
                 )
 
-    def _send(self, task: TaskMessage, lanes: Lanes, producer: Any) -> None:
+    def _send(self, task: TaskMessage, envelope: Envelope, producer: Any) -> None:
         """Send an envelope; events tell of its tasks, and not of itself."""
         amqp, id_ = self._app.amqp, str(uuid.uuid4())
         message = amqp.as_task_v2(
-            id_, task.task, args=[task.body], argsrepr=task.shown, kwargsrepr="-", ignore_result=None
+            id_,
+            task.task,
+            args=[task.body],
+            argsrepr=task.shown,
+            kwargsrepr="-",
+            ignore_result=True if task.is_forgotten else None,
         )
         amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
         if self._app.conf.task_send_sent_event:
-            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, lanes, task.queue), producer)
+            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, envelope), producer)
 
 
 def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:

@@ -140,7 +140,9 @@ look_up(request.holds)
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
-    local is_news = not is_over(status) and not is_final(before) and read(before) ~= 'held'
+    -- What is sent and forgotten begins with its outcome, so not while the run is paused.
+    local may_come = outcome.task == '' and not is_over(status) or status == 'running'
+    local is_news = may_come and not is_final(before) and read(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
     if is_news then

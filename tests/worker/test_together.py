@@ -1,0 +1,67 @@
+"""What is handed in at the same time is sent together (worker/messaging/together.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from worker.messaging.together import Together
+
+
+def test_one_goes_at_once_and_what_comes_meanwhile_goes_together_in_order() -> None:
+    batches: list[list[int]] = []
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def send(batch: Sequence[int]) -> None:
+        batches.append(list(batch))
+        has_begun.set()
+        assert may_go_on.wait(20)
+
+    async def hand_in() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            together = Together[int](send, executor)
+            first = asyncio.ensure_future(together.send(0))
+            await asyncio.to_thread(has_begun.wait, 20)
+            others = [asyncio.ensure_future(together.send(number)) for number in range(1, 251)]
+            await asyncio.sleep(0)
+            may_go_on.set()
+            await asyncio.gather(first, *others)
+
+    asyncio.run(hand_in())
+    assert batches == [[0], list(range(1, 101)), list(range(101, 201)), list(range(201, 251))]
+
+
+def test_all_of_a_batch_hear_that_it_failed_and_the_next_one_is_sent() -> None:
+    def send(batch: Sequence[str]) -> None:
+        if "bad" in batch:
+            raise OSError("no way")
+
+    async def hand_in() -> list[BaseException | None]:
+        with ThreadPoolExecutor(1) as executor:
+            together = Together[str](send, executor)
+            found = await asyncio.gather(*map(together.send, ("bad", "beside")), return_exceptions=True)
+            await together.send("later")
+            return found
+
+    assert [str(error) for error in asyncio.run(hand_in())] == ["no way", "no way"]
+
+
+def test_whoever_is_cancelled_keeps_no_other_waiting() -> None:
+    sent: list[int] = []
+
+    async def hand_in() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            together = Together[int](sent.extend, executor)
+            leaving, staying = (asyncio.ensure_future(together.send(number)) for number in range(2))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            await staying
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+
+    asyncio.run(hand_in())
+    assert sent == [0, 1]
