@@ -46,6 +46,10 @@ class Asked:
         for one in answers:
             self._backend.meeting.redis.rpush(f"answers:{self.topic}", json.dumps(one))
 
+    def wait_until_asked(self, tick: int) -> None:
+        """Wait until the model is asked for a tick, once for each time that it is."""
+        self._backend.meeting.take(f"asked:{self.topic}:{tick}")
+
     def result(self) -> Result:
         """The result, once the run has ended."""
         return self._backend.wait(self.run.id)

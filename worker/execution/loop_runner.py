@@ -51,6 +51,8 @@ class LoopRunner:
         """Of the published task: the loop is found by the sweep until it is taken back (see advance.lua)."""
         self._has_to_look = True
         """Whether to see whether the request is at work: it is claimed then, unless it is."""
+        self._sent: tuple[int, int] | None = None
+        """The tick and the attempt that were sent last: what a runner has claimed it gets again when it claims."""
         self._has_left = False
         self._now_ms = 0
         """The server's time at the last look, where the loop's time is limited."""
@@ -186,8 +188,9 @@ class LoopRunner:
         advance = await self._advance(claims=[claim], leaves=True)
         self._has_to_look = False
         number, failures = advance.attempts[0], advance.failures[0]
-        if not number:
+        if not number or (tick.number, number) == self._sent:
             return True
+        self._sent = tick.number, number
         attempt = Attempt(CallId(view.run, LOOP, tick.number), number, failures, advance.repeated[0])
         if attempt.losses >= self._services.settings.limit_attempts:
             return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
@@ -310,6 +313,8 @@ class LoopRunner:
         taken = await self._services.log.take_loop_step(self._view.run, step)
         if taken.status == "gone":
             raise RunGone(self._view.run)
+        if taken.mark is not None:
+            self._mark, self._has_left = taken.mark, False
         await self._publish(taken.woken)
 
     async def _advance(

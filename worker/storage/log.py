@@ -160,6 +160,8 @@ class LoopAdvance:
     """Whether it was written, and nothing had come that it was decided without."""
     woken: tuple[str, ...] = ()
     """Lanes to be published."""
+    mark: float | None = None
+    """Of the loop's lane: by it the sweep finds what the step leaves to do, until it is taken back."""
 
 
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
@@ -372,7 +374,10 @@ class MessageLog:
         found = unpack(reply)
         if "due" in found:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
-        return LoopAdvance(found["status"], found["is_taken"], tuple(found["woken"]))
+        mark = found.get("mark")
+        return LoopAdvance(
+            found["status"], found["is_taken"], tuple(found["woken"]), float(mark) if mark is not None else None
+        )
 
     async def everything(self, run: str, after: str = "0-0") -> list[Entry]:
         """The entries of all lanes behind an id, in order, and the changes of the run's status."""

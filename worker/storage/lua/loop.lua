@@ -12,7 +12,8 @@
 --        or ""), extends (a run that has failed goes on), alarm (when to look at the loop again, in ms, or nil), published_ms
 --        (how long a published task may lie before it counts as lost)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
---          something becomes due, where that is sooner than the sweep would look)
+--          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
+--          to be taken back: see advance.lua)
 
 local state, log, statuses, lanes, calls, leases, published, gathers = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
@@ -87,9 +88,14 @@ if not is_over(status) then
         woken[#woken + 1] = status == 'running' and lane or nil
     end
 end
+local mark -- until the loop's runner takes it back, what the step leaves to the loop itself is found by the sweep
+if not is_over(status) and request.added == 0 then
+    mark = status == 'paused' and 0 or now + request.published_ms
+    redis.call('ZADD', published, mark, request.lane)
+end
 if look and tonumber(look) <= due then
     due = nil
 else
     redis.call('HSET', state, 'look', string.format('%.0f', due))
 end
-return cmsgpack.pack({ status = status, is_taken = true, woken = woken, due = due })
+return cmsgpack.pack({ status = status, is_taken = true, woken = woken, due = due, mark = mark })
