@@ -17,6 +17,7 @@ from celery.worker.consumer import Consumer
 
 from broker_config import Settings
 from worker.messaging.health import problems
+from worker.registry.activities import registry
 
 _INTERVAL_SECONDS: Final = 2.0
 
@@ -51,7 +52,8 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
 
     def info(self, consumer: Consumer) -> dict[str, Any]:
         """Called by Celery for `inspect stats`."""
-        return {"health": {"queues": self._consumed(consumer), "problems": self._problems(consumer)}}
+        knows = {"activities": sorted(registry.activities), "delegates": sorted(registry.delegates)}
+        return {"health": {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows}}
 
     def _write(self, consumer: Consumer) -> None:
         assert self._file is not None

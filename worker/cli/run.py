@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import flush, print_json, print_text, tell
+from worker.cli.patience import impatient, queues_of
 from worker.cli.rendering import call_name, counts_line
 from worker.cli.view import View, result_lines, view_options
 
@@ -91,7 +92,8 @@ def run(
                 submitted = client.submit_plan(plan)
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
-                return _see_through(submitted, findings, asked, answer)
+                with nullcontext() if embedded else impatient(settings, lambda: queues_of(plan, settings)):
+                    return _see_through(submitted, findings, asked, answer)
 
 
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:

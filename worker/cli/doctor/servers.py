@@ -46,7 +46,7 @@ def examine_servers(settings: Settings) -> Iterator[Layer]:
     from worker.app.application import make_client_application
 
     app = make_client_application(settings)
-    found, serving = _workers(app)
+    found, serving = _workers(app, settings)
     yield found
     yield _queues(app, settings, serving)
 
@@ -148,7 +148,9 @@ def _examine_storage(layer: Layer, facts: Mapping[str, Any]) -> None:
         note = layer.fail if most else layer.warn
         note(f"maxmemory-policy is {policy}: runs may lose messages", "CONFIG SET maxmemory-policy noeviction")
     used = int(facts.get("used_memory", 0))
-    if most and used > 0.9 * most:
+    if most and used >= most:
+        layer.fail("it is full", "raise maxmemory, lower ACTS_RETENTION_SECONDS, or delete runs that have ended")
+    elif most and used > 0.9 * most:
         layer.warn(
             f"{used * 100 // most} % of its memory is in use", "raise maxmemory, or lower ACTS_RETENTION_SECONDS"
         )
@@ -160,7 +162,7 @@ def _examine_storage(layer: Layer, facts: Mapping[str, Any]) -> None:
         layer.fail("the append-only file cannot be written", "look at the server's disk and its log")
 
 
-def _workers(app: Celery) -> tuple[Layer, dict[str, list[str]]]:
+def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str]]]:
     """Who answers, and the queues each serves."""
     layer = Layer("workers")
     serving: dict[str, list[str]] = {}
@@ -174,7 +176,25 @@ def _workers(app: Celery) -> tuple[Layer, dict[str, list[str]]]:
         for name, found in health.items():
             for what, problem in found["problems"].items():
                 layer.fail(f"{name}: {what} {problem}", f"look at the log of {name}, and start it again")
+            if lacking := _lacking(found, settings):
+                layer.fail(f"{name} does not know {', '.join(lacking)}", f"start {name} with the same --activities")
     return layer, serving
+
+
+def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
+    """The activities and delegates registered here that calls on a worker's queues may need, and that it lacks.
+
+    A worker on the queue of the instances needs all activities: it decides where a call goes.
+    """
+    from worker.registry.activities import registry
+
+    queues, knows = health["queues"], health.get("knows")
+    if knows is None:  # of a version before
+        return []
+    needed = [name for name, one in registry.activities.items() if {settings.queue_instances, one.queue} & {*queues}]
+    delegates = registry.delegates if settings.queue_delegates in queues else ()
+    lacking = {*needed} - {*knows["activities"]} | {*delegates} - {*knows["delegates"]}
+    return sorted(lacking)
 
 
 def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:

@@ -1,0 +1,55 @@
+"""What is said while nothing happens: which queue has no worker, which worker lacks code, that the log is full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_config import EmbeddedServer
+from tests.acceptance.backend import server_settings
+from tests.acceptance.command import acts
+
+from .backend import ACTIVITIES, Backend
+from .test_control_cli import command
+
+
+def test_a_run_that_waits_says_which_queue_has_no_worker(aside: Backend) -> None:
+    submission = {"solution": {"calls": [{"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.n"}]}}
+    told = command(aside, "run", "-", "--timeout", "7", "--json", stdin=submission)
+    assert told.code == 3
+    assert told.error_lines[0] == (
+        "acts: no worker has said that it serves lathe: acts worker --queues lathe; see `acts doctor`"
+    )
+
+
+def test_a_run_that_is_soon_over_says_nothing(backend: Backend) -> None:
+    submission = {"solution": {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.n"}]}}
+    assert command(backend, "run", "-", "--json", stdin=submission).stderr == ""
+
+
+def layer(document: Any, name: str) -> dict[str, Any]:
+    return next(one for one in document["layers"] if one["layer"] == name)
+
+
+def test_the_doctor_says_which_activities_a_worker_lacks(aside: Backend, tmp_path: Any) -> None:
+    more = tmp_path / "more.py"
+    more.write_text("from worker import activity, delegate\n\n\n@activity\ndef onlyHere() -> None: ...\n")
+    settings = aside.settings.model_copy(update={"activities": (str(ACTIVITIES), str(more))})
+    env = settings.to_environment() | {"MEETING_URL": aside.meeting.url}
+    workers = layer(acts("doctor", "--json", env=env).json, "workers")
+    assert (workers["ok"], "does not know onlyHere" in workers["detail"]) == (False, True)
+    assert "with the same --activities" in workers["remedy"]
+    known = layer(command(aside, "doctor", "--json").json, "workers")
+    assert (known["ok"], "does not know" in known["detail"]) == (True, False)
+
+
+def test_the_doctor_says_that_the_log_is_full_or_loses_messages() -> None:
+    with EmbeddedServer() as server:
+        import redis
+
+        with redis.Redis.from_url(server.redis_url) as connection:
+            connection.config_set("maxmemory", "1000")
+            full = layer(acts("doctor", "--json", env=server_settings(server)).json, "log")
+            connection.config_set("maxmemory-policy", "allkeys-lru")
+            evicts = layer(acts("doctor", "--json", env=server_settings(server)).json, "log")
+    assert (full["ok"], "it is full" in full["detail"], "raise maxmemory" in full["remedy"]) == (False, True, True)
+    assert (evicts["ok"], "runs may lose messages" in evicts["detail"]) == (False, True)

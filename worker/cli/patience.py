@@ -1,0 +1,62 @@
+"""Patience: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from worker.cli.output import tell
+
+if TYPE_CHECKING:
+    from broker_config import Settings
+    from protocol import Plan
+
+QUIET_SECONDS: Final = 3.0
+_ANSWER_SECONDS: Final = 1.5
+
+
+@contextmanager
+def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """While the block lasts longer than some seconds, ask once who serves these queues, and tell where nobody does."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        if not is_over.wait(QUIET_SECONDS):
+            deserted = _deserted(settings, queues())
+            if deserted and not is_over.is_set():
+                remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
+                tell(f"no worker has said that it serves {', '.join(deserted)}: {remedy}")
+
+    thread = threading.Thread(target=look, name="acts-patience", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def queues_of(plan: Plan, settings: Settings) -> list[str]:
+    """The queues that a plan needs workers on."""
+    from worker.registry.activities import registry
+
+    cost = plan.cost
+    needed = [settings.queue_instances]
+    needed += [settings.queue_delegates] if cost.delegate_requests or cost.model_requests else []
+    needed += [settings.queue_background] if cost.background_sends else []
+    named = {call.runner.name for call in plan.calls} if cost.queued_activities else set()
+    needed += [one.queue for name, one in registry.activities.items() if name in named and one.queue is not None]
+    return list(dict.fromkeys(needed))
+
+
+def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
+    """The queues that no worker says it serves; none where workers cannot be asked."""
+    from worker.app.application import make_client_application
+
+    try:
+        answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}
+    except Exception:  # it is a kindness; what is wrong with the broker is told by those who need it
+        return []
+    served = {queue["name"] for answer in answers.values() for queue in answer}
+    return [queue for queue in queues if queue not in served]
