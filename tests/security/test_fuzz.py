@@ -193,7 +193,7 @@ def test_nothing_that_lies_among_the_reports_ends_recovery(backend: Backend) -> 
     with backend.worker() as process:
         assert backend.wait(run.id).status == "completed", seed
         assert process.poll() is None, seed
-    assert "failed and goes on" not in backend.log.read_text(errors="replace"), seed
+    assert "the sweep failed" not in backend.log.read_text(errors="replace"), seed
 
 
 def test_forged_results_end_each_call_once_and_add_none(backend: Backend) -> None:

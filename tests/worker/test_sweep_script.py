@@ -31,6 +31,11 @@ SECRET = b"of this test"
 TOKENS = Tokens(SECRET)
 
 
+def probe(queue: str, published_ms: int) -> Probe:
+    """A probe as a sweep sends it."""
+    return Probe(queue, published_ms, TOKENS.of_probe(queue, published_ms))
+
+
 class Judged(Log):
     """A run's keys, and a sweeper that sweeps when it is told to."""
 
@@ -82,7 +87,7 @@ class Judged(Log):
         """As if a worker had taken the last probe from a queue, and all that lay there before."""
         self.redis.delete(queue)
         *_, sent = str(self.redis.hget(probes(self.prefix), queue)).split(":")
-        self.reports.send(Report(probes=(Probe(queue, int(sent)),)))
+        self.reports.send(Report(probes=(probe(queue, int(sent)),)))
 
     def fill(self, queue: str) -> None:
         self.publisher.publish([TaskMessage("nothing", queue, b"", "-")])
@@ -193,11 +198,27 @@ def test_a_probe_that_was_sent_before_a_call_proves_nothing_about_it(judged: Jud
 def test_a_probe_that_no_sweep_has_sent_proves_nothing(judged: Judged) -> None:
     judged.begin(1)
     judged.send()
-    judged.reports.send(Report(probes=(Probe(FAR, 2**50),)))
+    judged.reports.send(Report(probes=(probe(FAR, 2**50),)))
     judged.sweep()
-    judged.reports.send(Report(probes=(Probe(FAR, 2**50), Probe("another", 1))))
+    judged.reports.send(Report(probes=(probe(FAR, 2**50), probe("another", 1))))
     judged.sweep()
     assert judged.stands() == f"sent:1:0:me/{FAR}"
+
+
+@pytest.mark.parametrize("token", ["", "0" * 32, "of another time"])
+def test_a_probe_is_believed_only_with_its_token(judged: Judged, token: str, caplog: pytest.LogCaptureFixture) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.sweep()
+    *_, sent = str(judged.redis.hget(probes(judged.prefix), FAR)).split(":")
+    forged = TOKENS.of_probe(FAR, int(sent) - 1) if token == "of another time" else token
+    judged.reports.send(Report(probes=(Probe(FAR, int(sent), forged),)))
+    for _ in range(3):
+        judged.sweep()
+    assert judged.entry().startswith("sent:"), "it may lie in its queue still"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a report of a probe of {FAR!r} is refused: it has not its token"
+    ]
 
 
 def test_a_probe_that_does_not_come_out_is_followed_by_others_ever_more_rarely(judged: Judged) -> None:
@@ -450,7 +471,7 @@ def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, ca
     for _ in range(2):
         judged.sweep()
     assert judged.entry() == "lost:1:0:"
-    said = [record.getMessage() for record in caplog.records if "broken" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if {"broken:", "aside,"} & {*record.getMessage().split()}]
     assert len(said) == 3
 
 

@@ -123,6 +123,8 @@ class Probe(NamedTuple):
 
     queue: str
     published_ms: Count
+    token: str = ""
+    """What shows that it was sent by a sweep (see `tokens`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ class Outage:
                 except passing as error:
                     self.failed(error)
                 except Exception:
-                    self._logger.exception("%s failed and goes on", self._what)
+                    if not self._is_told:
+                        self._logger.exception("%s failed and will be tried again until it succeeds", self._what)
+                        self._is_told = True
                 else:
                     self.succeeded()
             forget(self._what, self.problem)

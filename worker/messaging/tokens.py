@@ -34,6 +34,11 @@ class Tokens:
         """The same attempt, with its token and its run's seal."""
         return replace(attempt, token=self._of(attempt), seal=seal_of(self.cancelling(attempt.id.run)))
 
+    def of_probe(self, queue: str, published_ms: int) -> str:
+        """The token of a probe: it comes out of its queue, and nowhere else."""
+        text = f"\x1fprobe\x1f{published_ms}\x1f{queue}".encode()
+        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
+
     def cancelling(self, run: str) -> str:
         """The key of a run's cancellation: shown when the run is cancelled, and not before (see `cancellation`)."""
         return hmac.new(self._secret, f"\x1fcancel\x1f{run}".encode(), hashlib.sha256).hexdigest()

@@ -7,6 +7,7 @@ died with a worker and what is due to be tried again, also when the run has ende
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgpack
@@ -14,12 +15,13 @@ from redis import Redis
 
 from broker_config import Settings
 from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.messages import Closing, unpack_task, with_attempt
+from worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
 from worker.messaging.publisher import Publisher
 from worker.storage.dead_letters import DeadLetter, DeadLetters, now
 from worker.storage.keys import Keys
 from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
+from worker.storage.set_aside import UNREADABLE, drop_entry, readable
 
 _AT_ONCE: Final = 200
 
@@ -43,22 +45,31 @@ class Outbox:
         request = {**patience, "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
         found = msgpack.unpackb(reply, raw=True)
+        for member in found[b"broken"]:
+            drop_entry(keys.outbox, member, partial(self._remove, keys))
         if found[b"send"]:
-            self._send(run, found[b"send"])
+            self._send(keys, found[b"send"])
         for member, number, failures, _, task in found[b"dead"]:
             lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
-            self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
-            self._remove(keys, member)
+            try:
+                self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
+            except UNREADABLE:
+                drop_entry(keys.outbox, member, partial(self._remove, keys))
+            else:
+                self._remove(keys, member)
         return {queue.decode() for queue in found[b"awaited"]}
 
-    def _send(self, run: str, calls: Sequence[Sequence[Any]]) -> None:
+    def _send(self, keys: Keys, calls: Sequence[Sequence[Any]]) -> None:
         tokens = read_tokens(self._redis, self._settings.key_prefix)
-        tasks = []
-        for member, number, failures, is_repeated, task in calls:
-            call = CallId.of_member(run, member.decode())
+        known = {member: how for member, *how in calls}
+
+        def task_of(member: bytes) -> TaskMessage:
+            number, failures, is_repeated, task = known[member]
+            call = CallId.of_member(keys.run, member.decode())
             token = tokens.given(Attempt(call, number)).token
-            tasks.append(with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token))
-        self._publisher.publish(tasks)
+            return with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token)
+
+        self._publisher.publish(list(readable(keys.outbox_tasks, known, task_of, partial(self._remove, keys))))
 
     def bury(self, run: str, closings: Sequence[Closing]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""

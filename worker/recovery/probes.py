@@ -1,11 +1,13 @@
 """Probes: messages that prove, when they come out of a queue, that what was published there before was taken.
 
 So what the broker has lost is found also where a queue never runs empty. A worker that takes a probe tells so in a
-report. It proves nothing about what workers do with what they have taken: they speak for that themselves.
+report, with the probe's token: who never had the probe cannot say so. It proves nothing about what workers do with what
+they have taken: they speak for that themselves.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -13,8 +15,13 @@ from redis import Redis
 
 from worker.messaging.messages import Probe, probe_task
 from worker.messaging.publisher import Publisher
+from worker.messaging.refusals import count_refusal
 from worker.storage.clock import server_ms
 from worker.storage.keys import probes
+from worker.storage.secret import read_tokens
+from worker.storage.set_aside import readable
+
+logger = logging.getLogger(__name__)
 
 _LATE_MS: Final = 2_000
 """A probe that has not come out for so long may be lost, and another is sent; the wait doubles."""
@@ -37,13 +44,18 @@ class Probes:
     def __init__(self, redis: Redis, publisher: Publisher, prefix: str) -> None:
         self._redis = redis
         self._publisher = publisher
+        self._prefix = prefix
         self._key = probes(prefix)
 
     def note(self, came_out: Iterable[Probe]) -> None:
         """Note what came out; what was not sent by a sweep is not believed."""
         known = self._read()
-        for queue, published_ms in came_out:
-            if queue in known and known[queue].taken < published_ms <= known[queue].sent:
+        tokens = read_tokens(self._redis, self._prefix)
+        for queue, published_ms, token in came_out:
+            if not tokens.agree(tokens.of_probe(queue, published_ms), token):
+                logger.error("a report of a probe of %.200r is refused: it has not its token", queue)
+                count_refusal("reports")
+            elif queue in known and known[queue].taken < published_ms <= known[queue].sent:
                 known[queue] = _Known(published_ms, 0, known[queue].sent)
                 self._write(queue, known[queue])
 
@@ -55,15 +67,21 @@ class Probes:
         """Send probes through queues, unless one is under way there that may still come."""
         now = server_ms(self._redis)
         known = self._read()
+        tokens = read_tokens(self._redis, self._prefix)
         for queue in queues:
             taken, asked, sent = known.get(queue, _Known())
             if not asked or now - sent >= max(_LATE_MS, sent - asked):
                 self._write(queue, _Known(taken, asked or now, now))
-                self._publisher.publish([probe_task(Probe(queue, now))])
+                self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
 
     def _read(self) -> dict[str, _Known]:
         found: Any = self._redis.hgetall(self._key)
-        return {queue.decode(): _Known(*map(int, known.split(b":"))) for queue, known in found.items()}
+
+        def read(queue: bytes) -> tuple[str, _Known]:
+            taken, asked, sent = map(int, found[queue].split(b":"))
+            return queue.decode(), _Known(taken, asked, sent)
+
+        return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
 
     def _write(self, queue: str, known: _Known) -> None:
         self._redis.hset(self._key, queue, ":".join(map(str, known)))

@@ -18,6 +18,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from math import isfinite
 from typing import Any, Final
 
 from celery import bootsteps
@@ -37,11 +39,12 @@ from worker.messaging.tokens import Tokens
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
-from worker.storage.keys import ENDED, Keys, active_runs, due_runs, recovery
+from worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.retention import delete_run, expire_run
 from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
+from worker.storage.set_aside import UNREADABLE, move_other_types, readable
 from worker.storage.slots import SlotKeeper
 
 from .hold_hook import TELLING_SECONDS, HoldHook
@@ -58,6 +61,8 @@ _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
 _BROKEN_SECONDS: Final = 60.0
 """How long a run whose keys are broken is left alone."""
+_NEVER: Final = -1
+"""Redis' answer for a key that does not expire."""
 
 
 _OF_CALLS: Final = ("begun", "ended", "held")
@@ -117,16 +122,46 @@ class Sweeper:
         Raises `InfrastructureError` and `RedisError`.
         """
         oldest: Any = self._redis.zrange(active_runs(self._settings.key_prefix), 0, 0, withscores=True)
-        if oldest and self._lock.acquire():
-            self.sweep(since_ms=int(oldest[0][1]))
+        if not oldest:
+            return
+        if self._lock.acquire():
+            since_ms = oldest[0][1]
+            self.sweep(since_ms=int(since_ms) if isfinite(since_ms) else 0)
             self._keep_turn(0.9)
+        elif self._redis.pttl(self._lock.name) == _NEVER:  # no worker sets it so, and none could sweep any more
+            self._redis.delete(self._lock.name)
 
     def sweep(self, since_ms: int = 0) -> None:
-        """Look after every run once; before `since_ms` there was none. Raises as `take_turn`."""
-        self._drain_heartbeats()
-        self._suspended = self._is_suspended(since_ms)
+        """Look after every run once; before `since_ms` there was none. Raises as `take_turn`.
+
+        A part that finds what it cannot read keeps no other from its work; what it has raised is raised at the end.
+        """
+        failed: list[Exception] = []
+        for part in (
+            self._drain_heartbeats,
+            partial(self._note_contact, since_ms),
+            self._reconcile_slots,
+            self._look_at_due,
+            self._go_round,
+            self._send_probes,
+        ):
+            try:
+                part()
+            except (ResponseError, *UNREADABLE) as error:
+                if isinstance(error, PASSING):
+                    raise
+                failed.append(error)
+        if failed:
+            move_other_types(self._redis, _types(self._settings.key_prefix))
+            raise failed[0]
+
+    def _reconcile_slots(self) -> None:
+        """Have looked at what holds slots and has ended."""
         for run in self._slots.reconcile():
             self._due.note(run)
+
+    def _look_at_due(self) -> None:
+        """Look after the runs in which something is due."""
         self._taken = self._probes.taken()
         while taken := self._due.take(_RUNS_AT_ONCE):
             listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
@@ -135,7 +170,9 @@ class Sweeper:
             }
             self._due.settle(taken, self._sweep_runs(runs))
             self._keep_turn()
-        self._go_round()
+
+    def _send_probes(self) -> None:
+        """Send probes through the queues from which one is awaited."""
         self._probes.send(self._awaited)
         self._awaited.clear()
 
@@ -143,7 +180,9 @@ class Sweeper:
         """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""
         listed: Any = self._redis.zscan(active_runs(self._settings.key_prefix), self._cursor, count=_ROUND)
         self._cursor, found = listed
-        runs = {run.decode(): submitted / 1000 for run, submitted in dict(found).items()}
+        key, submitted = active_runs(self._settings.key_prefix), dict(found)
+        names = readable(key, submitted, bytes.decode, partial(self._redis.zrem, key))
+        runs = {run: submitted[run.encode()] / 1000 for run in names}
         due = {run: next_ms for run, next_ms in self._sweep_runs(runs).items() if next_ms}
         if due:
             self._redis.zadd(due_runs(self._settings.key_prefix), due, lt=True)
@@ -155,12 +194,12 @@ class Sweeper:
         except LockError:
             self._lock.acquire()
 
-    def _is_suspended(self, since_ms: int) -> bool:
-        """Note that the servers were reached; says whether heartbeats may have been missed before."""
+    def _note_contact(self, since_ms: int) -> None:
+        """Note that the servers were reached, and find whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
         arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000 / 2), since_ms]
-        return bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
+        self._suspended = bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
 
     def _run(self) -> None:
         interval = self._settings.sweep_interval_seconds
@@ -220,6 +259,7 @@ class Sweeper:
 
         Returns when to look at each again, in milliseconds, where something will be due.
         """
+        queue = self._settings.queue_instances
         later = int(time.time() * 1000 + _BROKEN_SECONDS * 1000)
         again = dict.fromkeys(runs, later)
         while runs:
@@ -229,19 +269,19 @@ class Sweeper:
                 answers = pipeline.execute(raise_on_error=False)
             found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
             for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited, untold) in found.items():
-                again[run] = int(next_ms)
-                self._awaited.update(queue.decode() for queue in awaited)
                 if lost:
-                    logger.warning("run %s: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
-                if self._hook is not None:
-                    self._hook.tell(run, [member.decode() for member in untold])
-                queue = self._settings.queue_instances
-                self._publisher.publish(lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out))
+                    logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
                 with self._passing_over(run):
+                    self._awaited.update(queue.decode() for queue in awaited)
+                    if self._hook is not None:
+                        self._hook.tell(run, [member.decode() for member in untold])
+                    tasks = [lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out)]
+                    self._publisher.publish(tasks)
                     if forgotten:
                         self._awaited |= self._outbox.sweep(run, self._patience)
                     else:
                         self._end(Keys(self._settings.key_prefix, run), runs[run], status)
+                    again[run] = int(next_ms)
             runs = {run: runs[run] for run, (*_, is_all, _, _, _, _) in found.items() if not is_all}
         return again
 
@@ -250,18 +290,19 @@ class Sweeper:
         """Pass a run over whose keys are broken. Raises what is wrong with the server instead."""
         try:
             yield
-        except ResponseError as error:
+        except (ResponseError, *UNREADABLE) as error:
             self._heed(run, error)
 
     def _heed(self, run: str, answer: object) -> bool:
         """Whether that is an answer; a run's broken keys are logged once. Raises what is wrong with the server."""
         if not isinstance(answer, Exception):
             return True
-        if not isinstance(answer, ResponseError) or isinstance(answer, PASSING):
+        if not isinstance(answer, (ResponseError, *UNREADABLE)) or isinstance(answer, PASSING):
             raise answer
         if run not in self._broken:
             self._broken.add(run)
-            logger.error("run %s is passed over, its keys are broken: %s", run, answer)
+            count_refusal("runs")
+            logger.error("run %r is passed over, its keys are broken: %.200r", run, str(answer))
         return False
 
     @property
@@ -334,6 +375,11 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
         """Called by the worker when it stops."""
         if self._sweeper is not None:
             self._sweeper.stop()
+
+
+def _types(prefix: str) -> dict[str, str]:
+    """The keys beside the runs that a sweep reads, and their types."""
+    return {active_runs(prefix): "zset", due_runs(prefix): "zset", probes(prefix): "hash", recovery(prefix): "hash"}
 
 
 def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -> None:

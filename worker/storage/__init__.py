@@ -16,6 +16,7 @@
 `due`          the index of runs that have something due
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
+`set_aside`     what stands in a key and was written by nothing of ours
 `secret`        what the tokens of remote attempts are made from
 `dead_letters`  calls that failed for good
 `audit`         who did what to a run, and from where

@@ -16,6 +16,7 @@ from redis import Redis
 from .clock import server_ms
 from .keys import due_runs
 from .scripts import Script, pack_list
+from .set_aside import readable
 
 _TAKEN_MS: Final = 10_000
 """After so long another sweep looks at what was taken by one that died."""
@@ -44,7 +45,9 @@ class DueRuns:
         mark = now + _TAKEN_MS + 0.5  # no other writer gives a fraction, so it is seen whether one has written
         if found:
             self._redis.zadd(self._key, dict.fromkeys(found, mark), xx=True)
-        return {run.decode(): mark for run in found}
+        return dict.fromkeys(
+            readable(self._key, found, bytes.decode, lambda run: self._redis.zrem(self._key, run)), mark
+        )
 
     def settle(self, taken: Mapping[str, float], next_ms: Mapping[str, int]) -> None:
         """Say when to look at the runs again; where nothing is said, nothing will be due."""

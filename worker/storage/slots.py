@@ -7,8 +7,9 @@ died has left is put right by `reconcile`, which the sweep calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgpack
@@ -21,6 +22,7 @@ from worker.messaging.attempts import CallId, lane_token
 from .clock import server_ms
 from .keys import Keys
 from .scripts import Script, pack_request, read_script
+from .set_aside import readable
 
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
@@ -88,7 +90,7 @@ class SlotKeeper:
     def _reconcile_once(self, marked: set[str]) -> bool:
         """One round; says whether slots were handed on, maybe to calls that have ended too."""
         found: Any = self._redis.hkeys(self._key)
-        names = [name.decode() for name in found]
+        names = [*readable(self._key, found, bytes.decode, lambda name: self._redis.hdel(self._key, name))]
         if not names:
             return False
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -97,11 +99,13 @@ class SlotKeeper:
                 pipeline.lrange(f"{self._key}:turns:{name}", 0, -1)
             answers = pipeline.execute()
         holders = {
-            (name, _parse(call.decode())): since
+            (name, call): since
             for name, calls in zip(names, answers[::2], strict=True)
-            for call, since in calls
+            for call, since in self._holders(name, dict(calls))
         }
-        turns = [(name, run.decode()) for name, runs in zip(names, answers[1::2], strict=True) for run in runs]
+        turns = [
+            (name, run) for name, runs in zip(names, answers[1::2], strict=True) for run in self._turns(name, runs)
+        ]
         statuses = self._run_statuses({call.run for _, call in holders} | {run for _, run in turns})
         drop = [pair for pair in turns if statuses[pair[1]] != b"running"]
         self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
@@ -114,6 +118,14 @@ class SlotKeeper:
         self._mark(handed)
         marked.update(call.run for call in handed)
         return bool(handed)
+
+    def _holders(self, name: str, calls: Mapping[bytes, float]) -> Iterator[tuple[CallId, float]]:
+        key = f"{self._key}:holders:{name}"
+        return readable(key, calls, lambda call: (_parse(call.decode()), calls[call]), partial(self._redis.zrem, key))
+
+    def _turns(self, name: str, runs: Iterable[bytes]) -> Iterator[str]:
+        key = f"{self._key}:turns:{name}"
+        return readable(key, runs, bytes.decode, partial(self._redis.lrem, key, 0))
 
     def _run_statuses(self, runs: Iterable[str]) -> dict[str, bytes | None]:
         names = list(runs)

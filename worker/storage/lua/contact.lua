@@ -8,10 +8,12 @@
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local heard, suspended = unpack(redis.call('HMGET', KEYS[1], 'heard', 'until'))
+local found = redis.call('HMGET', KEYS[1], 'heard', 'until')
+local heard, suspended = tonumber(found[1] or nil), tonumber(found[2] or nil)
 redis.call('HSET', KEYS[1], 'heard', string.format('%.0f', now))
-if heard and now - math.max(tonumber(heard), tonumber(ARGV[3])) > tonumber(ARGV[1]) then
-    suspended = string.format('%.0f', now + tonumber(ARGV[2]))
-    redis.call('HSET', KEYS[1], 'until', suspended)
+if heard and now - math.max(heard, tonumber(ARGV[3])) > tonumber(ARGV[1]) then
+    suspended = now + tonumber(ARGV[2])
+    redis.call('HSET', KEYS[1], 'until', string.format('%.0f', suspended))
 end
-return suspended and tonumber(suspended) > now and 1 or 0
+-- No longer than a pause: nothing of ours writes a later time.
+return suspended and suspended > now and suspended <= now + tonumber(ARGV[2]) and 1 or 0

@@ -6,8 +6,9 @@
 --      3 due     zset  -> the time in ms at which it is to be looked after
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms, heard_ms, taken and suspended (see
 --        sweep.lua), limit_attempts (that many executions may be lost)
--- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}, and awaited (see sweep.lua). What
---        is dead stays here, for whoever asks to be told of it again, until it is removed.
+-- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}, broken, a list of members whose
+--        entries are none of ours, and awaited (see sweep.lua). What is dead or broken stays here, for whoever asks to be
+--        told of it again, until it is removed.
 --
 --      sent      its task lies in the queue, or was taken
 --      taken     a probe has come out of its queue since: whoever took it is to be heard of soon
@@ -18,23 +19,26 @@ local outbox, tasks, due = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local send, dead, awaited = {}, {}, {}
+local send, dead, broken, awaited = {}, {}, {}, {}
 
 local silent = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, request.most)
 -- When to look again whether a probe has come: soon, unless very many calls lie there.
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 for _, member in ipairs(silent) do
     local entry = redis.call('HGET', outbox, member)
-    local condition, attempt, failures, sent, queue = string.match(entry, '^(%a+):(%d+):(%d+):(%d+)/(.*)$')
-    attempt, failures = tonumber(attempt), tonumber(failures)
-    local is_taken = (request.taken[queue] or 0) > tonumber(sent) + request.soon_ms
+    local condition, attempt, failures, sent, queue =
+        string.match(entry or '', '^(%a+):(%d+):(%d+):(%d+)/(.*)$')
+    attempt, failures = tonumber(attempt) or 1, tonumber(failures) or 0
+    local is_taken = (request.taken[queue] or 0) > (tonumber(sent) or 0) + request.soon_ms
     local is_lost = condition == 'running' or condition == 'taken'
     if condition == 'running' or condition == 'retry' then
         attempt = attempt + 1
     end
     local known = { member, attempt, failures, is_lost, redis.call('HGET', tasks, member) }
     redis.call('ZADD', due, now + request.published_ms, member)
-    if condition == 'sent' and is_taken then
+    if not condition then
+        broken[#broken + 1] = member
+    elseif condition == 'sent' and is_taken then
         redis.call('HSET', outbox, member, string.format('taken:%d:%d:%s/%s', attempt, failures, sent, queue))
         redis.call('ZADD', due, now + request.heard_ms, member)
     elseif is_lost and request.suspended then
@@ -50,4 +54,4 @@ for _, member in ipairs(silent) do
         send[#send + 1] = known
     end
 end
-return cmsgpack.pack({ send = send, dead = dead, awaited = names(awaited) })
+return cmsgpack.pack({ send = send, dead = dead, broken = broken, awaited = names(awaited) })
