@@ -6,6 +6,7 @@ Its properties stand in the order in which a model writes: what advises comes be
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from protocol.schemas.addresses import settled
@@ -16,9 +17,10 @@ from .request import Request
 from .widening import Definitions, Widening
 
 
+@lru_cache(maxsize=64)
 def compose(request: Request) -> dict[str, Any]:
     """The composed schema: a closed object of `calls` and `output`, all of it required. It hangs on the request alone,
-    so it is the same in every tick.
+    so it is the same in every tick, and made once.
     """
     definitions = Definitions()
     properties = dict(_properties(request, definitions))

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,6 +29,7 @@ from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
 from worker.storage.log import Advance, Claim, Held, Rest
+from worker.storage.loop_entries import LOOP
 
 from .admission import Admission
 from .inline_calls import InlineCalls
@@ -60,6 +62,8 @@ class LaneRunner:
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._takes_up = True
+        self.follows: str | None = None
+        """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self._run_status = "running"
         """As the last commit reported it, or a task that says that there is something new."""
 
@@ -206,6 +210,8 @@ class LaneRunner:
             if sent:
                 await self._services.publish(sent)
             return
+        if advance.woken == (LOOP,) and self._lane.run.definition.request is not None:
+            self.follows, advance = LOOP, replace(advance, woken=())
         woken = [self._lane_task(lane or None, advance.among) for lane in advance.woken]
         is_ours = all(advance.accepted)
         messages = self._start(starts, advance) if is_ours else []

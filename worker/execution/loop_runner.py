@@ -44,6 +44,8 @@ class LoopRunner:
         self._mailbox = Mailbox()
         self._results: list[tuple[Attempt, Result]] = []
         """Answers that are not in the log yet."""
+        self.follows: str | None = None
+        """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self._is_stopped = False
         self._is_told = True
         """Whether a task has said that there is something to do, and its mark was not read yet."""
@@ -315,7 +317,10 @@ class LoopRunner:
             raise RunGone(self._view.run)
         if taken.mark is not None:
             self._mark, self._has_left = taken.mark, False
-        await self._publish(taken.woken)
+        if len(taken.woken) == 1:
+            (self.follows,) = taken.woken
+        else:
+            await self._publish(taken.woken)
 
     async def _advance(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False

@@ -99,6 +99,8 @@ class Scheduler:
             self._leave(lane, await runner.run())
         finally:
             del self._runners[lane]
+        if runner.follows is not None:
+            await self.drive(lane[0], runner.follows or None)
 
     async def _open(self, lane: LaneId) -> Runner:
         """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
