@@ -56,7 +56,7 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
         "api_key": "none" if model.api_key is None else model.api_key.get_secret_value(),
         "base_url": default_url if model.base_url is None else model.base_url.get_secret_value(),
         "max_retries": 0,
-        "http_client": sdk.DefaultAsyncHttpxClient(
+        "http_client": sdk.DefaultAioHttpClient(
             limits=limits(max_connections=most, max_keepalive_connections=most),
             timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=_CONNECT_SECONDS),
             follow_redirects=False,
