@@ -22,10 +22,17 @@ def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]
     cleaned = dict(answer)
     if isinstance(calls := answer.get("calls"), list):
         cleaned["calls"] = [_call_without(request, call) for call in calls]
-    if isinstance(answer.get("output"), (dict, list)):
-        schema = settled(request.schema)
-        cleaned["output"] = _without(answer["output"], [schema], schema)
+    if "output" in answer:
+        cleaned["output"] = value_without_nulls(request.schema, answer["output"])
     return cleaned
+
+
+def value_without_nulls(schema: Any, value: Any) -> Any:
+    """A value that a schema speaks of, in the same way."""
+    if not isinstance(value, (dict, list)):
+        return value
+    schema = settled(schema)
+    return _without(value, [schema], schema)
 
 
 def _call_without(request: Request, call: Any) -> Any:

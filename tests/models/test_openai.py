@@ -82,7 +82,9 @@ def test_what_is_sent_is_the_schema_and_every_setting() -> None:
         assert asked.path == "/v1/chat/completions"
         assert asked.headers["authorization"] == f"Bearer {KEY}"
         body = asked.body
-        assert body["messages"] == [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+        first, shown, second = body["messages"]
+        assert (first, second) == ({"role": "user", "content": "one"}, {"role": "user", "content": "two"})
+        assert json.dumps(OUTPUT, separators=(",", ":")) in shown["content"]
         assert body["response_format"]["json_schema"]["schema"] == OUTPUT
         assert (body["model"], body["temperature"], body["max_tokens"], body["stream"]) == ("m", 0, 99, True)
 
@@ -214,3 +216,30 @@ def test_text_that_is_no_utf_8_breaks_nothing() -> None:
     odd = json.dumps("\ud800").encode()
     chunk = b'{"choices": [{"delta": {"content": ' + odd + b'}, "finish_reason": "stop"}]}'
     assert answer_of(Reply([event(chunk)], headers={"Content-Type": "text/event-stream"})).text == "\ud800"
+
+
+def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_not_tried_again() -> None:
+    def reply(body: Any) -> Reply:
+        return (
+            failing(400, "Unsupported JSON schema keyword: contains") if "response_format" in body else streamed(TEXT)
+        )
+
+    with model_server(reply) as server:
+        model = OpenAIModel(ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
+
+        async def twice() -> list[Answer]:
+            asked = request("hello", schema=OUTPUT, config={"model": "m"})
+            return [await model.ask(asked, ignore) for _ in range(2)]
+
+        answers = asyncio.run(twice())
+        assert ["response_format" in asked.body for asked in server.asked] == [True, False, False]
+        assert json.dumps(OUTPUT, separators=(",", ":")) in server.asked[-1].body["messages"][1]["content"]
+    assert [answer.text for answer in answers] == [TEXT, TEXT]
+    assert all("not enforced: " in answer.findings[0] and "contains" in answer.findings[0] for answer in answers)
+
+
+def test_another_bad_request_is_not_sent_again_without_the_schema() -> None:
+    def check(server: ModelServer) -> None:
+        assert len(server.asked) == 1
+
+    failed(failing(400, "no such model"), BadRequest, schema=OUTPUT, check=check)

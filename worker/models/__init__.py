@@ -9,6 +9,8 @@
 `asking`      asking until there is an answer, or no time left
 `configured`  the models of a process: asking one by its name
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
+`profiles`    how a request is put to a certain provider
+`wire_schema` the schema as a provider's strict mode takes it
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request

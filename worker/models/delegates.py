@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from protocol.requests.answers import Unreadable, parsed
 from protocol.requests.rendering import compact, render_context
+from protocol.requests.widening import Definitions, Widening
+from protocol.requests.wire import value_without_nulls
 from protocol.schemas import compiled
 
 from .configured import Models
@@ -24,11 +26,13 @@ _SETTINGS: Final = ("model", "temperature", *sorted(_LIMITS))
 
 async def solve(models: Models, context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Any:
     """The result, valid by its schema. Raises `ModelError`."""
-    messages = rendered(context, schema, config.get("tool"))
-    answer = await models.ask(ModelRequest(messages, _enveloped(schema), config))
+    messages = rendered(context, config.get("tool"))
+    answer = await models.ask(ModelRequest(messages, enveloped(schema), config))
     output = _output(answer)
-    problems = compiled(schema).problems(output, known=()) if schema is not None else []
-    if problems:
+    if schema is None:
+        return output
+    output = value_without_nulls(schema, output)
+    if problems := compiled(schema).problems(output, known=()):
         raise InvalidAnswer(
             "the model's answer is not what the schema demands: " + "; ".join(map(str, problems)), answer=answer
         )
@@ -43,18 +47,24 @@ def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
     return config
 
 
-def rendered(context: Sequence[Mapping[str, Any]], schema: Any, tool: Any = None) -> list[dict[str, Any]]:
+def rendered(context: Sequence[Mapping[str, Any]], tool: Any = None) -> list[dict[str, Any]]:
     """The request's chat messages: what an answer is, then the context (SPEC R12.5)."""
     parts = [_INSTRUCTION]
     parts += [f"`output` is the result of a call of the tool {compact(tool)}."] if tool else []
-    parts += [f"`output` fits this JSON Schema: {compact(schema)}"] if schema not in (None, True, {}) else []
     return [{"role": "system", "content": " ".join(parts)}, *render_context(context)]
 
 
-def _enveloped(schema: Any) -> dict[str, Any]:
-    """The schema of the whole answer."""
-    properties = {"output": {} if schema is None else schema}
-    return {"type": "object", "properties": properties, "required": ["output"], "additionalProperties": False}
+def enveloped(schema: Any) -> dict[str, Any]:
+    """The schema of the whole answer. What the given one refers to is written beside, since it is no document here."""
+    definitions = Definitions()
+    output = {} if schema is None else Widening("output", schema, definitions).data(schema)
+    return {
+        "type": "object",
+        "properties": {"output": output},
+        "required": ["output"],
+        "additionalProperties": False,
+        **({"$defs": definitions.schemas} if definitions.schemas else {}),
+    }
 
 
 def _output(answer: Answer) -> Any:

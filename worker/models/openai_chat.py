@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from broker_config import ConfiguredModel
 
-from .errors import InvalidAnswer, ModelError, Refused, Truncated, Unreachable
+from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content
+from .profiles import Fitted, Profile, is_about_schema
 from .request import Answer, Heard, ModelRequest, Usage
+from .wire_schema import OPENAI
 from .wire_text import bounded, events, json_object
 
 _URL: Final = "https://api.openai.com/v1"
@@ -33,17 +36,28 @@ class OpenAIModel:
         self._bounds = bounds
         self._loading = asyncio.Lock()
         self._sdk: Any = None
+        self._profile = Profile(OPENAI if _is_openai(configured) else None)
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
-        """Ask once. Raises `ModelError`."""
+        """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
         async with self._loading:
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, "openai")
-        written = _Written(str(request.config["model"]), self._bounds.answer_bytes)
+        sent = self._profile.fitted(request)
+        try:
+            return await self._asked(sent, heard)
+        except BadRequest as error:
+            if sent.format is None or not is_about_schema(error):
+                raise
+            self._profile.note_refusal(request, error)
+        return await self._asked(self._profile.fitted(request), heard)
+
+    async def _asked(self, sent: Fitted, heard: Heard) -> Answer:
+        written = _Written(str(sent.config["model"]), self._bounds.answer_bytes)
         try:
             with errors_of(self._sdk, self._configured):
-                await self._answer(self._body(request), written, heard)
-            return written.answer()
+                await self._answer(self._body(sent), written, heard)
+            return replace(written.answer(), findings=sent.findings)
         except ModelError as error:
             if written.text and error.is_transient:
                 raise Truncated(f"the answer broke off: {error}", answer=written.so_far()) from None
@@ -71,17 +85,17 @@ class OpenAIModel:
                 b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
             )
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
+    def _body(self, sent: Fitted) -> dict[str, Any]:
         """What is sent: the schema as the answer's format, and every setting that is given."""
-        config = request.config
+        config = sent.config
         body: dict[str, Any] = {
             "model": config["model"],
-            "messages": [dict(message) for message in request.messages],
+            "messages": sent.messages,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if request.schema is not None:
-            format_ = {"name": "answer", "schema": request.schema}
+        if sent.format is not None:
+            format_ = {"name": "answer", "schema": sent.format, **({"strict": True} if sent.is_strict else {})}
             body["response_format"] = {"type": "json_schema", "json_schema": format_}
         if config.get("temperature") is not None:
             body["temperature"] = config["temperature"]
@@ -92,7 +106,7 @@ class OpenAIModel:
     @property
     def _most_tokens(self) -> str:
         """OpenAI's newer models know the one name only, other servers the older one only."""
-        return "max_completion_tokens" if self._configured.base_url is None else "max_tokens"
+        return "max_completion_tokens" if _is_openai(self._configured) else "max_tokens"
 
     @cached_property
     def _client(self) -> Any:
@@ -157,6 +171,13 @@ class _Written:
         if self.finish is None:
             raise Truncated("the answer broke off before its end")
         return self.so_far()
+
+
+def _is_openai(configured: ConfiguredModel) -> bool:
+    """Whether it is OpenAI itself, or Azure's, that is asked."""
+    url = _URL if configured.base_url is None else configured.base_url.get_secret_value()
+    host = urlsplit(url).hostname or ""
+    return host == "api.openai.com" or host.endswith(".openai.azure.com")
 
 
 def _usage(usage: Any) -> Usage | None:
