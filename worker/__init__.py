@@ -109,6 +109,13 @@ def __getattr__(name: str) -> Any:
     """A public name that was not asked for before."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ImportError:
+        from .hidden import in_the_way
+
+        if (said := in_the_way()) is not None:
+            raise ImportError(said) from None
+        raise
     globals()[name] = value
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from worker.__main__ import run; run()"
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from acts_celery import run; run()"
 
 
 def own_command(*arguments: str) -> list[str]:
