@@ -9,6 +9,7 @@
 `texts`         the engine's own words in them
 `answers`       what a model has written, as calls that may run, an output, and errors
 `growing`       the calls of an answer whose text is still being written
+`dependents`    calls that cannot run because those that were to write what they need do not
 `wire`          what only a provider's format requires, dropped again
 """
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from protocol.calls.call import Call
@@ -20,12 +20,15 @@ from protocol.language.limits import exceeded, size_of, value_problems
 from protocol.language.messages import Message
 from protocol.language.paths import MISSING
 from protocol.schemas import CompiledSchema
+from protocol.schemas.validation import Checker
+from protocol.state.context import Context
 from protocol.submission.checking import check_calls
 from protocol.submission.layout import Layout
 from protocol.submission.output import misfit_problems
 
 from .asides import advice_findings, judge_asides
 from .composition import compose
+from .dependents import dependents
 from .request import Request
 from .wire import without_nulls
 
@@ -153,7 +156,12 @@ class _Reading:
         layout: Layout | None = None
         while layout is None:
             refused = {_call_of(problem) for problem in problems}
+            gone = {index: call for index, call in left.items() if index in refused}
             left = {index: call for index, call in left.items() if index not in refused}
+            if gone and (found_now := list(dependents(self.request, self._context, left, gone))):
+                problems += found_now
+                refused = {_call_of(problem) for problem in found_now}
+                left = {index: call for index, call in left.items() if index not in refused}
             layout, found_now = self._tried(left, output)
             problems += found_now
             about = {_call_of(problem) for problem in found_now}
@@ -164,6 +172,10 @@ class _Reading:
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))
         return Answer(solution, layout, tuple(left), output, tuple(found), findings)
+
+    @cached_property
+    def _context(self) -> Context:
+        return Context.trusted(self.messages)
 
     def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
         """The layout of calls that may all run; else what is wrong."""
@@ -206,7 +218,7 @@ class _Reading:
 
     def _misfits(self, index: int, call: Any) -> list[Problem]:
         """What the composed schema says against a call."""
-        return call_schema_of(self.request, call["_tool"]).problems(call, "solution", "calls", index)
+        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
 
     def _output_problems(self, output: Any) -> Iterator[Problem]:
         if output is not None:
@@ -214,7 +226,7 @@ class _Reading:
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with the answer beside its calls and its output."""
-        composed = compose(self.request)
+        composed = _composed(self.request)
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
             yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
@@ -237,16 +249,18 @@ class _Reading:
         return AnswerError(None, "InvalidOutput" if about == "output" else "InvalidAnswer", problem.message, place)
 
 
-@lru_cache(maxsize=256)
-def call_schema_of(request: Request, tool: str) -> CompiledSchema:
-    """What the composed schema says of the calls of a tool."""
-    composed = compose(request)
-    (schema,) = [
-        call
-        for call in composed["properties"]["calls"]["items"]["anyOf"]
-        if call["properties"]["_tool"]["const"] == tool
-    ]
-    return CompiledSchema({**schema, "$defs": composed.get("$defs", {})})
+@lru_cache(maxsize=16)
+def _composed(request: Request) -> dict[str, Any]:
+    """The composed schema; a request stays the same."""
+    return compose(request)
+
+
+@lru_cache(maxsize=16)
+def _call_checkers(request: Request) -> Mapping[str, Checker]:
+    """What the composed schema says of the calls of each tool."""
+    compiled = CompiledSchema(_composed(request))
+    places = (("properties", "calls", "items", "anyOf", index) for index in range(len(request.tools)))
+    return {name: compiled.checker(place) for name, place in zip(request.tools, places, strict=True)}
 
 
 def _premature(layout: Layout) -> Iterator[Problem]:

@@ -74,6 +74,10 @@ class CompiledSchema:
             return [Problem(said.pointer if is_above else pointer(*at), said.message)]
         return sorted({problem for checker in said for problem in checker.problems(value, *at, known=known)})
 
+    def checker(self, place: Path) -> Checker:
+        """The schema that stands at a place of the document, ready to be applied."""
+        return self._checker(place)
+
     def parts(self, path: Path) -> tuple[Schema, ...]:
         """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
         return joined(self.parts_at(path), self.document)

@@ -67,10 +67,13 @@ def _schemas(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
+_made = st.recursive(st.booleans(), _schemas, max_leaves=6)
+
+
 @st.composite
 def schemas(draw: st.DrawFn) -> Any:
     """A JSON Schema over `schema_values`; its references lead to a definition that has none."""
-    schema = draw(st.recursive(st.booleans(), _schemas, max_leaves=6))
+    schema = draw(_made)
     definition = draw(st.sampled_from([True, {"type": "integer"}, {"required": ["a"]}, {"properties": {"a": False}}]))
     made = {**schema, "$defs": {"d": definition}} if isinstance(schema, dict) else schema
     assert schema_problem(made) is None

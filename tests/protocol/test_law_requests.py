@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import Limits
@@ -89,12 +89,12 @@ paths: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 others: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
-        "_output": schemas(),
+        "_output": st.sampled_from([{"type": "integer"}, {}, False, {"$ref": "#/$defs/d"}, {"items": {"const": 1}}]),
         "_scopes": st.sampled_from([{"const": ["state"]}, {"type": "array", "items": {"enum": ["state", "input"]}}]),
         "_outputMethod": st.sampled_from([{"const": "set"}, {"enum": ["set", "merge"]}]),
         "_delegate": st.sampled_from([{"const": "helper"}, {"enum": ["helper", "other"]}]),
         "_instance": st.sampled_from([{"const": "①"}, {"enum": ["②", "③"]}]),
-        "_note": schemas(),
+        "_note": st.sampled_from([{"type": "string"}, {"$ref": "#/$defs/base"}, {"const": 5}]),
     },
 )
 
@@ -102,12 +102,9 @@ others: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @st.composite
 def tools(draw: st.DrawFn) -> dict[str, Any]:
     """A tool, its parameters of any schemas."""
-    named = draw(st.dictionaries(st.sampled_from("abc"), schemas(), max_size=3))
+    named = draw(st.dictionaries(st.sampled_from("abc"), schemas(), max_size=2))
     definitions = [part.pop("$defs") for part in named.values() if isinstance(part, dict) and "$defs" in part]
     tool: dict[str, Any] = {"type": "object", "properties": {**named, **draw(paths), **draw(others)}}
-    for name in ("_output", "_note"):
-        if isinstance(part := tool["properties"].get(name), dict):
-            tool["properties"][name] = {key: below for key, below in part.items() if key != "$defs"}
     whole: dict[str, Any] = draw(
         st.sampled_from(
             [
@@ -126,6 +123,7 @@ def tools(draw: st.DrawFn) -> dict[str, Any]:
     return {**tool, **whole, "$defs": {"d": (definitions or [{"d": True}])[0]["d"], "base": base}}
 
 
+@settings(max_examples=settings().max_examples // 2)  # each draws schemas, and then values by them
 @given(st.data(), st.lists(tools(), min_size=1, max_size=2), schemas(), st.booleans(), st.booleans())
 def test_what_is_drawn_from_the_composed_schema_is_read_back_without_an_error(
     data: st.DataObject, declared: list[dict[str, Any]], schema: Any, has_instances: bool, is_code: bool
@@ -144,3 +142,38 @@ def test_what_is_drawn_from_the_composed_schema_is_read_back_without_an_error(
     asked = Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
     answer = data.draw(answers(compose(asked)))
     assert [error.message for error in read_answer(asked, answer).errors] == []
+
+
+def mutated(value: Any, random: Random) -> Any:
+    """A value with some parts replaced, left out or given other names."""
+    if random.random() < 0.15:
+        return random.choice([None, 5, True, "†", "†nowhere.x", "††", [], {}, {"_tool": "first"}, 2**70, "\ud800", "①"])
+    if isinstance(value, dict):
+        return {random.choice([key, key, key, "_x", "_gather"]): mutated(item, random) for key, item in value.items()}
+    return [mutated(item, random) for item in value] if isinstance(value, list) else value
+
+
+@given(st.data(), tools(), st.booleans(), st.randoms(use_true_random=False))
+def test_whatever_a_model_answers_is_read_and_what_may_run_is_valid(
+    data: st.DataObject, tool: dict[str, Any], has_instances: bool, random: Random
+) -> None:
+    context = [*CONTEXT, *(INSTANCES if has_instances else ())]
+    value = {"context": context, "schema": {"type": "string"}, "tools": {"first": tool}}
+    submission, _ = read_submission(value, Limits())
+    asked = Request(submission, Surroundings(activities={}, delegates=("helper", "other")))
+    base = {"calls": [{"_tool": "first", "a": "†state.x", "_outputPath": "†data.out"}] * 3, "output": "†data.out"}
+    drawn = mutated(data.draw(st.just(base) | answers(compose(asked)).map(dict)), random)
+    answer = read_answer(asked, drawn)
+    again = read_answer(asked, {"calls": [call.raw for call in answer.calls], "output": answer.output})
+    assert again.errors == ()
+    assert len(answer.positions) == len(answer.calls)
+    if isinstance(drawn, dict) and isinstance(drawn.get("calls"), list) and len(answer.calls) < len(drawn["calls"]):
+        assert answer.errors
+
+
+@given(st.text(st.sampled_from('{}[]",:calsout 0†\\'), max_size=40))
+def test_whatever_text_a_model_answers_is_read(text: str) -> None:
+    submission, _ = read_submission({"context": [], "schema": {"type": "string"}}, Limits())
+    answer = read_answer(Request(submission, Surroundings()), text)
+    assert answer.errors
+    assert answer.calls == ()

@@ -105,3 +105,17 @@ def test_r12_5_data_stands_where_its_first_message_stood_and_cannot_forge_a_head
         },
         {"role": "user", "content": "Go."},
     ]
+
+
+def test_r13_2_what_depends_on_an_invalid_call_is_found_at_once_however_long_the_chain_is() -> None:
+    asked = request({"tools": {"price": PRICE}}, activities={"price": PRICE})
+    chain = [
+        {"_tool": "price", "item": f"†state.c{index - 1}" if index else 5, "_outputPath": f"†state.c{index}"}
+        for index in range(300)
+    ]
+    fallback = {"_tool": "price", "item": "†state.c0 || †state.d", "_outputPath": "†state.e"}
+    sound = {"_tool": "price", "item": "pear", "_outputPath": "†state.d"}
+    answer = read_answer(asked, {"calls": [*chain[::-1], fallback, sound], "output": None})
+    assert [call.raw for call in answer.calls] == [fallback, sound]
+    assert [error.pointer for error in answer.errors] == [f"/calls/{index}/item" for index in range(300)]
+    assert answer.errors[0].message.startswith("†state.c298 is written by no call that can run")
