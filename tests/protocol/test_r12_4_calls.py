@@ -1,0 +1,152 @@
+"""Call schemas: what a model may write as a call of a tool, and what check makes of it (SPEC R12.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol import check_submission
+from protocol.requests import compose, read_answer
+from protocol.schemas import CompiledSchema
+
+from .building import call, problems_of
+from .test_r12_requests import call_schema, request
+
+INSTANCES: list[dict[str, Any]] = [{"type": "state", "_instance": name, "x": 1} for name in ("①", "②")]
+TEXT = {"type": "string"}
+
+
+def admits(asked: Any, **properties: Any) -> bool:
+    """Whether the composed schema admits a call of the tool `t`."""
+    return not CompiledSchema(compose(asked)).problems({"calls": [{"_tool": "t", **properties}], "output": None})
+
+
+def errors(asked: Any, *calls: Any) -> list[str]:
+    """What is wrong with an answer of these calls."""
+    return [error.pointer for error in read_answer(asked, {"calls": list(calls), "output": None}).errors]
+
+
+def test_r12_4_a_reference_is_admitted_for_values_at_any_depth_and_not_for_keys_constants_or_results() -> None:
+    shape = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "c": {"const": 1}},
+        "additionalProperties": False,
+    }
+    asked = request({"tools": {"t": {"properties": {"a": {"type": "array", "items": shape}, "_output": shape}}}})
+    assert admits(asked, a="†state.x", _outputPath="†state.y")
+    assert admits(asked, a=["†state.x", {"n": "†state.x || †input.y"}], _outputPath="†state.y")
+    assert not admits(asked, a=[{"n": "state.x"}], _outputPath="†state.y")
+    assert not admits(asked, a=[{"n": "††state.x"}], _outputPath="†state.y")
+    assert not admits(asked, a=[{"c": "†state.x"}], _outputPath="†state.y")
+    assert not admits(asked, a=[{"†state.x": 1}], _outputPath="†state.y")
+    assert admits(asked, _output={"n": 1}, _outputPath="†state.y")
+    assert not admits(asked, _output={"n": "†state.x"}, _outputPath="†state.y")
+
+
+def test_r12_4_instance_and_gather_are_shown_where_there_are_instances_and_exclude_each_other() -> None:
+    tools: dict[str, Any] = {"t": {"properties": {"a": {}}}}
+    assert not admits(request({"tools": tools}), _gather=True)
+    asked = request({"tools": tools, "context": INSTANCES})
+    assert admits(asked, _instance="①")
+    assert admits(asked, _gather=True)
+    assert not admits(asked, _instance="③")
+    assert not admits(asked, _instance="①", _gather=True)
+    pinned = request({"tools": {"t": {"properties": {"_instance": {"const": "②"}}}}, "context": INSTANCES})
+    assert not {"_instance", "_gather"} & call_schema(pinned, "t")["properties"].keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "is_required"),
+    [
+        (None, {"$ref": "#/$defs/reference"}, True),
+        ({"const": "†state.a"}, None, False),
+        ({"enum": ["†state.a", "†state.b"]}, {"enum": ["†state.a", "†state.b"]}, True),
+        ({"type": ["string", "null"]}, {"type": ["string", "null"]}, False),
+        (False, None, False),
+    ],
+)
+def test_r12_4_a_result_with_a_schema_needs_a_place_unless_the_tool_says_otherwise(
+    path: Any, shown: Any, is_required: bool
+) -> None:
+    tool: dict[str, Any] = {"properties": {"_output": {"type": "integer"}}}
+    if path is not None:
+        tool["properties"]["_outputPath"] = path
+    schema = call_schema(request({"tools": {"t": tool}}, activities={"t": tool}), "t")
+    assert schema["properties"].get("_outputPath") == shown
+    assert ("_outputPath" in schema["required"]) == is_required
+
+
+def test_r12_4_only_an_eager_latent_tool_shows_a_result() -> None:
+    tools = {"t": {"properties": {"_output": TEXT}}}
+    assert "_output" in call_schema(request({"tools": tools}), "t")["properties"]
+    assert "_output" not in call_schema(request({"tools": tools}, activities=tools), "t")["properties"]
+    lazy = request({"tools": tools, "config": {"mode": "lazy"}})
+    assert "_output" not in call_schema(lazy, "t")["properties"]
+    plan = {"type": "plan", "mode": "eager", "calls": []}
+    eager = request({"tools": tools, "config": {"mode": "lazy"}, "context": [plan]})
+    assert "_output" in call_schema(eager, "t")["properties"]
+
+
+def test_r12_4_a_latent_call_chooses_one_of_the_places_that_its_tool_pins() -> None:
+    tools = {"t": {"properties": {"_output": TEXT}, "_outputPath": {"const": "†state.a || †state.b && †data.b"}}}
+    asked = request({"tools": tools})
+    assert call_schema(asked, "t")["properties"]["_outputPath"] == {"enum": ["†state.a", "†state.b && †data.b"]}
+    for path in ("†state.a", "†state.b && †data.b"):
+        assert errors(asked, {"_tool": "t", "_output": "x", "_outputPath": path}) == []
+    assert errors(asked, {"_tool": "t", "_output": "x"}) == []
+    assert errors(asked, {"_tool": "t", "_output": "x", "_outputPath": "†state.c"}) == ["/calls/0/_outputPath"]
+    plan = check_submission(
+        {"context": [], "tools": tools, "solution": {"calls": [call("t", "†state.a", _output="x")]}}, activities={}
+    )
+    assert [str(place) for place in plan.calls[0].written] == ["†state.a"]
+    assert problems_of(call("t", "†state.a"), tools=tools, activities={"t": {}})
+
+
+def test_r12_4_a_latent_result_written_before_what_it_refers_to_has_run_is_an_error() -> None:
+    tools = {"get": {"properties": {}}, "t": {"properties": {"about": {}}}}
+    asked = request({"tools": tools, "context": [{"type": "state", "old": 1}]}, activities={"get": {}})
+    get = {"_tool": "get", "_outputPath": "†state.new"}
+    early = {"_tool": "t", "about": "†state.new", "_output": "guessed", "_outputPath": "†state.guess"}
+    assert errors(asked, get, early) == ["/calls/1/_output"]
+    assert errors(asked, get, {key: value for key, value in early.items() if key != "_output"}) == []
+    assert errors(asked, get, {**early, "about": "†state.old"}) == []
+
+
+def test_r12_4_code_is_offered_where_the_tool_lists_it_and_filled_in_where_it_is_pinned() -> None:
+    tools = {
+        "t": {"properties": {"_delegate": {"enum": ["one", "two"]}}},
+        "pinned": {"properties": {"_delegate": {"const": "one"}}},
+        "open": {"properties": {"_delegate": TEXT}},
+    }
+    asked = request({"tools": tools}, delegates=("one", "two"))
+    shown = [call_schema(asked, name)["properties"].get("_delegate") for name in tools]
+    assert shown == [{"enum": ["one", "two"]}, None, None]
+    allowed = request({"tools": tools}, delegates=("one", "two"), allow=frozenset({"t", "one", "open"}))
+    assert list(allowed.tools) == ["t", "open"]
+    assert call_schema(allowed, "t")["properties"]["_delegate"] == {"enum": ["one"]}
+
+
+def test_r12_2_the_last_declaration_of_a_tool_counts_and_a_bare_name_is_one() -> None:
+    declared = {"type": "tool", "tool": {"t": {"properties": {"a": {}}}, "u": {"properties": {"b": {}}}}}
+    asked = request({"context": [declared], "tools": ["t"]}, activities={"t": {"properties": {"z": {}}}})
+    assert list(asked.tools) == ["t", "u"]
+    assert "z" in call_schema(asked, "t")["properties"]
+    assert "a" not in call_schema(asked, "t")["properties"]
+
+
+def test_r12_4_what_the_schema_says_of_a_call_as_a_whole_it_goes_on_saying() -> None:
+    tool = {
+        "properties": {"a": {}, "b": {}},
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+        "dependentRequired": {"a": ["c"]},
+        "if": {"properties": {"b": {"const": 1}}, "required": ["b"]},
+        "then": {"properties": {"d": {"type": "integer"}}, "required": ["d"]},
+    }
+    asked = request({"tools": {"t": tool}})
+    assert admits(asked, a=1, c=2)
+    assert not admits(asked, a=1)
+    assert not admits(asked, a=1, c=1, b=1)
+    assert admits(asked, b=1, d="†state.x")
+    assert not admits(asked, b=1, d="x")
+    assert not admits(asked, b=2, e=1)
