@@ -191,6 +191,7 @@ class Settings(BaseSettings):
     limit_run_concurrency: Count | None = Field(
         None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
     )
+    limit_child_depth: Count = Field(5, description="How many child runs may stand one below the other.")
     limit_ticks: Count | None = Field(
         None, description="Ticks of one loop; its config can only ask for fewer. Unset: what that says, or 8."
     )

@@ -27,6 +27,12 @@ def delegate_context(
     return context
 
 
+def declares_tools(definition: Mapping[str, Any]) -> bool:
+    """Whether a delegate's definition has tools of its own: it is a loop then, and its answer a run (SPEC R9.3)."""
+    context = definition.get("context") or ()
+    return bool(definition.get("tools")) or any(message.get("type") == "tool" for message in context)
+
+
 def input_schema(own: Sequence[Message]) -> Any:
     """The schema that a delegate declares for its input: that of its last input message that has one."""
     for message in reversed(own):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from json import dumps
 from typing import Any
 
+from protocol.calls.delegates import declares_tools
 from protocol.language.errors import Problem, pointer
 from protocol.language.paths import nest
 
@@ -23,7 +24,7 @@ def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
     The settings of a run were looked at when it was new.
     """
     settings = _settings(plan) if is_new else ()
-    return [*settings, *_delegate_settings(plan), *_promises(plan), *_loops(plan)]
+    return [*settings, *_delegate_settings(plan), *_promises(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -38,7 +39,7 @@ def _delegate_settings(plan: Layout) -> Iterator[Problem]:
     for name, definition in plan.submission.delegates.items():
         config: Mapping[str, Any] | None = definition.get("config")
         for key in settings_of(config):
-            if not SETTINGS[key].in_definition:
+            if not (SETTINGS[key].in_definition or (SETTINGS[key].in_request and declares_tools(definition))):
                 yield _unsupported(key, "delegates", name, "config", key)
 
 
@@ -58,17 +59,6 @@ def _promises(plan: Layout) -> Iterator[Problem]:
 def _message(promised: Promised) -> dict[str, Any]:
     instance = {} if promised.instance is None else {"_instance": promised.instance}
     return {"type": "input", **instance, "input": nest("…", promised.place.path)}
-
-
-def _loops(plan: Layout) -> Iterator[Problem]:
-    """Delegates that declare tools of their own: their answers are runs (SPEC R9.3, R13.10)."""
-    for name, definition in plan.submission.delegates.items():
-        places: list[tuple[str | int, ...]] = [("tools",)] if definition.get("tools") else []
-        for index, message in enumerate(definition.get("context", ())):
-            places += [("context", index)] if message.get("type") == "tool" else []
-        for place in places:
-            text = "a delegate with tools of its own is not supported by this version: leave them out"
-            yield Problem(pointer("delegates", name, *place), text)
 
 
 def _unsupported(key: str, *at: str) -> Problem:

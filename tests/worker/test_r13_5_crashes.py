@@ -22,6 +22,7 @@ from broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
 from protocol.engine.execution import Success
 from worker import Client, Run
 from worker.execution.checking import Checker
+from worker.execution.children import Children
 from worker.execution.remote import Remote
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
@@ -159,6 +160,7 @@ class World:
                 self.queue += tasks
 
         leases: Any = SimpleNamespace(hold=lambda *_: None, drop=lambda *_: None)
+        checker = Checker(settings, registry)
         services = Services(
             log,
             settings,
@@ -169,7 +171,8 @@ class World:
             leases,
             Remote(settings, registry),
             Slots(redis, prefix=settings.key_prefix),
-            Checker(settings, registry),
+            checker,
+            Children(self.redis, settings, checker),
         )
         return Scheduler(services)
 

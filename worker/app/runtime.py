@@ -18,6 +18,7 @@ from celery import Celery
 
 from broker_config import Settings
 from worker.execution.checking import Checker
+from worker.execution.children import Children
 from worker.execution.remote import Remote, RemoteExecutor
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
@@ -117,8 +118,9 @@ class Runtime:
         limits = limits_of(settings)
         publish = self._relay.publish
         checker = Checker(settings, registry)
+        children = Children(connect(settings), settings, checker)
         return Scheduler(
-            Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots, checker)
+            Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots, checker, children)
         )
 
     async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:

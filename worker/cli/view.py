@@ -7,7 +7,7 @@ asked for by an option counts for `--json` too; what is only left out to be shor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 
 from worker.cli.output import escaped
-from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, status_word
+from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
 from worker.cli.values import SHORT, WHOLE, Cut, value_lines
 
 MOST: Final = 10
@@ -101,8 +101,21 @@ def result_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
         return
     for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
         yield from calls_lines(status, calls, view.most(), view.cut)
+    yield from _child_lines(calls, view)
     if view.tool is None:
         yield from _value_lines(document, view)
+
+
+def _child_lines(calls: Sequence[Mapping[str, Any]], view: View) -> Iterator[str]:
+    """The runs that answer calls: each has a log of its own."""
+    answered = [call for call in calls if call.get("child") is not None]
+    if answered:
+        yield heading("child runs")
+    for call in answered[: view.most()]:
+        where = f" ({call['instance']})" if call["instance"] is not None else ""
+        yield f"  {call['index']} {escaped(call['tool'])}{escaped(where)}: {call['child']}"
+    if (left := len(answered) - len(answered[: view.most()])) > 0:
+        yield f"  … and {left} more: --all"
 
 
 def _value_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:

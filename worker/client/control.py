@@ -8,7 +8,8 @@ nobody goes on with calls of a cancelled run is a kindness (`cancellation`), not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
@@ -46,6 +47,7 @@ class Control:
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
         self._change("paused")
+        self._follow(Control.pause)
 
     def resume(self) -> None:
         """Go on, as far as was left while the run was paused. Raises as `pause` does.
@@ -57,6 +59,7 @@ class Control:
             queue = self._settings.queue_instances
             self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
             _, _, lanes = self._steer("running", deed(self._settings, "resumed"))  # the run may have ended by now
+        self._follow(Control.resume)
 
     def cancel(self) -> None:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
@@ -64,6 +67,15 @@ class Control:
         with redis_errors(self._settings):
             key = read_tokens(self._redis, self._keys.prefix).cancelling(self._run)
         self._publisher().tell_cancelled(key)
+        self._follow(Control.cancel)
+
+    def _follow(self, order: Callable[[Control], None]) -> None:
+        """Give the same order to the child runs that calls wait for, as far as they are not over (SPEC R9.3)."""
+        with redis_errors(self._settings):
+            found: Any = self._redis.smembers(self._keys.children)
+        for run in sorted(found):
+            with suppress(RunOver, RunNotFound):
+                order(Control(run.decode(), self._redis, self._settings, self._publisher))
 
     def _change(self, wanted: str) -> list[str]:
         """Change the status. Returns lanes to be published."""

@@ -39,10 +39,13 @@ class CallResult:
     reason: str | None = None
     tick: int | None = None
     """Which tick of a loop brought it (SPEC R13.9)."""
+    child: str | None = None
+    """The run that has answered it, or is to (SPEC R9.3)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only."""
+        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call."""
         tick = {"tick": self.tick} if self.tick is not None else {}
+        child = {"child": self.child} if self.child is not None else {}
         return {
             "id": self.id,
             "index": self.index,
@@ -52,6 +55,7 @@ class CallResult:
             "error": dict(self.error) if self.error is not None else None,
             "reason": self.reason,
             **tick,
+            **child,
         }
 
 
@@ -168,7 +172,10 @@ class Assembly:
             lane.ended[entry.call] = (entry.status, entry.error, reason)
         elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
             lane.held[entry.call] = entry.snapshot is not None
+        if entry.call is not None and entry.child is not None:
+            lane.children[entry.call] = entry.child
         for index in entry.undone:
+            lane.children.pop(index, None)
             lane.ended.pop(index, None)
             lane.held.pop(index, None)
 
@@ -218,11 +225,12 @@ class Assembly:
         for instance, lane in self._lanes.items():
             ticks = ticks_of(self._definition, lane.records)
             for call in known_calls(self._definition, lane.records, instance).values():
-                is_at_work = (instance, call.index) in at_work
+                child = lane.children.get(call.index)
+                is_at_work = (instance, call.index) in at_work or child is not None
                 held = Status.HELD if lane.held.get(call.index) else Status.WAITING
                 under_way = Status.RUNNING if is_at_work else held
                 found = _call_result(call, instance, lane.ended.get(call.index), status, under_way)
-                yield replace(found, tick=ticks.get(call.index))
+                yield replace(found, tick=ticks.get(call.index), child=child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,8 @@ class _Lane:
     ended: dict[int, End] = field(default_factory=dict)
     held: dict[int, bool] = field(default_factory=dict)
     """The calls that were held, and whether nothing was decided yet."""
+    children: dict[int, str] = field(default_factory=dict)
+    """The runs that answer calls."""
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:

@@ -17,6 +17,7 @@ from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
 from worker.storage.audit import Deed
+from worker.storage.children import PARENT, Parent
 from worker.storage.connections import redis_errors
 from worker.storage.definition import require_format, unpack_definition
 from worker.storage.history import History
@@ -100,6 +101,8 @@ class Run:
             counts["held"] = self._held_count()
             counts["waiting"] = max(0, left - counts["running"] - counts["held"])
         told = {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+        if (parent := Parent.read(state.get(PARENT))) is not None:
+            told["parent"] = {"run": parent.call.run, "call": parent.call.name}
         if "forked_from" in state:
             told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
         return told

@@ -5,6 +5,7 @@
 `loop_runner`   ask the model, run its calls, look at its output, ask again
 `loop_view`     a run as its loop sees it
 `ticks`         what an answer comes to, and how it is written down
+`children`      the runs of delegates that have tools
 `checking`      what is wrong with a submission, by what is registered here
 `inline_calls`  calls that the runner carries out itself
 `mailbox`       what arrives for a runner

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from broker_config import Settings
 from protocol import Plan, Problem, Rejected, check_amendment, check_in
 from protocol.calls.call import place_in
+from protocol.calls.delegates import declares_tools
 from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
 from protocol.requests import Request, read_request
@@ -90,10 +91,34 @@ class Checker:
                 problems.append(
                     Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
                 )
+        complete = self._known_delegates.with_definitions(plan)
+        problems += self._unfit_loops(complete)
         if problems:
             raise Rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
-        return replace(self._known_delegates.with_definitions(plan), queued=queued)
+        return replace(complete, queued=queued)
+
+    def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
+        """What is wrong with delegates that have tools: their answers are runs of their own (SPEC R9.3)."""
+        delegates = plan.submission.delegates
+        for name, definition in delegates.items():
+            if not declares_tools(definition):
+                continue
+            value = {"context": definition.get("context", []), "tools": definition.get("tools", {})}
+            try:
+                self.request(
+                    {**value, "schema": definition.get("schema", {}), "delegates": delegates}, allow=plan.allow
+                )
+            except Rejected as rejected:
+                for problem in rejected.errors:
+                    if not problem.pointer.startswith("/delegates"):
+                        yield replace(problem, pointer=pointer("delegates", name) + problem.pointer)
+        for call in plan.calls:
+            if call.is_fire_and_forget and declares_tools(delegates.get(call.runner.name, {})):
+                at = pointer(*plan.submission.place(call.index))
+                yield Problem(
+                    at, f"delegate {call.runner.name!r} has tools, and is a run: give the call an _outputPath"
+                )
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
         """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""

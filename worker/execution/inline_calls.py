@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from worker.messaging.attempts import Attempt, Result
 from worker.registry.activities import Activity
 
+from .children import Started
 from .invocation import invoke
 from .services import Services
 
@@ -19,7 +20,7 @@ class InlineCalls:
     def __init__(self, services: Services, run: str) -> None:
         self._services = services
         self._run = run
-        self._tasks: dict[asyncio.Task[Result], Attempt] = {}
+        self._tasks: dict[asyncio.Task[Result | Started], Attempt] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -40,10 +41,14 @@ class InlineCalls:
             limits=self._services.limits,
             threads=self._services.threads,
         )
+        self.watch(working, attempt)
+
+    def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
+        """Hold the lease of an attempt while a coroutine is at work on it."""
         self._tasks[asyncio.ensure_future(working)] = attempt
         self._services.leases.hold(self._run, attempt.id.member)
 
-    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result]]:
+    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
         """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
         arriving = asyncio.ensure_future(arrival)
         done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)

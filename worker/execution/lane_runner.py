@@ -21,6 +21,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
+from redis.exceptions import RedisError
+
+from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
 from protocol.language.errors import Conflict
 from worker.messaging.attempts import Attempt, CallId, Result, Retry
@@ -28,10 +31,11 @@ from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
-from worker.storage.log import Advance, Claim, Held, Rest
+from worker.storage.log import Advance, Claim, Delegated, Held, Rest
 from worker.storage.loop_entries import LOOP
 
 from .admission import Admission
+from .children import Started
 from .inline_calls import InlineCalls
 from .mailbox import Mailbox
 from .remote import unknown_code
@@ -40,6 +44,7 @@ from .services import Services
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
+_UNAVAILABLE_SECONDS: Final = 1.0
 _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 
@@ -57,7 +62,7 @@ class LaneRunner:
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run)
         self._mailbox = Mailbox()
-        self._results: list[tuple[Attempt, Result]] = []
+        self._results: list[tuple[Attempt, Result | Started]] = []
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
@@ -102,16 +107,16 @@ class LaneRunner:
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
-        outcomes, rests = self._take_results()
+        outcomes, rests, delegated = self._take_results()
         await self._gather()
         starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
         is_all = not self._results and len(outcomes) + len(starts) + len(holds) < _MOST
         starts = await self._admission.admit(starts)
         settled = self._lane.newly_settled()
-        if outcomes or rests or starts or holds or settled:
+        if outcomes or rests or delegated or starts or holds or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             ended = [self._lane.by_index[index] for index in indexes]
-            await self._commit(outcomes, rests, starts, settled, holds, is_all=is_all)
+            await self._commit(outcomes, rests, delegated, starts, settled, holds, is_all=is_all)
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
@@ -164,22 +169,24 @@ class LaneRunner:
         self._sendings[start.call.index] = message
         return self._execution.finish(start.call.index, Success(None), now)
 
-    def _take_results(self) -> tuple[list[Outcome], list[Rest]]:
+    def _take_results(self) -> tuple[list[Outcome], list[Rest], list[Delegated]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
         results, self._results = self._results[:_MOST], self._results[_MOST:]
-        outcomes, rests = [], []
+        outcomes, rests, delegated = [], [], []
         for attempt, result in results:
             index = attempt.id.index
             if self._status(index) not in (Status.WAITING, Status.RUNNING):
                 continue
-            if isinstance(result, Retry):
+            if isinstance(result, Started):
+                delegated.append(Delegated(index, attempt.number, result.run))
+            elif isinstance(result, Retry):
                 rests.append(Rest(index, attempt.number, result.delay_seconds))
                 self._rest(index, result.delay_seconds)
             else:
                 outcome = self._outcome(index, result)
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
-        return outcomes, rests
+        return outcomes, rests, delegated
 
     def _rest(self, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""
@@ -191,6 +198,7 @@ class LaneRunner:
         self,
         outcomes: Sequence[Outcome],
         rests: Sequence[Rest],
+        delegated: Sequence[Delegated],
         starts: Sequence[Start],
         settled: Sequence[int],
         holds: Sequence[Hold],
@@ -200,6 +208,7 @@ class LaneRunner:
         advance = await self._advance(
             outcomes=outcomes,
             rests=rests,
+            delegated=delegated,
             settled=settled,
             claims=[self._claim(start) for start in starts],
             holds=[Held(hold.call.index, pack_hold(hold)) for hold in holds],
@@ -282,6 +291,9 @@ class LaneRunner:
     def _carry_out(self, start: Start, attempt: Attempt) -> TaskMessage | None:
         """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
         call = start.call
+        if self._is_for_child(call):
+            self._inline.watch(self._begin_child(start, attempt), attempt)
+            return None
         if self._services.remote.leaves(call):
             return self._send(start, attempt)
         activity = self._services.activity(call.runner.name)
@@ -291,6 +303,22 @@ class LaneRunner:
         function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
         self._inline.begin(activity, function, attempt)
         return None
+
+    def _is_for_child(self, call: Call) -> bool:
+        return self._services.children.answers(call, self._lane.run.definition)
+
+    async def _begin_child(self, start: Start, attempt: Attempt) -> Result | Started:
+        """Have the run started that answers a call, and its lanes published."""
+        try:
+            started = await self._services.children.start(start, attempt, self._execution, self._lane.run.definition)
+        except Conflict as conflict:
+            return Failure("Conflict", str(conflict))
+        except RedisError as error:
+            return Retry(Failure("Unavailable", str(error)), _UNAVAILABLE_SECONDS)
+        if isinstance(started, Started):
+            queue = self._services.settings.queue_instances
+            await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])
+        return started
 
     def _id(self, start: Start) -> CallId:
         return CallId(self._lane.run.run, self._lane.instance, start.call.index)
@@ -350,6 +378,7 @@ class LaneRunner:
         *,
         outcomes: Sequence[Outcome] = (),
         rests: Sequence[Rest] = (),
+        delegated: Sequence[Delegated] = (),
         settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
         holds: Sequence[Held] = (),
@@ -368,6 +397,7 @@ class LaneRunner:
             missed=self._missed(outcomes),
             waking=self._waking(outcomes),
             rests=rests,
+            delegated=delegated,
             settled=settled,
             claims=claims,
             holds=holds,
@@ -425,7 +455,7 @@ class LaneRunner:
 
     def _claim(self, start: Start) -> Claim:
         call, remote = start.call, self._services.remote
-        if remote.leaves(call):
+        if remote.leaves(call) and not self._is_for_child(call):
             return Claim(call.index, self._services.settings.sweep_interval_seconds, remote.queue(call))
         return Claim(call.index, self._services.settings.lease_seconds)
 

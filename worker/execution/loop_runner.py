@@ -21,8 +21,9 @@ from protocol.engine.execution import Failure
 from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
 from protocol.requests import Request, compose, render, render_tick
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token
-from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.messaging.messages import Delivery, TaskMessage, delivery_task, lane_task
 from worker.messaging.packing import pack
+from worker.storage.children import Parent
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
 from worker.storage.log import Advance, Claim, Rest
@@ -60,6 +61,8 @@ class LoopRunner:
         """The server's time at the last look, where the loop's time is limited."""
         self._has_alarm = False
         """Whether the loop is looked at again when its time is over."""
+        self._end_with: Mapping[str, Any] | None = None
+        """What the loop was ended with here."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
@@ -131,6 +134,8 @@ class LoopRunner:
     async def _compose(self) -> bool:
         """Write down the next request, or that a limit keeps it from being asked."""
         view, loop = self._view, self._view.loop
+        if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
+            return await self._fail("the call that it was to answer does not wait for it any more")
         if (limit := loop.tick_limit()) is not None:
             return await self._fail(limit)
         added = self._rendered()
@@ -281,6 +286,7 @@ class LoopRunner:
             step.ends = "completed"
             end = {"status": "completed", "reason": None, "output": verdict.output}
             step.note(tick.number, closing=closing, end=end)
+            self._end_with = end
         else:
             step.note(tick.number, closing=closing)
         await self._take(step)
@@ -298,7 +304,8 @@ class LoopRunner:
     def _end(self, step: LoopStep, status: str, reason: str) -> None:
         step.after = f"{Stage.ENDED}:{self._view.loop.tick.number}"
         step.ends, step.fault = status, reason
-        step.note(self._view.loop.tick.number, end={"status": status, "reason": reason, "output": None})
+        self._end_with = {"status": status, "reason": reason, "output": None}
+        step.note(self._view.loop.tick.number, end=self._end_with)
 
     # The log.
 
@@ -321,6 +328,14 @@ class LoopRunner:
             (self.follows,) = taken.woken
         else:
             await self._publish(taken.woken)
+        if taken.is_taken and step.ends is not None and self._view.parent is not None:
+            await self._answer(self._view.parent, step.ends)
+
+    async def _answer(self, parent: Parent, status: str) -> None:
+        """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
+        answer = parent.delivery(status, self._end_with)
+        delivery = replace(answer, attempt=self._view.tokens.given(answer.attempt))
+        await self._services.publish([delivery_task(delivery, self._services.settings.queue_instances)])
 
     async def _advance(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False

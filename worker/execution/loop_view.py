@@ -17,6 +17,7 @@ from protocol.requests import Request
 from protocol.state.fold import Fold
 from worker.execution.checking import most_of
 from worker.messaging.tokens import Tokens
+from worker.storage.children import Parent
 from worker.storage.definition import Definition, unpack_definition, unpack_lane
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone, id_key
@@ -47,6 +48,8 @@ class LoopView:
         self.definition = definition
         self.request = definition.request
         self.tokens = tokens
+        self.parent: Parent | None = None
+        """The call that it is to answer."""
         self.loop = Loop(limits)
         self.seen = "0-0"
         self.own_seen = "0-0"
@@ -88,6 +91,7 @@ class LoopView:
             raise RunGone(run)
         definition = unpack_definition(data)
         view = cls(run, definition, tokens, loop_limits(definition, settings))
+        view.parent = await log.parent(run)
         await view.catch_up(log)
         return view
 

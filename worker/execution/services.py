@@ -14,6 +14,7 @@ from worker.storage.leases import Leases
 from worker.storage.log import MessageLog
 from worker.storage.slots import Slots
 
+from .children import Children
 from .remote import Remote
 from .threads import Threads
 
@@ -36,6 +37,8 @@ class Services:
     slots: Slots
     checker: Checker
     """What the calls of a loop's solutions are held against."""
+    children: Children
+    """Starts the runs of delegates that have tools."""
 
     def activity(self, name: str) -> Activity | None:
         """The activity that this worker carries out under the name (`ACTS_ALLOW`)."""

@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any, Final
@@ -31,14 +32,16 @@ from redis.exceptions import LockError, RedisError, ResponseError
 from broker_config import Settings
 from worker.errors import InfrastructureError
 from worker.messaging.heartbeats import Reports, report_interval_seconds
-from worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
+from worker.messaging.messages import Closing, Probe, Report, Sign, delivery_task, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
 from worker.messaging.refusals import count_refusal
 from worker.messaging.tokens import Tokens
+from worker.storage.children import PARENT, Parent, end_of
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
+from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
 from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.retention import delete_run, expire_run
@@ -279,9 +282,11 @@ class Sweeper:
                     self._publisher.publish(tasks)
                     if forgotten:
                         self._awaited |= self._outbox.sweep(run, self._patience)
+                        again[run] = int(next_ms)
+                    elif self._end(Keys(self._settings.key_prefix, run), runs[run], status):
+                        again[run] = later
                     else:
-                        self._end(Keys(self._settings.key_prefix, run), runs[run], status)
-                    again[run] = int(next_ms)
+                        again[run] = int(next_ms)
             runs = {run: runs[run] for run, (*_, is_all, _, _, _, _) in found.items() if not is_all}
         return again
 
@@ -336,12 +341,32 @@ class Sweeper:
         )
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 
-    def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> None:
-        """See to it that what is over, or was never begun, does not stay for ever."""
+    def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> bool:
+        """See to it that what is over, or was never begun, does not stay for ever; says whether to look again."""
         if status is None:
             self._remove_unfinished(keys, submitted_seconds)
         elif status.decode() in ENDED:
+            if self._answer(keys, status.decode()):
+                return True
             expire_run(self._redis, keys, self._settings.retention_seconds)
+        return False
+
+    def _answer(self, keys: Keys, status: str) -> bool:
+        """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""
+        field: Any = self._redis.hget(keys.state, PARENT)
+        parent = Parent.read(field)
+        if parent is None:
+            return False
+        above = Keys(keys.prefix, parent.call.run)
+        run_status: Any = self._redis.hget(above.state, "status")
+        entry: Any = self._redis.hget(above.calls, parent.call.member)
+        if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
+            return False
+        answer = parent.delivery(status, end_of(History(self._redis, keys).entries()))
+        tokens = read_tokens(self._redis, keys.prefix)
+        delivery = replace(answer, attempt=tokens.given(answer.attempt))
+        self._publisher.publish([delivery_task(delivery, self._settings.queue_instances)])
+        return True
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""

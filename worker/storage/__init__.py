@@ -9,6 +9,7 @@
 `run_writer`    writing a run down
 `log`           reading and committing
 `loop_entries`  what the log holds of a run's loop, and one step of it
+`children`      how a run and the call that it answers know each other
 `held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it
 `lane`          a lane folded from the log

@@ -86,6 +86,11 @@ class Keys:
         return self._key("untold")
 
     @property
+    def children(self) -> str:
+        """Set: the child runs that its calls wait for (SPEC R9.3)."""
+        return self._key("children")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -126,6 +131,7 @@ class Keys:
             self.gathers,
             self.held,
             self.untold,
+            self.children,
             self.published,
             self.backlog,
             self.outbox,

@@ -6,7 +6,8 @@ message (msgpack); `c` the call that wrote the entry, with `s` its status where 
 (msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
 record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
 `u` calls whose ends before it count no more (msgpack), since they are tried again;
-`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`).
+`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`); `r` the run that is to
+answer it.
 An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
 outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
 Readers pass over fields that they do not know.
@@ -32,6 +33,7 @@ from worker.messaging.packing import pack, unpack
 from worker.messaging.tokens import Tokens
 
 from .audit import Deed
+from .children import PARENT, Parent
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LoopEntry, LoopStep, loop_keys, read_loop_entry
@@ -70,6 +72,8 @@ class Entry:
     """What the call is held with since this entry (SPEC R14.2)."""
     ruling: bytes | None = None
     """What was decided of the call."""
+    child: str | None = None
+    """The run that is to answer the call (SPEC R9.3)."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
     loop: LoopEntry | None = None
@@ -112,6 +116,15 @@ class Held:
 
     index: int
     snapshot: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """A call at work that a child run is to answer (SPEC R9.3)."""
+
+    index: int
+    attempt: int
+    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +198,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         by=detail.get("by"),
         snapshot=fields.get(b"h"),
         ruling=fields.get(b"j"),
+        child=fields[b"r"].decode() if b"r" in fields else None,
         run_status=status if b"l" not in fields else None,
         loop=loop,
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
@@ -207,7 +221,7 @@ def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 def is_at_work(entry: bytes | None) -> bool:
     """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
-    return entry is not None and entry.startswith((b"running:", b"sent:"))
+    return entry is not None and entry.startswith((b"running:", b"sent:", b"child:"))
 
 
 def _is_resting(entry: bytes | None, now_ms: int) -> bool:
@@ -297,6 +311,7 @@ class MessageLog:
         settled: Sequence[int] = (),
         claims: Sequence[Claim] = (),
         holds: Sequence[Held] = (),
+        delegated: Sequence[Delegated] = (),
         sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
         park: bool = False,
         leaves: bool = False,
@@ -338,6 +353,7 @@ class MessageLog:
                 for rest in rests
             ],
             "tells": self._tells,
+            "children": [{"call": one.index, "attempt": one.attempt, "run": one.run} for one in delegated],
             "holds": [{"call": held.index, "snapshot": held.snapshot} for held in holds],
             "claims": [
                 {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
@@ -360,6 +376,7 @@ class MessageLog:
             keys.gathers,
             keys.held,
             keys.untold,
+            keys.children,
         )
         reply = await self._commands.run_script(self._advance, names, pack_request(request))
         advance = _read_advance(reply)
@@ -388,6 +405,19 @@ class MessageLog:
             if len(page) < _PAGE:
                 return found
             after = found[-1].id
+
+    async def parent(self, run: str) -> Parent | None:
+        """The call that a run is to answer, where it is a child."""
+        return Parent.read(await self._commands.execute("HGET", self._keys(run).state, PARENT))
+
+    async def is_awaited(self, parent: Parent, run: str) -> bool:
+        """Whether the call that a child run is to answer still waits for it."""
+        keys = self._keys(parent.call.run)
+        status, entry = await asyncio.gather(
+            self._commands.execute("HGET", keys.state, "status"),
+            self._commands.execute("HGET", keys.calls, parent.call.member),
+        )
+        return status in (b"running", b"paused") and parent.waits_for(entry, run)
 
     async def now_ms(self) -> int:
         """The server's time: that of the log's ids."""

@@ -28,7 +28,7 @@ _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 _AT_ONCE: Final = 1_000
 """How many calls or lanes in one command: the server does nothing else meanwhile."""
-_UNDER_WAY: Final = (b"running:", b"sent:")
+_UNDER_WAY: Final = (b"running:", b"sent:", b"child:")
 _TO_BEGIN: Final = (b"lost:", b"retry:")
 
 Pair = tuple[str, str]

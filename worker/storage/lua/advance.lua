@@ -22,6 +22,7 @@
 --      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
 --      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
 --      15 untold   zset    the same, where a web hook is to be told of it -> when, in ms
+--      16 children set     the child runs that calls wait for
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
@@ -35,6 +36,7 @@
 --        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
 --        `calls` each is "settled" for the lane; the last lane wakes the global one),
 --        tells (whether there is a web hook to be told of what is held), holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
+--        children: {call, attempt, run} (calls at work that a child run is to answer),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
@@ -50,11 +52,12 @@
 --      sent      its message, or that of its result, is on the way (see sweep.lua); an execution that is lost before it
 --                was seen to begin does not count as one
 --      retry     failed, to be tried again when due: the holder is that time, in ms
+--      child     a child run is to answer it, whose id is the holder; that run's end brings its result
 --      lost      whoever was at work on it is dead: only the sweep says so
 --      held      it waits for a person; nobody is at work on it. The holder is the id of the entry with its snapshot
 --      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
-local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held, untold = unpack(KEYS)
+local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held, untold, children = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
@@ -69,6 +72,10 @@ end
 
 local function is_under_way(condition)
     return condition == 'running' or condition == 'sent'
+end
+
+local function is_at_work(condition)
+    return is_under_way(condition) or condition == 'child'
 end
 
 local clock = redis.call('TIME')
@@ -136,6 +143,7 @@ look_up(request.outcomes)
 look_up(request.retries)
 look_up(request.claims)
 look_up(request.holds)
+look_up(request.children)
 
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
@@ -152,8 +160,12 @@ for _, outcome in ipairs(request.outcomes) do
         open = open - (before and 1 or 0)
         released[#released + 1] = field(outcome.call)
         counted[outcome.status] = (counted[outcome.status] or 0) + 1
-        if is_under_way(read(before)) then
+        local condition, _, _, holder = read(before)
+        if is_at_work(condition) then
             running = running - 1
+        end
+        if condition == 'child' then
+            redis.call('SREM', children, holder)
         end
         if outcome.task ~= '' then
             local member = field(outcome.call)
@@ -206,6 +218,16 @@ for _, retry in ipairs(request.retries) do
     end
 end
 
+for _, child in ipairs(request.children) do
+    local condition, attempt, failures = read(entries[child.call])
+    if not is_over(status) and is_under_way(condition) and attempt == child.attempt then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', child.call, 'r', child.run)
+        note(child.call, string.format('child:%d:%d:%s', attempt, failures, child.run))
+        redis.call('ZREM', leases, field(child.call))
+        redis.call('SADD', children, child.run)
+    end
+end
+
 local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
@@ -214,7 +236,7 @@ for i, claim in ipairs(request.claims) do
     local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
     local is_resting = condition == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
-    local is_free = condition and condition ~= 'held' and not is_resting
+    local is_free = condition and condition ~= 'held' and condition ~= 'child' and not is_resting
     if status == 'running' and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (condition == 'new' and 1 or 0)

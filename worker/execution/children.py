@@ -1,0 +1,136 @@
+"""Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10).
+
+Whoever claims such a call writes the child down, with a log of its own and what the call's scopes and parameters give
+it, and leaves. The child's end answers the call; no worker waits meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol import Plan, Rejected
+from protocol.calls.call import Call
+from protocol.calls.delegates import declares_tools, delegate_context
+from protocol.calls.tools import Executor
+from protocol.engine.execution import Execution, Failure, Start, Success
+from worker.messaging.attempts import Attempt
+from worker.storage.audit import Actor, Deed
+from worker.storage.children import PARENT, Parent, child_id, end_of
+from worker.storage.clock import server_ms
+from worker.storage.definition import Definition
+from worker.storage.history import History
+from worker.storage.keys import ENDED, Keys
+from worker.storage.retention import delete_run
+from worker.storage.run_writer import RunWriter
+
+from .checking import Checker, most_of
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A child run that answers a call."""
+
+    run: str
+    lanes: tuple[str, ...] = ()
+    """Those to be published."""
+
+
+class Children:
+    """Starts the child runs of calls."""
+
+    def __init__(self, redis: Redis, settings: Settings, checker: Checker) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._checker = checker
+        self._writer = RunWriter(redis, settings)
+
+    @staticmethod
+    def answers(call: Call, definition: Definition) -> bool:
+        """Whether a call is answered by a run of its own."""
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        return is_delegate and declares_tools(definition.delegates.get(call.runner.name, {}))
+
+    async def start(
+        self, start: Start, attempt: Attempt, execution: Execution, definition: Definition
+    ) -> Started | Success | Failure:
+        """Start the run that answers a call, or take up the one that was started before. Raises `Conflict`,
+        `RedisError`.
+        """
+        own = definition.delegates[start.call.runner.name]
+        context = delegate_context(own.get("context", []), execution.scoped_messages(start.call), start.parameters)
+        return await asyncio.to_thread(self._start, attempt, own, context, definition)
+
+    def _start(
+        self, attempt: Attempt, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition
+    ) -> Started | Success | Failure:
+        prefix, most = self._settings.key_prefix, self._settings.limit_child_depth
+        above = Parent.read(self._redis.hget(Keys(prefix, attempt.id.run).state, PARENT))
+        depth = above.depth + 1 if above is not None else 1
+        if depth > most:
+            return Failure("TooDeep", f"child runs stand {most} deep, and no deeper (ACTS_LIMIT_CHILD_DEPTH)")
+        keys, status = self._child(attempt)
+        if status is not None and status in ENDED:
+            end = end_of(History(self._redis, keys).entries())
+            result = Parent(attempt.id, attempt.number, depth).delivery(status, end).result
+            assert not isinstance(result, Started)
+            return result  # type: ignore[return-value]  # a child's result is no retry
+        if status is not None:
+            return Started(keys.run)
+        try:
+            plan = self._plan(own, context, definition)
+        except Rejected as rejected:
+            return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
+        delete_run(self._redis, keys)  # what one that died on the way has left
+        order = Deed("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
+        fields = Parent(attempt.id, attempt.number, depth).to_fields()
+        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)
+        return Started(keys.run, tuple(lanes))
+
+    def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
+        """The keys of the run that is to answer a call, and its status where it is there.
+
+        One that has ended answers an attempt whose worker was lost; any other attempt is a new one, with a run of its
+        own.
+        """
+        generation = 0
+        while True:
+            keys = Keys(self._settings.key_prefix, child_id(attempt.id, generation))
+            found: Any = self._redis.hget(keys.state, "status")
+            status = found.decode() if found is not None else None
+            if status not in ENDED or attempt.is_repeated:
+                return keys, status
+            generation += 1
+
+    def _plan(self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition) -> Plan:
+        """The child's request, checked. Raises `Rejected`."""
+        value = {
+            "context": context,
+            "schema": own.get("schema", {}),
+            "tools": own.get("tools", {}),
+            "delegates": definition.delegates,
+            "config": child_config(definition.config, own.get("config") or {}, self._settings),
+        }
+        return self._checker.check_submission(value, allow=definition.allow)
+
+
+def child_config(parent: Mapping[str, Any], own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """The settings of a child: its own, tightened by what its parent was given and what the operator allows."""
+    config = {key: value for key, value in own.items() if value is not None}
+    for key in ("calls", "tokens", "seconds"):
+        limits = [one for one in (config.get(key), parent.get(key), most_of(settings).get(key)) if one is not None]
+        if limits:
+            config[key] = min(limits)
+    if (ticks := most_of(settings)["ticks"]) is not None and "ticks" in config:
+        config["ticks"] = min(config["ticks"], ticks)
+    for key in ("model", "approve_seconds"):
+        if key in parent:
+            config.setdefault(key, parent[key])
+    if approve := [*dict.fromkeys((*parent.get("approve", ()), *config.get("approve", ())))]:
+        config["approve"] = approve
+    return config
