@@ -176,7 +176,7 @@ def test_a_model_that_cannot_be_had_is_found_before_it_is_asked(registry: Regist
     ("models", "said"),
     [
         ("{", "must be JSON"),
-        ('{"a": {"model": "x"}}', "a: model: String should match pattern"),
+        ('{"a": {"model": "x"}}', "a: model: should be PROVIDER:NAME"),
         ('{"a": {"model": "x:y", "key": "sk-secret"}}', "a: key: Extra inputs"),
         ('{"a": {"model": "x:y", "api_key": 5}}', "a: api_key"),
         ('{"a": {"model": "x:y", "fallbacks": ["b"]}}', "it has no b, which is named as a fallback"),
