@@ -45,10 +45,18 @@ def answer_of(
         model = OpenAIModel(configured, Bounds(bytes_, 8))
         parts["config"] = {"model": "m", **parts.get("config", {})}
         try:
-            return asyncio.run(model.ask(request(*(said or ("hello",)), **parts), heard))
+            return asyncio.run(asked(model, *(said or ("hello",)), heard=heard, **parts))
         finally:
             if check is not None:
                 check(server)
+
+
+async def asked(model: OpenAIModel, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
+    """Ask, and close the connections."""
+    try:
+        return await model.ask(request(*said, **parts), heard)
+    finally:
+        await model.close()
 
 
 def failed(reply: Reply, kind: type[ModelError], **parts: Any) -> ModelError:
@@ -137,7 +145,7 @@ def test_a_redirect_is_not_followed() -> None:
 def test_a_server_that_is_not_there_is_unreachable() -> None:
     configured = ConfiguredModel(model="openai:m", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(Unreachable, match=r"openai:m at http://127\.0\.0\.1:1/v1 does not answer"):
-        asyncio.run(OpenAIModel(configured, Bounds(1_000, 8)).ask(request("a", config={"model": "m"}), ignore))
+        asyncio.run(asked(OpenAIModel(configured, Bounds(1_000, 8)), "a", config={"model": "m"}))
 
 
 def test_an_answer_that_is_too_long_for_the_model_is_truncated_and_paid_for() -> None:
@@ -228,8 +236,7 @@ def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_
         model = OpenAIModel(ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
 
         async def twice() -> list[Answer]:
-            asked = request("hello", schema=OUTPUT, config={"model": "m"})
-            return [await model.ask(asked, ignore) for _ in range(2)]
+            return [await asked(model, "hello", schema=OUTPUT, config={"model": "m"}) for _ in range(2)]
 
         answers = asyncio.run(twice())
         assert ["response_format" in asked.body for asked in server.asked] == [True, False, False]

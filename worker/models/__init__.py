@@ -6,6 +6,7 @@
 `registered`  functions registered with `@model`
 `known`       which models there are, by their names
 `providers`   making a model from its settings
+`probing`     whether a model can be had, and is there
 `asking`      asking until there is an answer, or no time left
 `configured`  the models of a process: asking one by its name
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions

@@ -49,6 +49,9 @@ class Unreachable(ModelError):
 class BadRequest(ModelError):
     """The provider will not take the request as it is, and says why."""
 
+    status = 400
+    """HTTP's, where there is one."""
+
 
 class Refused(ModelError):
     """The model declines to answer."""

@@ -110,7 +110,9 @@ def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
         return RateLimited(text, retry_after_seconds=wait_seconds)
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
-    return BadRequest(text)
+    refused = BadRequest(text)
+    refused.status = status
+    return refused
 
 
 def _words(error: Any) -> str:

@@ -40,9 +40,7 @@ class OpenAIModel:
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
         """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
-        async with self._loading:
-            if self._sdk is None:  # it takes a second, in which the loop should turn
-                self._sdk = await asyncio.to_thread(import_module, "openai")
+        await self._load()
         sent = self._profile.fitted(request)
         try:
             return await self._asked(sent, heard)
@@ -51,6 +49,25 @@ class OpenAIModel:
                 raise
             self._profile.note_refusal(request, error)
         return await self._asked(self._profile.fitted(request), heard)
+
+    async def names(self) -> list[str]:
+        """The models that the endpoint lists; none where it has no list. Raises `ModelError`."""
+        await self._load()
+        with errors_of(self._sdk, self._configured):
+            async with self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response:
+                body = b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
+        listed = json_object(body).get("data")
+        return [str(each["id"]) for each in listed if isinstance(each, dict) and "id" in each] if listed else []
+
+    async def close(self) -> None:
+        """Close the connections. A model that is asked again opens others."""
+        if "_client" in self.__dict__:
+            await self.__dict__.pop("_client").close()
+
+    async def _load(self) -> None:
+        async with self._loading:
+            if self._sdk is None:  # it takes a second, in which the loop should turn
+                self._sdk = await asyncio.to_thread(import_module, "openai")
 
     async def _asked(self, sent: Fitted, heard: Heard) -> Answer:
         written = _Written(str(sent.config["model"]), self._bounds.answer_bytes)

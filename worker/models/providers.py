@@ -31,7 +31,7 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
     if provider in _SDKS:
         if find_spec(provider) is None:
             raise WorkerError(f"model {configured.model}: its SDK is missing: pip install 'acts-celery[{provider}]'")
-        if configured.base_url is None and configured.api_key is None:
+        if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
         return _SDKS[provider](configured, bounds)
     known = ", ".join((*PROVIDERS, *registry.models))
@@ -39,3 +39,8 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
         f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "
         "@model in ACTS_ACTIVITIES"
     )
+
+
+def lacks_key(configured: ConfiguredModel) -> bool:
+    """Whether its provider asks for a key and there is none; at an address of one's own none may be needed."""
+    return configured.provider in _SDKS and configured.base_url is None and configured.api_key is None

@@ -3,5 +3,6 @@
 `command`  the command
 `layer`    what is said of one thing
 `layers`   everything that is looked at, in order
+`models`   whether models can be loaded, and reached
 `servers`  broker, log, workers, queues
 """

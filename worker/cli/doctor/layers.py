@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from broker_config import ENVIRONMENT_PREFIX, BrokerConfigError, Settings, unknown_variables
 from worker.cli.doctor.layer import Layer
+from worker.cli.doctor.models import examine_models
 from worker.cli.doctor.servers import examine_servers
 from worker.cli.failures import DEBUG, Failed
 from worker.cli.options import Common, load_registry
@@ -31,7 +32,7 @@ def examine(common: Common) -> list[Layer]:
     layers = [layer, _versions()]
     if settings is None:
         return layers
-    layers += [_activities(settings), *examine_servers(settings)]
+    layers += [_activities(settings), examine_models(settings), *examine_servers(settings)]
     return [_without_secrets(found, settings) for found in layers]
 
 
