@@ -44,6 +44,10 @@ class NoLoop(WorkerError):
     """A run that is no request for the loop."""
 
 
+class NoSuchTick(WorkerError):
+    """A tick that a loop has not asked."""
+
+
 class NothingToRetry(WorkerError):
     """No call that was asked for has failed."""
 

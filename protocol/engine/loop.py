@@ -146,7 +146,7 @@ class Loop:
     def end(self, errors: int | None = None) -> None:
         """The loop is over; with its current tick where that one has caused so many errors."""
         if errors is not None:
-            self.ticks[-1] = replace(self.tick, errors=errors)
+            self.close(errors)
         self._before_end, self.stage = self.stage, Stage.ENDED
 
     def extend(self, ticks: int) -> None:

@@ -106,6 +106,18 @@ def amend(run: str, file: str, add: bool, *, common: Common) -> int:
     return COMPLETED
 
 
+@click.command(short_help="Say something in a loop.")
+@click.argument("run", metavar="RUN")
+@click.argument("text", metavar="TEXT")
+@common_options
+def say(run: str, text: str, *, common: Common) -> int:
+    """Add TEXT to the context of RUN's loop: the next request shows it. A loop that has ended goes on.
+
+    Exit codes: 0 said, 3 not found, no loop, cancelled, or no server.
+    """
+    return _order(run, common, lambda found: found.say(text))
+
+
 @click.command(short_help="Add data messages to a run under way.")
 @click.argument("run", metavar="RUN")
 @click.argument("file")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from worker.cli.check import check
-from worker.cli.control import amend, cancel, fork, pause, resume, send
+from worker.cli.control import amend, cancel, fork, pause, resume, say, send
 from worker.cli.dead import dead
 from worker.cli.doctor.command import doctor
 from worker.cli.explain import explain
@@ -82,6 +82,7 @@ for command in (
     retry,
     fork,
     amend,
+    say,
     send,
     held,
     approve,

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from worker.cli.failures import COMPLETED, documented
+from worker.cli.inspect import found_run
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import heading
 
 
 @click.command(short_help="Show what a model would be asked.")
-@click.argument("file")
+@click.argument("file", metavar="FILE|RUN")
+@click.option("--tick", type=click.IntRange(min=0), metavar="N", help="Show what RUN has asked in this tick, from 0.")
 @allow_option
 @common_options
-def prompt(file: str, allow: tuple[str, ...], *, common: Common) -> int:
+def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
     """Show the messages and the composed schema of FILE's request (or - for standard input), without asking anybody.
 
-    A solution in FILE is passed over; without a schema in FILE the only output is null.
+    A solution in FILE is passed over; without a schema in FILE the only output is null. With --tick it is a run that is
+    named, and what its loop has asked then is shown.
 
-    Exit codes: 0 shown, 2 FILE is not valid.
+    Exit codes: 0 shown, 2 FILE is not valid, 3 no such run or tick, or no server.
     """
     from worker.cli.source import read_submission
 
+    if tick is not None:
+        with found_run(file, common) as run:
+            asked = run.asked(tick)
+        return _show(asked["messages"], asked["schema"], common)
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
         value = read_submission(file, settings)
@@ -34,8 +43,12 @@ def prompt(file: str, allow: tuple[str, ...], *, common: Common) -> int:
 
         request = Checker(settings).request(value, allow=allow or None)
         messages, schema = render(request), compose(request)
+    return _show(messages, schema, common)
+
+
+def _show(messages: Sequence[Mapping[str, Any]], schema: Any, common: Common) -> int:
     if common.json:
-        print_json({"messages": messages, "schema": schema})
+        print_json({"messages": list(messages), "schema": schema})
         return COMPLETED
     for message in messages:
         print_text(heading(escaped(str(message.get("role")))))

@@ -16,7 +16,7 @@
 `amendment_steps`  how a run is changed in many lanes
 `sending`        adding data messages to a run under way
 `people`         what waits for a person, and deciding on it
-`loops`          more ticks for a loop
+`loops`          more ticks for a loop, something said in it, what it asked
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another
 `local`          a server and a worker in this process, for tests and notebooks

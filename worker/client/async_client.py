@@ -133,6 +133,14 @@ class AsyncRun:
         """
         await to_thread(self._run.resume, ticks=ticks)
 
+    async def say(self, text: str) -> None:
+        """Add a text to the context of a loop; one that has ended goes on. Raises `NoLoop`, `RunOver`."""
+        await to_thread(self._run.say, text)
+
+    async def asked(self, tick: int) -> dict[str, Any]:
+        """What the model was asked in a tick of a loop. Raises `NoLoop`, `NoSuchTick`."""
+        return await to_thread(self._run.asked, tick)
+
     async def cancel(self) -> None:
         """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
         await to_thread(self._run.cancel)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from .absence import Absence
     from .amendment import Check
+    from .loops import LoopControl
     from .people import People
     from .retrying import Retried
 
@@ -69,6 +70,12 @@ class Run:
     @cached_property
     def _history(self) -> History:
         return History(self._redis, self._keys)
+
+    @cached_property
+    def _loop(self) -> LoopControl:
+        from .loops import LoopControl
+
+        return LoopControl(self.id, self._redis, self._settings, self._publisher)
 
     @cached_property
     def _control(self) -> Control:
@@ -118,13 +125,29 @@ class Run:
         """
         status = self._state()["status"]
         if ticks is not None:
-            from .loops import LoopControl
-
             with redis_errors(self._settings):
-                LoopControl(self.id, self._redis, self._settings, self._publisher).extend(ticks)
+                self._loop.extend(ticks)
             if status != "paused":
                 return
         self._control.resume()
+
+    def say(self, text: str) -> None:
+        """Add a text to the context of a loop, which its next request shows; one that has ended goes on.
+
+        Raises `NoLoop`, `RunOver`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            self._loop.say(text)
+
+    def asked(self, tick: int) -> dict[str, Any]:
+        """What the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).
+
+        Raises `NoLoop`, `NoSuchTick`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            return self._loop.asked(tick)
 
     def cancel(self) -> None:
         """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""

@@ -20,6 +20,7 @@ from typing import Any
 from protocol.engine.execution import Failure
 from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
 from protocol.requests import Request, compose, render, render_tick
+from protocol.requests.rendering import render_context
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token
 from worker.messaging.messages import Delivery, TaskMessage, delivery_task, lane_task
 from worker.messaging.packing import pack
@@ -175,7 +176,8 @@ class LoopRunner:
         assert tick.solution is not None
         before, new = view.messages[: view.rendered], view.messages[view.rendered :]
         plan = tick.solution["solution"]["calls"]
-        return render_tick(self._asks, tick.number, fates_of(view), before, new, plan)
+        said = [message for message in new if message.get("type") in ("text", "system")]
+        return [*render_tick(self._asks, tick.number, fates_of(view), before, new, plan), *render_context(said)]
 
     def _schema(self) -> Any:
         if self._view.schema is None:
@@ -276,8 +278,8 @@ class LoopRunner:
         output = tick.solution["solution"]["output"]
         verdict = judge_output(output, view.request["schema"], view.fold, errors)
         errors += verdict.errors
-        step = self._begin(Stage.ENDED if verdict.is_accepted else Stage.NEW)
-        step.after = step.after if verdict.is_accepted else f"{Stage.NEW}:{tick.number + 1}"
+        step = self._begin(Stage.NEW)
+        step.after = f"{Stage.ENDED if verdict.is_accepted else Stage.NEW}:{tick.number + 1}"
         date = _now()
         for error in errors:
             step.append(lane_token(error.instance), message_of(error, date))

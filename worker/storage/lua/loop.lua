@@ -9,7 +9,7 @@
 --        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
 --        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
---        or ""), extends (a run that has failed goes on), alarm (when to look at the loop again, in ms, or nil), published_ms
+--        or ""), extends (a run that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
 --        (how long a published task may lie before it counts as lost)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
 --          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
@@ -23,7 +23,7 @@ local status, stage, amending, look = unpack(redis.call('HMGET', state, 'status'
 if not status then
     return cmsgpack.pack({ status = 'gone', is_taken = false, woken = {} })
 end
-local is_open = (request.extends and status == 'failed') or (not request.extends and not is_over(status))
+local is_open = (request.extends and (status == 'failed' or status == 'completed')) or (not request.extends and not is_over(status))
 local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
 if not is_open or amending or stage ~= request.from or last ~= request.seen then
     return cmsgpack.pack({ status = status, is_taken = false, woken = {} })
@@ -89,7 +89,7 @@ if not is_over(status) then
     end
 end
 local mark -- until the loop's runner takes it back, what the step leaves to the loop itself is found by the sweep
-if not is_over(status) and request.added == 0 then
+if not is_over(status) and request.added == 0 and stage ~= request.to then
     mark = status == 'paused' and 0 or now + request.published_ms
     redis.call('ZADD', published, mark, request.lane)
 end

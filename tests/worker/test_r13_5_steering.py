@@ -1,0 +1,118 @@
+"""Steering a loop from outside: what was asked, something said, forks, pauses (SPEC R12.9, R13.5, R13.6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from tests.acceptance.command import start
+from worker.errors import NoLoop, NoSuchTick, RunOver
+
+from .backend import Backend, Meeting
+from .loops import Asked, answer, loop_settings
+
+SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+MORE = {"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "†state.more"}
+
+
+@pytest.fixture(scope="module")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    running = Backend(loop_settings(server, "steered"), meeting, tmp_path_factory.mktemp("steered"))
+    with running.worker():
+        yield running
+
+
+def test_r12_9_what_was_asked_can_be_had_of_each_tick(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM), answer(output=3))
+    asked.result()
+    for tick in range(2):
+        assert asked.run.asked(tick)["messages"] == asked.requests[tick]["messages"]
+        assert asked.run.asked(tick)["schema"] == asked.requests[tick]["schema"]
+    with pytest.raises(NoSuchTick, match="has asked 2 times"):
+        asked.run.asked(2)
+
+
+def test_r12_9_what_was_asked_is_printed(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM), answer(output=3))
+    asked.result()
+    with start("prompt", asked.run.id, "--tick", "1", "--json", env=loops.environment()) as process:
+        printed: Any = json.loads(process.communicate()[0])
+    assert printed["messages"] == asked.requests[1]["messages"]
+
+
+def test_what_is_said_in_a_loop_is_in_its_next_request(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM, gate="said"), answer(output=3))
+    asked.wait_until_asked(0)
+    asked.run.say("Make it three.")
+    loops.meeting.open_gate("said")
+    assert asked.result().output == 3
+    assert asked.requests[1]["messages"][-1] == {"role": "user", "content": "Make it three."}
+
+
+def test_a_loop_that_has_ended_goes_on_with_what_is_said(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM, output="†state.sum"), answer(MORE, output="†state.more"), config={"ticks": 1})
+    assert asked.result().output == 3
+    asked.run.say("Ten more, please.")
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 13)
+    assert asked.requests[1]["messages"][-1]["content"] == "Ten more, please."
+    assert asked.asked == {0: 1, 1: 1}
+
+
+def test_nothing_is_said_in_a_run_without_a_loop_or_that_is_cancelled(loops: Backend) -> None:
+    with pytest.raises(NoLoop):
+        loops.client.run(loops.run([SUM]).run).say("Hello?")
+    asked = Asked(loops, answer(gate="never answered"))
+    asked.wait_until_asked(0)
+    asked.run.cancel()
+    loops.meeting.open_gate("never answered")
+    with pytest.raises(RunOver):
+        asked.run.say("Hello?")
+
+
+def test_r13_5_a_fork_before_a_solution_asks_anew_and_one_after_it_runs_the_solution(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM), answer(MORE), answer(output="†state.more"))
+    asked.result()
+    log = list(asked.run.log())
+    ids = {entry.message["tick"]: entry.id for entry in log if entry.message["type"] == "solution"}
+    before = log[[entry.id for entry in log].index(ids[1]) - 1].id
+    fork = asked.run.fork(before)
+    assert loops.wait(fork.id).output == 13
+    assert asked.asked == {0: 1, 1: 2, 2: 2}
+    fork = asked.run.fork(ids[1])
+    result = loops.wait(fork.id)
+    assert (result.output, asked.asked) == (13, {0: 1, 1: 3, 2: 3})
+    last = next(entry.id for entry in log if entry.message.get("_call") == MORE)
+    assert loops.wait(asked.run.fork(last).id).output == 13
+    assert asked.asked == {0: 1, 1: 3, 2: 4}
+    assert loops.wait(asked.run.fork().id).output == 13
+    assert asked.asked == {0: 1, 1: 3, 2: 4}
+
+
+def test_r13_1_an_answer_that_comes_while_the_run_is_paused_is_kept_and_nothing_is_asked(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM, gate="paused"), answer(output="†state.sum"))
+    asked.wait_until_asked(0)
+    asked.run.pause()
+    loops.meeting.open_gate("paused")
+    for entry in asked.run.log(follow=True):
+        if entry.message["type"] == "solution":
+            break
+    assert asked.run.status()["status"] == "paused"
+    asked.run.resume()
+    assert asked.result().output == 3
+    assert asked.asked == {0: 1, 1: 1}
+
+
+def test_r13_6_the_calls_of_the_last_solution_are_the_plan_of_the_next_request(loops: Backend) -> None:
+    plan = {"type": "plan", "calls": [{"_tool": "add", "a": 5, "_outputPath": "†state.sum"}]}
+    asked = Asked(loops, answer(SUM), answer(output="†state.sum"), context=[plan])
+    result = asked.result()
+    assert (result.output, len(result.calls)) == (3, 1)
+    assert "## Plan" in asked.requests[0]["messages"][-1]["content"]
+    shown = asked.requests[1]["messages"][-1]["content"]
+    assert "## Plan" in shown
+    assert '{"_tool":"add","a":1,"b":2,"_outputPath":"†state.sum"}' in shown
