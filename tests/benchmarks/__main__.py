@@ -1,7 +1,8 @@
-"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core]`.
+"""What acts-celery costs: `make bench` or `python -m tests.benchmarks [engine|core|hostile]`.
 
 `engine`, the default, holds it against other systems and against its goals: see docs/performance.md. `core` measures
-how the cost of the pure core grows: see `tests.benchmarks.core`.
+how the cost of the pure core grows: see `tests.benchmarks.core`. `hostile` measures what a small run waits beside one
+that wants everything for itself: see `tests.benchmarks.hostile`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import core, engine, report
+from tests.benchmarks import core, engine, hostile, report
 from tests.benchmarks.contests import Bench
 
 _INTERRUPTED: Final = 130
@@ -21,7 +22,9 @@ _INTERRUPTED: Final = 130
 def main() -> None:
     """Measure, and print what was measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("engine", "core"), default="engine", help="what to measure")
+    parser.add_argument(
+        "part", nargs="?", choices=("engine", "core", "hostile"), default="engine", help="what to measure"
+    )
     parser.add_argument("--rounds", type=int, help="timed runs of each side (default 5; core 3)")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="ROW", help=f"of {', '.join(engine.NAMES)}; core: texts in names"
@@ -33,6 +36,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.part == "core":
         _core(arguments)
+    elif arguments.part == "hostile":
+        _hostile(arguments)
     elif unknown := set(arguments.only) - set(engine.NAMES):
         parser.error(f"no row {', '.join(sorted(unknown))}: choose of {', '.join(engine.NAMES)}")
     else:
@@ -61,6 +66,16 @@ def _engine(arguments: argparse.Namespace) -> None:
         sys.exit(_INTERRUPTED)
     if arguments.markdown:
         report.write(lines)
+
+
+def _hostile(arguments: argparse.Namespace) -> None:
+    rows = []
+    for row in hostile.measure(arguments.only, small_runs=arguments.rounds or 5):
+        rows.append(row)
+        engine.progress(f"{row.name}: {row.worst:.2f} s", is_lasting=True)
+    print("\n".join(hostile.lines_of(rows)))
+    if arguments.json:
+        _write(arguments.json, {row.name: list(row.seconds) for row in rows})
 
 
 def _core(arguments: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ from worker.execution.remote import Remote
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
+from worker.execution.turns import Turns
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import (
     Delivery,
@@ -171,6 +172,7 @@ class World:
             leases,
             Remote(settings, registry),
             Slots(redis, prefix=settings.key_prefix),
+            Turns(),
             checker,
             Children(self.redis, settings, checker),
         )

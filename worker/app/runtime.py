@@ -23,6 +23,7 @@ from worker.execution.remote import Remote, RemoteExecutor
 from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
+from worker.execution.turns import Turns
 from worker.messaging.attempts import Attempt
 from worker.messaging.cancellation import Cancellations
 from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
@@ -120,7 +121,20 @@ class Runtime:
         checker = Checker(settings, registry)
         children = Children(connect(settings), settings, checker)
         return Scheduler(
-            Services(log, settings, registry, limits, publish, self._threads, leases, remote, slots, checker, children)
+            Services(
+                log,
+                settings,
+                registry,
+                limits,
+                publish,
+                self._threads,
+                leases,
+                remote,
+                slots,
+                Turns(),
+                checker,
+                children,
+            )
         )
 
     async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:

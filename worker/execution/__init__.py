@@ -14,6 +14,8 @@
 `views`         the shared parts of the runs
 `invocation`    calling code once, with its timeout
 `threads`       plain functions, so many at a time
+`places`        so many at a time, shared among runs
+`turns`         the event loop, shared among runs
 `values`        what code returns, as JSON values
 `remote`        calls that leave the lane's task
 """

@@ -45,7 +45,7 @@ class InlineCalls:
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Hold the lease of an attempt while a coroutine is at work on it."""
-        self._tasks[asyncio.ensure_future(working)] = attempt
+        self._tasks[asyncio.ensure_future(self._services.turns.take(self._run, working))] = attempt
         self._services.leases.hold(self._run, attempt.id.member)
 
     async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:

@@ -46,7 +46,7 @@ async def invoke(
     """Call a function, once. Never raises, but for its own cancellation."""
     enter(attempt, name)
     try:
-        value = await _called(function, is_async, policy.timeout_seconds, threads)
+        value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
         return Success(to_json_value(value, limits))
     except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
         if _is_cancelled():
@@ -68,9 +68,11 @@ async def invoke(
         return Retry(failure, _backoff_seconds(policy, failures))
 
 
-async def _called(function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads) -> Any:
+async def _called(
+    function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads, run: str
+) -> Any:
     if not is_async:
-        return await threads.run(function, timeout_seconds=timeout_seconds)
+        return await threads.run(function, timeout_seconds=timeout_seconds, owner=run)
     async with asyncio.timeout(timeout_seconds):
         return await function()
 

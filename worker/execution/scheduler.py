@@ -57,7 +57,7 @@ class Scheduler:
         if isinstance(self._left.get(lane), LaneView):
             del self._left[lane]
         with _task_of(lane):
-            await self._run(lane, None)
+            await self._services.turns.take(run, self._run(lane, None))
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on.
@@ -70,7 +70,7 @@ class Scheduler:
                 logger.error("a result of %.200s is refused: it has not the token of the attempt", delivery.attempt.id)
                 count_refusal("results")
                 return
-            await self._hand_over(lane, delivery)
+            await self._services.turns.take(lane[0], self._hand_over(lane, delivery))
 
     async def _hand_over(self, lane: LaneId, delivery: Delivery) -> None:
         while (runner := await self._present(lane)) is not None:

@@ -17,6 +17,7 @@ from worker.storage.slots import Slots
 from .children import Children
 from .remote import Remote
 from .threads import Threads
+from .turns import Turns
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 """Sees to it that tasks which stand in the log are published; never raises (see `relay`)."""
@@ -35,6 +36,7 @@ class Services:
     leases: Leases
     remote: Remote
     slots: Slots
+    turns: Turns
     checker: Checker
     """What the calls of a loop's solutions are held against."""
     children: Children

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from .places import Places
+
 Job = Callable[[], object]
 Ended = tuple[Any, BaseException | None]
 
@@ -23,15 +25,17 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._places = asyncio.Semaphore(most)
+        self._places = Places(most)
         self._idle: list[SimpleQueue[Job | None]] = []
 
-    async def run(self, function: Callable[[], Any], *, timeout_seconds: float | None) -> Any:
+    async def run(self, function: Callable[[], Any], *, timeout_seconds: float | None, owner: str = "") -> Any:
         """Return what the function does, or raise what it raises. Its time begins when it does, not while it waits.
+
+        No owner, a run, holds the last threads.
 
         Raises `TimeoutError`.
         """
-        async with self._places:
+        async with self._places.one(owner):
             ended = self._begin(contextvars.copy_context(), function)
             async with asyncio.timeout(timeout_seconds):
                 value, error = await ended

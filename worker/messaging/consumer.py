@@ -15,14 +15,17 @@ from typing import Any, Final, TypeVar
 from celery import signals
 from celery.worker.consumer import Consumer
 
+from broker_config import EXECUTE_INSTANCE
 from worker.errors import MalformedMessage
 
 from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
+from .messages import unpack_lane_id
 from .refusals import count_refusal
 from .remote_control import refuse_command, restrict
+from .shares import Shares
 from .task_log import log_one_line_per_task
 from .transport import of_connections
 
@@ -39,7 +42,9 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
-        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked))
+        self._shares = Shares(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
+        self._has_shares = False
+        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._shares.is_closed)
         self._is_flush_due = False
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
@@ -51,6 +56,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
+            self._has_shares = self.hub is not None  # RabbitMQ counts what stands aside as taken
         return connection
 
     def on_send_event_buffered(self) -> None:
@@ -82,7 +88,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
         def on_task_received(message: Any) -> None:
             for task in self._accepted(message, lambda: tasks_of(message)) or ():
-                self._accepted(task, partial(handle, task))
+                self._begin(task, partial(self._accepted, task, partial(handle, task)))
 
         return on_task_received
 
@@ -118,15 +124,36 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         return None
 
     def _taken(self, message: Any) -> Iterable[Any]:
-        """Have the tasks of a message in hand, each until it is answered."""
+        """The tasks of a message."""
         if not is_envelope(message):
-            self._hand.hold(message)
             return (message,)
-        room = max(1, getattr(message.channel.qos, "room", 1))
-        tasks = take_apart(message, self._limits, room)
-        for task in tasks:
+        return take_apart(message, self._limits, max(1, getattr(message.channel.qos, "room", 1)))
+
+    def _begin(self, task: Any, begin: Callable[[], object]) -> None:
+        """Have a task in hand until it is answered, and begin it; a lane when its run's share allows it."""
+
+        def take_in_hand() -> None:
             self._hand.hold(task)
-        return tasks
+            begin()
+
+        lane = self._lane_of(task) if self._has_shares else None
+        if lane is None:
+            take_in_hand()
+        else:
+            self._shares.take(lane[0], lane, task, take_in_hand, lambda: self._drop(task))
+
+    def _lane_of(self, task: Any) -> tuple[str, str | None] | None:
+        """The lane that a task drives; None for any other task, and for one that will be refused."""
+        if task.headers["task"] != EXECUTE_INSTANCE:
+            return None
+        try:
+            arguments, _, _ = task.payload
+            return unpack_lane_id(arguments[0] if len(arguments) == 1 else None, self._limits)
+        except MalformedMessage:
+            return None
+
+    def _drop(self, message: Any) -> None:
+        message.ack_log_error(logger, self.connection_errors)
 
     def _refuse(self, message: Any, reason: str) -> None:
         logger.error("a message of %.200r is refused: %s", queue_of(message), reason)

@@ -1,0 +1,176 @@
+"""No run takes all places of a worker, all of its threads, or its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from worker.execution.places import Places
+from worker.execution.turns import Turns
+from worker.messaging import shares
+from worker.messaging.shares import Shares, may_hold_another
+
+
+def test_a_run_that_is_alone_may_hold_all_but_a_ninth_and_others_find_places_free() -> None:
+    own = 0
+    while may_hold_another(own, own, 256):
+        own += 1
+    assert 220 <= own < 256
+    assert may_hold_another(0, own, 256)
+    assert not may_hold_another(0, 256, 256)
+    assert all(may_hold_another(held, held, 4) for held in range(4)), "of a few places all may be held"
+
+
+class Worker:
+    """A consumer with so many places, its clock, and what it has begun."""
+
+    def __init__(self, most: int, patch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        patch.setattr(shares, "monotonic", lambda: self.now)
+        self.due: list[Callable[[], None]] = []
+        self.shares = Shares(lambda: most, lambda seconds, do: self.due.append(do))
+        self.begun: list[tuple[str, int]] = []
+        self.dropped: list[tuple[str, int]] = []
+        self.tasks: dict[tuple[str, int], Any] = {}
+
+    def take(self, run: str, number: int) -> None:
+        lane = run, number
+        task = SimpleNamespace(ack_log_error=lambda: None, reject_log_error=lambda: None)
+        self.tasks.setdefault(lane, task)
+        self.shares.take(run, lane, task, lambda: self.begun.append(lane), lambda: self.dropped.append(lane))
+
+    def end(self, run: str, number: int) -> None:
+        self.tasks[run, number].ack_log_error()
+        while self.due:
+            self.due.pop()()
+
+
+def test_lanes_beyond_a_runs_share_stand_aside_and_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(100):
+        worker.take("wide", number)
+    share = len(worker.begun)
+    assert 50 <= share < 64
+    worker.take("small", 0)
+    assert worker.begun[-1] == ("small", 0)
+    worker.end("wide", 0)
+    assert worker.begun[-1] == ("wide", share), "in their order"
+    worker.end("wide", 0)
+    assert len(worker.begun) == share + 2, "an answer counts once"
+
+
+def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(64):
+        worker.take("wide", number)
+    assert worker.shares.is_closed
+    worker.now += shares.STUCK_SECONDS
+    assert not worker.shares.is_closed, "no place has been given back for a while"
+    worker.end("wide", 0)
+    assert worker.shares.is_closed
+    for number in range(1, 64):
+        worker.end("wide", number)
+    assert not worker.shares.is_closed
+    assert len(worker.begun) == 64
+
+
+def test_a_lane_that_stands_aside_already_is_dropped_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(64):
+        worker.take("wide", number)
+    worker.take("wide", 63)
+    assert worker.dropped == [("wide", 63)]
+
+
+async def _held(places: Places, run: str, entered: list[str], leave: asyncio.Event) -> None:
+    async with places.one(run):
+        entered.append(run)
+        await leave.wait()
+
+
+def test_a_run_does_not_hold_the_last_threads_and_all_are_served() -> None:
+    async def work() -> None:
+        places, entered, leave = Places(64), list[str](), asyncio.Event()
+        wide = [asyncio.ensure_future(_held(places, "wide", entered, leave)) for _ in range(200)]
+        await asyncio.sleep(0)
+        cancelled = wide.pop()
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        assert 50 <= len(entered) < 64
+        small = asyncio.ensure_future(_held(places, "small", entered, leave))
+        await asyncio.sleep(0)
+        assert entered[-1] == "small"
+        leave.set()
+        await asyncio.gather(small, *wide)
+        assert entered.count("wide") == 199
+        async with asyncio.timeout(1), places.one("other"):
+            pass
+
+    asyncio.run(work())
+
+
+def _busy(seconds: float) -> None:
+    until = monotonic() + seconds
+    while monotonic() < until:
+        pass
+
+
+async def _heavy(steps: int) -> int:
+    for _ in range(steps):
+        _busy(0.05)
+        await asyncio.sleep(0)
+    return steps
+
+
+async def _light(steps: int) -> float:
+    began = monotonic()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    return monotonic() - began
+
+
+def test_what_others_wait_for_is_a_step_of_a_heavy_run_and_not_all_its_lanes() -> None:
+    async def work() -> tuple[float, float]:
+        turns = Turns()
+        heavy = [asyncio.ensure_future(turns.take("heavy", _heavy(3))) for _ in range(20)]
+        await asyncio.sleep(0)
+        beside = await turns.take("light", _light(20))
+        began = monotonic()
+        assert await asyncio.gather(*heavy) == [3] * 20
+        return beside, monotonic() - began
+
+    beside, left = asyncio.run(work())
+    assert left > 5 * beside, f"20 steps of a light run took {beside:.2f} s, and the heavy one {left:.2f} s more"
+
+
+def test_errors_and_cancellations_pass_through() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("x")
+
+    async def tidy(told: list[str]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("left")
+
+    async def work() -> None:
+        turns, told = Turns(), list[str]()
+        with pytest.raises(KeyError):
+            await turns.take("a", fail())
+        task = asyncio.ensure_future(turns.take("a", tidy(told)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert told == ["left"]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await turns.take("a", tidy(told))
+
+    asyncio.run(work())

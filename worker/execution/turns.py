@@ -1,0 +1,112 @@
+"""Turns: no run keeps the event loop of a process to itself.
+
+Whatever a lane does between two waits holds the loop: validation, resolving, packing. Here each such step is timed. The
+lanes of a run whose turn is over stand in line until the loop has gone round; where another run has done something
+lately, for as long as they have worked. So what others wait for is a step or two of it, however many lanes it has, and
+a run that is alone loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass, field
+from time import monotonic
+from types import coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_TURN_SECONDS: Final = 0.02
+"""How long the lanes of a run may work before others have their turn."""
+_LATELY_SECONDS: Final = 0.2
+_AT_ONCE: Final = 32
+"""How many lanes go on when a turn begins; each that has made its step lets the next one in."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Of one run."""
+
+    used: float = 0.0
+    is_over: bool = False
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    lanes: int = 0
+
+    def let_in(self, most: int) -> None:
+        """Let lanes go on that wait."""
+        while self.waiting and most:
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                most -= 1
+
+
+class Turns:
+    """The turns of all runs that a process has at work."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[str, _Turn] = OrderedDict()
+        self._last = "", 0.0
+        """The run that worked last, and when."""
+        self._other = 0.0
+        """When the run before it did."""
+
+    async def take(self, run: str, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns that works for a run."""
+        turn = self._turns.setdefault(run, _Turn())
+        turn.lanes += 1
+        try:
+            return await self._taken(run, turn, work)
+        finally:
+            turn.lanes -= 1
+            if not turn.lanes:
+                del self._turns[run]
+
+    @coroutine
+    def _taken(self, run: str, turn: _Turn, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Drive a coroutine step by step; in between its run's turn may be over."""
+        error: BaseException | None = None
+        while True:
+            began = monotonic()
+            try:
+                awaited = work.send(None) if error is None else work.throw(error)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                self._worked(run, turn, began)
+            error = None
+            try:
+                yield awaited
+                is_first = not turn.waiting
+                while turn.is_over or not is_first:
+                    is_first = True
+                    waiter = asyncio.get_running_loop().create_future()
+                    turn.waiting.append(waiter)
+                    yield from waiter
+            except BaseException as raised:  # it is the coroutine's to deal with, its cancellation too
+                error = raised
+
+    def _worked(self, run: str, turn: _Turn, began: float) -> None:
+        """Note a step."""
+        ended = monotonic()
+        last, when = self._last
+        if last != run:
+            self._other = when
+        self._last = run, ended
+        turn.used += ended - began
+        if turn.is_over:
+            return
+        if turn.used > _TURN_SECONDS:
+            turn.is_over = True
+            is_alone = ended - self._other > _LATELY_SECONDS
+            asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
+        elif turn.waiting:
+            turn.let_in(1)
+
+    def _begin(self, turn: _Turn) -> None:
+        turn.is_over = False
+        turn.used = 0.0
+        turn.let_in(_AT_ONCE)

@@ -1,0 +1,111 @@
+"""Shares: lanes of one run leave places of a worker for those of others, and do not stand in their way in the queue.
+
+A queue is first in, first out, and a run has up to `ACTS_PUBLISH_WINDOW` lanes in it. Where their calls are long, they
+would take every place of a worker, and whatever comes behind them would wait for their end. So a run may hold eight
+ninths of the places at most, less where others hold some. A lane beyond its run's share stands aside in this process'
+memory until a place is given back; where none has been for a while, the worker goes on taking what is behind it.
+A lane that stands aside is published and not begun: should the process die, the sweep finds it as it finds any such.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from time import monotonic
+from typing import Any, Final
+
+STUCK_SECONDS: Final = 0.5
+"""So long a run gives no place back before what is behind its lanes is taken."""
+MOST_ASIDE: Final = 5_000
+
+SHARE: Final = 8
+"""A run may hold so many times the places that are left free."""
+FEW: Final = 16
+"""Of fewer places none is kept free."""
+
+Begin = Callable[[], object]
+
+
+def may_hold_another(own: int, held: int, most: int) -> bool:
+    """Whether who holds `own` of the places held, of so many there are, may have one more."""
+    free = most - held
+    return free > 0 and (own == 0 or most < FEW or own < SHARE * (free - 1))
+
+
+class Shares:
+    """The lanes that a worker has begun, by run, and those that stand aside. `most` is how many places there are."""
+
+    def __init__(self, most: Callable[[], int], later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._most = most
+        self._later = later
+        self._held = Counter[str]()
+        self._given_back: dict[str, float] = {}
+        self._aside: OrderedDict[str, OrderedDict[Hashable, tuple[Any, Begin]]] = OrderedDict()
+        self._count = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is to be taken: a lane stands aside that may begin soon, or too many do."""
+        now = monotonic()
+        return bool(self._aside) and (
+            self._count >= MOST_ASIDE or any(now - self._given_back[run] < STUCK_SECONDS for run in self._aside)
+        )
+
+    def take(self, run: str, lane: Hashable, task: Any, begin: Begin, drop: Begin) -> None:
+        """Begin a lane, or let it stand aside; one that stands there already is dropped. `begin` counts it as held."""
+        aside = self._aside.get(run)
+        if aside is None and self._may_begin(run):
+            self._begin(run, task, begin)
+        elif aside is not None and lane in aside:
+            drop()
+        else:
+            self._given_back.setdefault(run, monotonic())
+            self._aside.setdefault(run, OrderedDict())[lane] = task, begin
+            self._count += 1
+            self._later(STUCK_SECONDS, _nothing)  # the consumer looks again then
+
+    def _may_begin(self, run: str) -> bool:
+        return may_hold_another(self._held[run], self._held.total(), self._most())
+
+    def _begin(self, run: str, task: Any, begin: Begin) -> None:
+        self._held[run] += 1
+        is_held = True
+
+        def answered(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._give_back(run)
+            answer(*arguments, **named)
+
+        for name in ("ack_log_error", "reject_log_error"):
+            setattr(task, name, _before(getattr(task, name), answered))
+        begin()
+
+    def _give_back(self, run: str) -> None:
+        self._held[run] -= 1
+        if not self._held[run]:
+            del self._held[run]
+        if run in self._aside:
+            self._given_back[run] = monotonic()
+        if self._aside:
+            self._later(0, self._serve)
+
+    def _serve(self) -> None:
+        """Begin what may begin of what stands aside, the runs in turn."""
+        for run in list(self._aside):
+            lanes = self._aside[run]
+            while lanes and self._may_begin(run):
+                _, (task, begin) = lanes.popitem(last=False)
+                self._count -= 1
+                self._begin(run, task, begin)
+            if not lanes:
+                del self._aside[run], self._given_back[run]
+
+
+def _before(answer: Callable[..., None], first: Callable[..., None]) -> Callable[..., None]:
+    return lambda *arguments, **named: first(answer, *arguments, **named)
+
+
+def _nothing() -> None:
+    """Wake the consumer."""
