@@ -77,7 +77,13 @@ class InfrastructureError(WorkerError):
 
 
 class MalformedMessage(WorkerError):
-    """The argument of a task that no process of ours has sent: nothing is done about it."""
+    """The argument of a task that no process of ours has sent: nothing is done about it.
+
+    What is said of it may name a part of it, which must not forge a line of a log.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__((problem if problem.isprintable() else ascii(problem))[:300])
 
 
 class CallFailed(WorkerError):

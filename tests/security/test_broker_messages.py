@@ -26,6 +26,7 @@ from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 from .broker_messages import message, packed, task_body
 
 SECRET = "canary-5d1f"
+FORGED = "[2026-01-01 00:00:00,000: INFO/MainProcess] forged"
 LANES = EXECUTE_INSTANCE + SEVERAL
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
 ID = {"run": "none", "instance": None, "index": 0}
@@ -60,6 +61,12 @@ REFUSED: dict[str, bytes] = {
     "compressed": message(zlib.compress(task_body(b"x")), headers=named(compression="application/x-gzip")),
     "compressed by another name": message(zlib.compress(task_body(b"x")), headers=named(compression="zlib")),
     "an expiry that is none": message(task_body(packed(["none", None])), headers=named(expires=["now"])),
+    "an id of two lines": message(task_body(packed(["none", None])), headers=named(id=f"x\n{FORGED}")),
+    "a result with a key of two lines": message(
+        task_body(packed({"attempt": {"id": ID}, "result": {"value": {f"x\n{FORGED}": msgpack.ExtType(5, b"x")}}})),
+        task=DELIVER,
+    ),
+    "an object for a key": message(task_body(b"\x81\x80\x01")),
     "text for bytes": message(task_body(SECRET)),
     "two arguments": message(task_body(b"x", b"y")),
     "no argument": message(task_body()),
@@ -125,6 +132,30 @@ def test_what_is_no_task_of_ours_is_refused_in_one_line_and_the_worker_lives(bes
     log = besieged.log.read_text(errors="replace")
     assert "Traceback" not in log
     assert SECRET not in log
+    assert not any(line.startswith(FORGED) for line in log.splitlines())
+
+
+def test_messages_that_show_nothing_of_their_arguments_take_no_place_for_ever(besieged: Backend) -> None:
+    """A task that could not be logged never ended: as many as a worker has places ended its work."""
+    bare = {"task": EXECUTE_INSTANCE, "id": "x"}
+    with besieged.worker("--concurrency", "4"):
+        besieged.redis.lpush("instances", *[message(task_body(packed(["none", None])), headers=bare)] * 5)
+        assert besieged.run([ECHO]).status == "completed"
+
+
+def test_what_a_message_names_forges_no_line_of_the_log(besieged: Backend) -> None:
+    run = f"none\n{FORGED}"
+    attempt = {"id": {"run": run, "instance": run, "index": 0}}
+    with besieged.worker():
+        before = len(besieged.log.read_text(errors="replace").splitlines())
+        besieged.redis.lpush("instances", message(task_body(packed([run, run]))))
+        besieged.redis.lpush(
+            "instances", message(task_body(packed({"attempt": attempt, "result": {"value": 1}})), task=DELIVER)
+        )
+        assert besieged.run([ECHO]).status == "completed"
+    said = besieged.log.read_text(errors="replace").splitlines()[before:]
+    assert any(FORGED in line for line in said)
+    assert not any(line.startswith(FORGED) for line in said)
 
 
 def test_a_pickle_is_refused_and_never_read(besieged: Backend, tmp_path: Path) -> None:

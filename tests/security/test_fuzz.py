@@ -31,6 +31,7 @@ from protocol import Rejected
 from protocol.submission.submission import decode
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 from worker import Client
+from worker.app.application import make_client_application
 
 from .broker_messages import message, packed, task_body
 
@@ -38,6 +39,13 @@ MUTATIONS = int(os.environ.get("ACTS_FUZZ", "300"))
 SECONDS = 10
 CORPUS = sorted(path for path in (Path(__file__).parent / "corpus").iterdir())
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+QUEUES = ("instances", "delegates", "background", "lathe")
+EVERYWHERE: list[dict[str, Any]] = [
+    ECHO,
+    {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†data.seen"},
+    {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†data.sum"},
+    {"_tool": "note", "name": "told"},
+]
 SUBMISSION = {
     "context": [
         {"type": "state", "_instance": "①", "text": "Привет", "n": [1, {"a": None}]},
@@ -153,25 +161,37 @@ def test_any_change_of_a_messages_bytes_leaves_the_worker_alive(backend: Backend
             task, body = chance.choice(BODIES)
             inner, outer = packed(body), task_body(packed(body))
             made = task_body(mutated(inner, chance)) if number % 2 else mutated(outer, chance)
-            backend.redis.lpush("instances", message(made, task=task))
-        assert backend.run([ECHO]).status == "completed", seed
+            backend.redis.lpush(chance.choice(QUEUES), message(made, task=task))
+        assert_all_queues_are_served(backend, seed)
         assert process.poll() is None, seed
     # What was given back at the end of the worker would be something that was never answered.
-    assert backend.redis.llen("instances") == 0, seed
+    assert not any(map(backend.redis.llen, QUEUES)), seed
     assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
 
 
-def test_entries_of_a_queue_that_are_no_messages_leave_the_worker_alive(backend: Backend) -> None:
+@pytest.mark.parametrize("queue", QUEUES)
+def test_entries_of_a_queue_that_are_no_messages_leave_the_worker_alive(backend: Backend, queue: str) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     whole = message(task_body(packed(["none", "①"])))
     junk = [b"", b"x", b"{}", b"[]", b"null", b"1", b"\xff", b'{"body": 1}', b'{"properties": []}', b"[" * 100_000]
     with backend.worker() as process:
-        backend.redis.lpush("instances", *junk, *(mutated(whole, chance) for _ in range(MUTATIONS)))
-        assert backend.run([ECHO]).status == "completed", seed
+        before = backend.log.read_text(errors="replace").count("and is dropped")
+        backend.redis.lpush(queue, *junk, *(mutated(whole, chance) for _ in range(MUTATIONS)))
+        assert_all_queues_are_served(backend, seed)
         assert process.poll() is None, seed
-    assert backend.redis.llen("instances") == 0, seed
-    assert "Unrecoverable" not in backend.log.read_text(errors="replace"), seed
+        (stats,) = make_client_application(backend.settings).control.inspect(timeout=10, limit=1).stats().values()
+    log = backend.log.read_text(errors="replace")
+    assert stats["refused"]["entries"] == log.count("and is dropped") - before >= len(junk), seed
+    assert backend.redis.llen(queue) == 0, seed
+    assert "Unrecoverable" not in log, seed
+    assert "Traceback" not in log, seed
+
+
+def assert_all_queues_are_served(backend: Backend, note: object) -> None:
+    """A run with a call for each queue completes."""
+    assert backend.run(EVERYWHERE).status == "completed", note
+    assert backend.meeting.take("told")["call"]["name"] == "told", note
 
 
 def test_nothing_that_lies_among_the_reports_ends_recovery(backend: Backend) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from celery import Task, signals, states
 from celery.app import trace
 from celery.app.task import Context
+
+_LONGEST_SHOWN: Final = 300
+"""Characters of what a message says of its arguments."""
 
 Begin = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 """Makes a task's coroutine of its request."""
@@ -37,7 +40,7 @@ async def traced(task: Task, request: dict[str, Any], begin: Begin) -> Ended:
                 "name": task.name,
                 "return_value": "None",
                 "runtime": seconds,
-                "args": request["argsrepr"],
+                "args": str(request.get("argsrepr") or "-")[:_LONGEST_SHOWN],
                 "kwargs": "-",
             },
         )

@@ -137,6 +137,6 @@ def _task_of(lane: LaneId) -> Iterator[None]:
         try:
             yield
         except RunGone:
-            logger.warning("run %s is not in the log (any more): its task is dropped", lane[0])
+            logger.warning("run %.200r is not in the log (any more): its task is dropped", lane[0])
         except OtherFormat as error:
-            logger.warning("run %s is left to other workers: %s", lane[0], error)
+            logger.warning("run %.200r is left to other workers: %s", lane[0], error)

@@ -87,8 +87,8 @@ class Admission:
         headers = message.headers
         if not isinstance(headers, dict) or not all(isinstance(headers.get(key), str) for key in _NAMED):
             return "it is no task"
-        if len(headers["id"]) > _LONGEST_ID:
-            return "its id is too long"
+        if len(headers["id"]) > _LONGEST_ID or not headers["id"].isprintable():
+            return "its id is too long, or no line of text"
         if not self._belongs(headers["task"].removesuffix(SEVERAL), queue_of(message)):
             return f"the task {headers['task']!r:.200} does not belong there"
         if (extra := _extra(headers, message.properties)) is not None:

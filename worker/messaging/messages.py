@@ -338,5 +338,5 @@ def _read(shape: TypeAdapter[T], data: object, limits: Limits, most_bytes: int) 
         raise MalformedMessage(f"{pointer(*first['loc'])}: {first['msg']}") from None
     except TooManyContainers as error:
         raise MalformedMessage(str(error)) from None
-    except (ValueError, msgpack.UnpackException, MemoryError) as error:
+    except (ValueError, TypeError, msgpack.UnpackException, MemoryError) as error:
         raise MalformedMessage(f"not msgpack: {type(error).__name__}") from None
