@@ -4,6 +4,7 @@
 `cost`        how much a run takes
 `drawing`     the graph as Mermaid
 `visibility`  who can see what
+`reach`       what a model can do by a request
 `provenance`  which messages a value came from
 `analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
     order     `order` of the calls in all `worlds` of the `lane_views`: `order_races` by the `order_effects` of writes,

@@ -1,4 +1,4 @@
-"""Dependents: calls that cannot run because those that were to write what they need do not (SPEC R13.2)."""
+"""Dependents: calls that cannot run because those that were to write what they need do not (SPEC R12.6, R13.2)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import protocol
-from protocol import analysis, calls, engine, graph, hints, language, schemas, state, submission
+from protocol import analysis, calls, engine, graph, hints, language, requests, schemas, state, submission
 from worker import app, client, execution, messaging, models, recovery, registry, storage
 from worker.cli import doctor
 
@@ -17,7 +17,7 @@ from worker.cli import doctor
 @pytest.mark.parametrize(
     "package",
     [
-        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis),
+        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, requests),
         *(messaging, storage, registry, models, execution, recovery, app, client, doctor),
     ],
 )

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import Limits
+from protocol.analysis.reach import reach_of
 from protocol.calls.call import standing_in
 from protocol.requests import Request, compose, read_answer
 from protocol.requests.widening import Definitions, Widening
@@ -140,8 +141,14 @@ def test_what_is_drawn_from_the_composed_schema_is_read_back_without_an_error(
     assert problems == []
     code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
     asked = Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
-    answer = data.draw(answers(compose(asked)))
-    assert [error.message for error in read_answer(asked, answer).errors] == []
+    answer = read_answer(asked, data.draw(answers(compose(asked))))
+    assert [error.message for error in answer.errors] == []
+    reach = {tool.tool: tool for tool in reach_of(asked).tools}
+    for call in answer.calls:  # SPEC R12.8
+        bound = reach[call.tool]
+        assert (call.runner.executor, call.runner.name) in bound.code
+        assert bound.writes is None or {*map(str, call.written)} <= {*bound.writes}
+        assert bound.sees is None or {scope.kind for scope in call.scopes} <= {*bound.sees}
 
 
 def mutated(value: Any, random: Random) -> Any:

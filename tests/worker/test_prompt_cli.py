@@ -55,10 +55,16 @@ def test_r12_2_a_bare_name_that_nothing_is_registered_under_is_refused_with_its_
     assert error["message"].startswith("no activity is registered under 'nobody'")
 
 
-def test_a_request_is_valid_and_is_not_run_as_if_it_were_a_solution(
+def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "request.json"
     file.write_text(json.dumps(REQUEST), "utf-8")
     assert main(["check", str(file)]) == 0
-    assert capsys.readouterr().out.startswith("valid  0 calls")
+    out = capsys.readouterr().out
+    assert out.startswith("valid  a request: 1 tool, at most 200 calls and 208 requests to models\n")
+    assert "think  latent think; writes anything; sees anything" in out
+    assert main(["check", str(file), "--json", "--who-sees", "input.item"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["who_sees"]["model"] == {"name": None, "passes_to": ["think"]}
+    assert [tool["tool"] for tool in shown["request"]["tools"]] == ["think"]

@@ -13,10 +13,11 @@ from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from worker.cli.ignored import reported
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, counted, finding_lines, heading, sight_lines, simulation_lines
+from worker.cli.rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
 
 if TYPE_CHECKING:
     from protocol import Finding, Plan
+    from protocol.analysis.reach import Reach
 
 
 @click.command(short_help="Say all that can be known without running.")
@@ -49,15 +50,18 @@ def check(
         load_registry(settings)
         from worker.execution.checking import Checker
 
-        plan = Checker(settings).check(value, allow=allow or None)
+        checker = Checker(settings)
+        plan = checker.check(value, allow=allow or None)
+        reach = checker.reach(value, allow=allow or None) if plan.submission.is_request else None
         findings = reported(plan, ignore)
-        sights = _sights(plan, who_sees)
+        sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
     if common.json:
         parts = {
             "mermaid": plan.to_mermaid(annotated=True) if mermaid else None,
             "who_sees": sights,
             "simulation": simulation,
+            "request": reach.to_dict() if reach is not None else None,
         }
         asked = {name: part for name, part in parts.items() if part is not None}
         told = {"findings": [finding.to_dict() for finding in findings]}
@@ -66,17 +70,20 @@ def check(
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
         shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        for line in (*(() if any((sights, simulation)) else _plan_lines(plan, findings)), *shown[0], *shown[1]):
+        for line in (*(() if any((sights, simulation)) else _plan_lines(plan, findings, reach)), *shown[0], *shown[1]):
             print_text(line)
     return COMPLETED
 
 
-def _sights(plan: Plan, path: str | None) -> dict[str, Any] | None:
+def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any] | None:
     from protocol import ExpressionError
     from protocol.analysis.visibility import who_sees
 
     try:
-        return who_sees(plan, path).to_dict() if path is not None else None
+        seen = who_sees(plan, path) if path is not None else None
+        if seen is None or reach is None:
+            return seen.to_dict() if seen is not None else None
+        return seen.to_dict() | {"model": {"name": reach.model, "passes_to": list(reach.passed(seen.place))}}
     except ExpressionError as error:
         raise Failed(f"--who-sees: {error}", REJECTED) from None
 
@@ -138,7 +145,11 @@ def _extent(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _plan_lines(plan: Plan, findings: Sequence[Finding]) -> Iterator[str]:
+def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) -> Iterator[str]:
+    if reach is not None:
+        yield from reach_lines(reach.to_dict())
+        yield from _finding_lines(findings)
+        return
     names = {call.index: call_name(call.index, call.tool) for call in plan.calls}
     instances = sum(instance is not None for instance in plan.lanes)
     cost = counted(len(plan.calls), "call")
@@ -160,6 +171,10 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding]) -> Iterator[str]:
             then = ", ".join(readers) or "nothing reads it"
             places = escaped(" && ".join(alternative["paths"]))
             yield f"  {names[branch['call']]} writes {places}  →  {then}"
+    yield from _finding_lines(findings)
+
+
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     if findings:
         yield heading("findings")
     yield from finding_lines(findings)

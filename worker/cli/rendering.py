@@ -67,6 +67,25 @@ def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if document["derived"]:
         yield heading("sees what was made from it")
         yield from _sights(document["derived"])
+    if (model := document.get("model")) is not None:
+        name = escaped(model["name"]) if model["name"] is not None else "the configured model"
+        tools = ", ".join(map(escaped, model["passes_to"])) or "nothing"
+        yield f"{heading('is shown to a model')}  {name}, which may pass it to {tools}"
+
+
+def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What a model can do by a request, as `acts check` prints it."""
+    tools = document["tools"]
+    calls = f"at most {counted(document['calls'], 'call')} and {counted(document['requests'], 'request')} to models"
+    yield f"{click.style('valid', fg='green', bold=True)}  a request: {counted(len(tools), 'tool')}, {calls}"
+    size = f"; all requests: {counted(document['bytes'], 'byte')}" if document["bytes"] is not None else ""
+    yield f"{heading('first request')}  {counted(document['first_request_bytes'], 'byte')}{size}"
+    for tool in tools:
+        code = " or ".join(f"{each['executor']} {escaped(each['name'])}" for each in tool["code"])
+        places, scopes = ("anything" if tool[key] is None else ", ".join(tool[key]) for key in ("writes", "sees"))
+        yield f"{heading(escaped(tool['tool']))}  {code}; writes {escaped(places) or 'nothing'}; " + (
+            f"sees {escaped(scopes) or 'its parameters alone'}"
+        )
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:

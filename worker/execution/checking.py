@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_config import Settings
 from protocol import Plan, Problem, Rejected, check_amendment, check_in
@@ -23,6 +23,9 @@ from worker.registry.activities import Registry
 from worker.registry.activities import registry as default_registry
 from worker.registry.loading import load_activities
 from worker.registry.request_definitions import KnownDelegates
+
+if TYPE_CHECKING:
+    from protocol.analysis.reach import Reach
 
 L = TypeVar("L", bound=Layout)
 
@@ -48,6 +51,12 @@ class Checker:
     def request(self, value: Any, *, allow: Iterable[str] | None = None) -> Request:
         """What a model would be asked for a submission (SPEC R12.9). Raises `protocol.Rejected`."""
         return read_request(value, replace(self._surroundings, allow=None if allow is None else frozenset(allow)))
+
+    def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
+        """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
+        from protocol.analysis.reach import reach_of
+
+        return reach_of(self.request(value, allow=allow), self._registry.delegates)
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run. Raises `protocol.Rejected`."""

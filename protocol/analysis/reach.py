@@ -1,0 +1,179 @@
+"""Reach: what a model can do by a request, proven for every answer that the composed schema admits (SPEC R12.8).
+
+A tool that the request does not declare cannot be called, a place that no call schema admits cannot be written, and no
+tool sees a scope that its schema does not admit. What is said here is an upper bound: a run may do less.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.calls.tools import ANONYMOUS, Executor, Tool
+from protocol.engine.loop import LoopLimits
+from protocol.language.references import Reference, parse_output_path
+from protocol.requests import Request, compose, render
+from protocol.schemas.parts import referred
+from protocol.state.scopes import read_scope
+
+ANYTHING: Final = None
+"""Stands for all places, or all scopes."""
+_DEEPEST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReach:
+    """What calls of one tool can do."""
+
+    tool: str
+    code: tuple[tuple[Executor, str], ...]
+    """Who may run them."""
+    writes: tuple[str, ...] | None
+    """The places that they can write to, None for any place."""
+    sees: tuple[str, ...] | None
+    """The widest scopes that they can be given, None for any."""
+    takes: bool
+    """Whether a value can be passed to them: they have parameters."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        code = [{"executor": executor.value, "name": name} for executor, name in self.code]
+        writes = list(self.writes) if self.writes is not None else None
+        sees = list(self.sees) if self.sees is not None else None
+        return {"tool": self.tool, "code": code, "writes": writes, "sees": sees, "takes_parameters": self.takes}
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a request can come to."""
+
+    model: str | None
+    """The model that `config` names."""
+    tools: tuple[ToolReach, ...]
+    calls: int
+    """The most calls, over all ticks."""
+    requests: int
+    """The most requests to models, attempts at one of them counted once."""
+    bytes: int | None
+    """The most bytes of all requests, where `config.tokens` bounds them."""
+    first_bytes: int
+    """The bytes of the first request: messages and schema."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "model": self.model,
+            "tools": [tool.to_dict() for tool in self.tools],
+            "calls": self.calls,
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "first_request_bytes": self.first_bytes,
+        }
+
+    def passed(self, place: Reference) -> tuple[str, ...]:
+        """The tools that a model, which is shown all of the context, may pass a value to: as a parameter, or where a
+        scope covers its place.
+        """
+        return tuple(tool.tool for tool in self.tools if tool.takes or _covers(tool.sees, place))
+
+
+def reach_of(request: Request, code: Container[str] = ()) -> Reach:
+    """What a model can do by a request; `code` are the delegates that are code, and ask no model."""
+    composed = compose(request)
+    calls = composed["properties"]["calls"].get("items", {}).get("anyOf", ())
+    tools = tuple(
+        _tool_reach(request, tool, schema, composed) for tool, schema in zip(request.tools.values(), calls, strict=True)
+    )
+    limits = LoopLimits.of(request.config)
+    asking = max((_requests(request, runner, code) for tool in tools for runner in tool.code), default=0)
+    most_calls = limits.calls if tools else 0
+    first = json.dumps([render(request), composed], ensure_ascii=False, separators=(",", ":"))
+    return Reach(
+        model=request.config.get("model"),
+        tools=tools,
+        calls=most_calls,
+        requests=limits.ticks + most_calls * asking,
+        bytes=limits.tokens,
+        first_bytes=len(first.encode()),
+    )
+
+
+def _tool_reach(request: Request, tool: Tool, schema: Mapping[str, Any], composed: Mapping[str, Any]) -> ToolReach:
+    shown = schema["properties"]
+    scopes = _texts(shown.get("_scopes", False), composed, tool.constants.get("_scopes"))
+    code = tuple(dict.fromkeys(_code(request, tool, schema)))
+    is_latent = any(executor is Executor.LATENT for executor, _ in code)  # a model that is shown everything
+    return ToolReach(
+        tool=tool.name,
+        code=code,
+        writes=_places(_texts(shown.get("_outputPath", False), composed, tool.constants.get("_outputPath"))),
+        sees=ANYTHING if scopes is None or is_latent else tuple(dict.fromkeys(scopes)),
+        takes=any(not name.startswith("_") for name in shown) or "patternProperties" in schema,
+    )
+
+
+def _code(request: Request, tool: Tool, schema: Mapping[str, Any]) -> Iterator[tuple[Executor, str]]:
+    """Who may run a call: whom it can choose, and who does where it chooses nobody."""
+    chosen = {key: schema["properties"].get(key, {}).get("enum", ()) for key in ("_delegate", "_activity")}
+    if not any(chosen[key] and key in schema["required"] for key in chosen):
+        runner = request.runner(tool)
+        yield runner.executor, runner.name
+    yield from ((Executor.DELEGATE, name) for name in chosen["_delegate"])
+    yield from ((Executor.ACTIVITY, name) for name in chosen["_activity"])
+
+
+def _texts(said: Any, composed: Any, pinned: Any) -> list[str] | None:
+    """The texts that a schema of one text, or of a list of them, names; None where it admits others as well. What is
+    not shown is what the tool pins.
+    """
+    found = [pinned] if isinstance(pinned, str) else list(pinned or ())
+    if said is False:
+        return found
+    named = _named(said, composed)
+    return named if named is None else [*found, *named]
+
+
+def _named(said: Any, composed: Any, depth: int = 0) -> list[str] | None:
+    """The texts that a schema admits, where it plainly lists all of them."""
+    if not isinstance(said, dict) or depth > _DEEPEST:
+        return [] if said is False else None
+    if "const" in said or "enum" in said:
+        values = [said["const"]] if "const" in said else said["enum"]
+        return [
+            text for value in values for text in (value if isinstance(value, list) else [value]) if text is not None
+        ]
+    for keyword in filter(said.__contains__, ("anyOf", "oneOf")):
+        branches = [_named(branch, composed, depth + 1) for branch in said[keyword]]
+        if None not in branches:
+            return [text for branch in branches for text in branch or ()]
+    closer = [*said.get("allOf", ()), *(said[key] for key in ("items",) if key in said)]
+    closer += [target for key in ("$ref",) if (target := referred(said.get(key), composed)) is not None]
+    return next((named for part in closer if (named := _named(part, composed, depth + 1)) is not None), None)
+
+
+def _places(texts: list[str] | None) -> tuple[str, ...] | None:
+    """Each place that output paths lead to."""
+    if texts is None:
+        return ANYTHING
+    return tuple(dict.fromkeys(str(place) for text in texts for place in parse_output_path(text).references))
+
+
+def _requests(request: Request, runner: tuple[Executor, str], code: Container[str]) -> int:
+    """The most requests to models that one call can come to."""
+    executor, name = runner
+    if executor is Executor.ACTIVITY or (executor is Executor.DELEGATE and name in code):
+        return 0
+    definition = request.submission.delegates.get(name) if executor is Executor.DELEGATE else {}
+    if name == ANONYMOUS or executor is Executor.LATENT:
+        return 1
+    if not isinstance(definition, Mapping):
+        return LoopLimits.of(request.config).ticks  # a file: it may have tools of its own
+    has_tools = definition.get("tools") or any(m.get("type") == "tool" for m in definition.get("context", ()))
+    own = LoopLimits.of({**request.config, **(definition.get("config") or {})})
+    return min(own.ticks, LoopLimits.of(request.config).ticks) if has_tools else 1
+
+
+def _covers(scopes: tuple[str, ...] | None, place: Reference) -> bool:
+    return scopes is ANYTHING or any(read_scope(scope).overlaps(place) for scope in scopes)
