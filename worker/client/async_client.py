@@ -21,7 +21,7 @@ from worker.storage.keys import ENDED, Keys
 from worker.storage.log import Entry, read_entry
 
 from .client import Client
-from .progress import AT_ONCE, Deadline, Event, event_of, read_stream
+from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream
 from .results import Result
 from .runs import Run
 
@@ -195,7 +195,7 @@ class AsyncRun:
                 found = read_stream(await self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
             for entry in found:
                 yield entry
-                if entry.run_status in ENDED and entry.id == (await self._newest()).id:
+                if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == (await self._newest()).id):
                     return
             if found:
                 seen = found[-1].id

@@ -6,7 +6,7 @@ Nothing here polls: whoever waits blocks on a stream of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,7 +96,7 @@ class Progress:
             found = self._wait(stream, seen, deadline)
             for entry in found:
                 yield entry
-                if entry.run_status in ENDED and entry.id == self._newest().id:
+                if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == self._newest().id):
                     return
             if found:
                 seen = found[-1].id
@@ -139,6 +139,11 @@ def event_of(entry: Entry) -> Event | None:
         verdict = unpack_ruling(entry.ruling).verdict
         return Event(entry.id, "decided", verdict.value, entry.instance, entry.call)
     return None
+
+
+def is_newest(entry: Entry, page: Sequence[Entry]) -> bool:
+    """Whether nothing stood behind an entry when its page was read, as far as the page tells."""
+    return entry is page[-1] and len(page) < AT_ONCE
 
 
 def read_stream(found: Any) -> list[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -273,13 +273,16 @@ class Run:
             with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.hmget(self._keys.state, "status", "running")
                 pipeline.get(self._keys.definition)
-                (status, running), definition = pipeline.execute()
+                self._history.ask_first(pipeline)
+                (status, running), definition, instances, page = pipeline.execute()
             if status is None or definition is None:
                 raise RunNotFound(self.id)
-            assembly = Assembly(self.id, unpack_definition(definition), self._history.instances(), at=at)
-            at_work = self._history.at_work() if at is None and int(running or 0) else ()
+            assembly = Assembly(self.id, unpack_definition(definition), self._history.instances(instances), at=at)
+            at_work: Collection[tuple[str | None, int]] = ()
+            if at is None and int(running or 0):
+                at_work, page = self._history.at_work(), None  # what ends meanwhile is in the log then
             until = max(at, self._progress.submitted(), key=id_key) if at is not None else "+"
-            for entry in self._history.entries(until=until):
+            for entry in self._history.entries(until=until, first=page if at is None else None):
                 assembly.feed(entry)
         return assembly.result(status.decode() if at is None else self._progress.status_at(at), at_work)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from redis.exceptions import RedisError
 from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
 from protocol.language.errors import Conflict
-from worker.messaging.attempts import Attempt, CallId, Result, Retry
+from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
@@ -57,7 +56,7 @@ class LaneRunner:
         self._lane = lane
         """The lane as the log has it, plus outcomes about to be committed."""
         self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
-        self._owner = secrets.token_hex(6)
+        self._owner = owner_token()
         self._mark = runner_lease(lane.instance, self._owner)
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run)

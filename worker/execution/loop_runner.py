@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from protocol.engine.execution import Failure
 from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
 from protocol.requests import Request, compose, render, render_tick
 from protocol.requests.rendering import render_context
-from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token
+from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, delivery_task, lane_task
 from worker.messaging.packing import pack
 from worker.storage.children import Parent
@@ -42,7 +41,7 @@ class LoopRunner:
     def __init__(self, services: Services, view: LoopView) -> None:
         self._services = services
         self._view = view
-        self._owner = secrets.token_hex(6)
+        self._owner = owner_token()
         self._mailbox = Mailbox()
         self._results: list[tuple[Attempt, Result]] = []
         """Answers that are not in the log yet."""

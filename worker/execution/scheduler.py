@@ -121,7 +121,11 @@ class Scheduler:
         run, instance = lane
         if instance == LOOP and (await self._views.run(run)).definition.request is not None:
             return await LoopView.open_run(self._services.log, run, self._services.settings)
-        return await LaneView.open(self._services.log, await self._views.run(run), instance)
+        log = self._services.log
+        if self._views.has(run):
+            return await LaneView.open(log, await self._views.run(run), instance)
+        view, opened = await asyncio.gather(self._views.run(run), log.open(run, instance))  # in one round trip
+        return await LaneView.open(log, view, instance, opened)
 
     def _leave(self, lane: LaneId, view: View) -> None:
         if not view.is_finished:

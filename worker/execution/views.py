@@ -21,6 +21,10 @@ class Views:
         self._limits = limits
         self._views: OrderedDict[str, asyncio.Future[RunView]] = OrderedDict()
 
+    def has(self, run: str) -> bool:
+        """Whether the view of a run is open, or being opened."""
+        return run in self._views
+
     async def run(self, run: str) -> RunView:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
         opening = self._views.get(run)

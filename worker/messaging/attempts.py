@@ -10,12 +10,28 @@ def charge(amount: int) -> str:
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from protocol.engine.execution import Failure, Success
+
+_OWNERS: Final = count(1)
+
+
+def owner_token() -> str:
+    """The name of one more owner of claims, another one in each process."""
+    return f"{_process_token(os.getpid())}{next(_OWNERS):x}"
+
+
+@cache
+def _process_token(process: int) -> str:
+    return f"{secrets.token_hex(6)}."
 
 
 def lane_token(instance: str | None) -> str:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
+from redis.client import Pipeline
 
 from worker.messaging.attempts import CallId, lane_token
 
@@ -27,29 +28,38 @@ class History:
         self._keys = keys
         self._lane = Script(redis, "run", "lane")
 
-    def instances(self) -> list[str]:
-        """The run's instances, in the order of the context."""
+    def ask_first(self, pipeline: Pipeline) -> None:
+        """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
+        pipeline.lrange(self._keys.instances, 0, INSTANCES_AT_ONCE - 1)
+        pipeline.xrange(self._keys.log, count=_PAGE)
+
+    def instances(self, first: Any = None) -> list[str]:
+        """The run's instances, in the order of the context; `first` is their first page, where it was read."""
         found: list[str] = []
+        page = first
         while True:
-            page: Any = self._redis.lrange(self._keys.instances, len(found), len(found) + INSTANCES_AT_ONCE - 1)
+            if page is None:
+                page = self._redis.lrange(self._keys.instances, len(found), len(found) + INSTANCES_AT_ONCE - 1)
             found += [instance.decode() for instance in page]
             if len(page) < INSTANCES_AT_ONCE:
                 return found
+            page = None
 
-    def entries(self, *, until: str = "+") -> Iterator[Entry]:
-        """Everything up to an id, in order."""
-        for id_, fields in self.raw(until=until):
+    def entries(self, *, until: str = "+", first: Any = None) -> Iterator[Entry]:
+        """Everything up to an id, in order; `first` is the first page, where it was read."""
+        for id_, fields in self.raw(until=until, first=first):
             yield read_entry(id_, fields)
 
-    def raw(self, *, until: str = "+") -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+    def raw(self, *, until: str = "+", first: Any = None) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
         """The same, as it lies there."""
-        after = "-"
+        after, page = "-", first
         while True:
-            page: Any = self._redis.xrange(self._keys.log, min=after, max=until, count=_PAGE)
+            if page is None:
+                page = self._redis.xrange(self._keys.log, min=after, max=until, count=_PAGE)
             yield from page
             if len(page) < _PAGE:
                 return
-            after = f"({page[-1][0].decode()}"
+            after, page = f"({page[-1][0].decode()}", None
 
     def lane(self, instance: str | None) -> list[Entry]:
         """All of one lane, in order; it costs nothing for the others."""

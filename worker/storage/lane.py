@@ -24,7 +24,7 @@ from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .held_calls import unpack_hold, unpack_ruling
-from .log import Entry, MessageLog, standing
+from .log import Entry, MessageLog, Opened, standing
 
 
 class RunGone(Exception):
@@ -200,8 +200,9 @@ class LaneView:
         self.note_global()
 
     @classmethod
-    async def open(cls, log: MessageLog, run: RunView, instance: str | None) -> LaneView:
-        """Read a lane; where it was amended, what it shares with others may be newer than the view.
+    async def open(cls, log: MessageLog, run: RunView, instance: str | None, opened: Opened | None = None) -> LaneView:
+        """Read a lane; where it was amended, what it shares with others may be newer than the view. `opened` is the
+        lane as it was read with the view.
 
         The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
         advance.lua) is not that of a loss which is not seen.
@@ -209,7 +210,8 @@ class LaneView:
         has_gathers = instance is None and run.has_gathers
         # Read before the entries: where no lane is left, what the calls wait for is among them.
         unsettled = await log.unsettled(run.run) if has_gathers else None
-        opened = await log.open(run.run, instance)
+        if opened is None or has_gathers:
+            opened = await log.open(run.run, instance)
         is_loop = run.definition.request is not None  # what its ticks brought may be newer than the view
         if is_loop or any(entry.lays_out for entry in opened.entries[1:]):
             run.feed(await log.read(run.run, None, after=run.seen))
