@@ -2,6 +2,8 @@
 
 `config.approve` lists tool names, references - calls whose parameters or scopes read there - and `*`. A name holds for
 the tool and for the code that runs a call, so no other tool leads around it (SPEC R4.2).
+
+A call that `ask_human` runs is a question to a person: it is always held, and the answer is its result.
 """
 
 from __future__ import annotations
@@ -15,8 +17,19 @@ from protocol.language.references import Reference, is_expression, parse
 
 from .call import Call
 from .toolbox import listed
+from .tools import Executor
 
 EVERYTHING: Final = "*"
+ASK_HUMAN: Final = "ask_human"
+"""The code of questions; no activity can be registered under it."""
+QUESTION: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "Asks a person a question. The run waits for the answer, which is the result: one of `options`, "
+    "where there are any.",
+    "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
+    "required": ["question"],
+}
+"""What a call of it takes, unless a tool with `"_activity": {"const": "ask_human"}` says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,8 @@ class Approvals:
 
     def hold(self, call: Call) -> bool:
         """Whether a call is held when it is ready; a passing thought never is, since it is not executed (SPEC R5.2)."""
+        if asks(call):
+            return True
         if call.is_thought or not (self.names or self.places):
             return False
         if EVERYTHING in self.names or call.tool in self.names or call.runner.name in self.names:
@@ -36,7 +51,12 @@ class Approvals:
 
 
 NONE: Final = Approvals()
-"""Nothing is held."""
+"""Nothing is held but questions."""
+
+
+def asks(call: Call) -> bool:
+    """Whether a call is a question to a person."""
+    return call.runner.executor is Executor.ACTIVITY and call.runner.name == ASK_HUMAN
 
 
 def read_approvals(config: Mapping[str, Any]) -> Approvals:

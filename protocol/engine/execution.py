@@ -379,6 +379,8 @@ class Execution:
         """Of a call that was held and decided on: what was shown is what runs, whatever came since (SPEC R14.2)."""
         if ruling.verdict is Verdict.REJECTED:
             return self._outcome(call, Failure(REJECTED, ruling.reason), date, here)
+        if ruling.verdict is Verdict.ANSWERED:
+            return self._outcome(call, Success(ruling.answer), date, here)
         if ruling.parameters is None:
             return self._begin(call, self._snapshots[call.index].parameters, date, here)
         return self._invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)

@@ -27,6 +27,8 @@ class Verdict(StrEnum):
 
     APPROVED = "approved"
     REJECTED = "rejected"
+    ANSWERED = "answered"
+    """It was a question, and this is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,5 @@ class Ruling:
     """Those that it is to run with, where they were changed."""
     reason: str = ""
     """Why it was rejected."""
+    answer: Any = None
+    """The result of a question."""

@@ -329,3 +329,42 @@ def test_r14_2_people_decide_from_the_command_line(backend: Backend) -> None:
     assert command(backend, "approve", run.id, "2").code == 0
     assert backend.wait(run.id).data()["state"] == {"a": 6, "c": {"type": "Rejected", "message": "no"}, "d": 3}
     assert "nothing waits" in command(backend, "held", run.id).stdout
+
+
+def test_r14_a_question_to_a_person_waits_without_a_worker_and_the_answer_is_its_result(backend: Backend) -> None:
+    asking = {"_tool": "ask_human", "question": "†state.what", "options": ["red", "blue"], "_outputPath": "†state.a"}
+    value = {
+        "context": [{"type": "state", "what": "Which?"}],
+        "solution": {"calls": [asking, echo("†state.a", "†state.b")]},
+    }
+    run = backend.client.submit_document(value)
+    (held,) = wait_held(run)
+    assert (held["question"], held["parameters"]["question"]) == (True, "Which?")
+    with pytest.raises(Rejected, match="is a question"):
+        run.approve(0)
+    with pytest.raises(Rejected, match="none of the options"):
+        run.answer(0, "green")
+    run.answer(0, "blue", by="Ann")
+    assert backend.wait(run.id).data()["state"] == {"what": "Which?", "a": "blue", "b": "blue"}
+    with pytest.raises(AlreadyDecided, match="was answered by Ann"):
+        run.answer(0, "red")
+
+
+def test_r14_a_tool_of_ones_own_may_ask_and_its_output_is_what_an_answer_has_to_fit(backend: Backend) -> None:
+    age = {"properties": {"_activity": {"const": "ask_human"}, "question": {}}, "_output": {"type": "integer"}}
+    calls = [{"_tool": "askAge", "question": "How old?", "_outputPath": "†state.age"}, echo(1, "†state.b")]
+    run = backend.client.submit([], {"calls": calls}, tools={"askAge": age})
+    wait_held(run)
+    refused = command(backend, "answer", run.id, "0", "old", "--json")
+    assert (refused.code, refused.json["status"]) == (2, "rejected")
+    assert command(backend, "answer", run.id, "0").code == 2
+    assert command(backend, "answer", run.id, "0", "--value", "5").code == 0
+    assert backend.wait(run.id).data()["state"] == {"age": 5, "b": 1}
+
+
+def test_r14_what_is_no_question_takes_no_answer(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    with pytest.raises(Rejected, match="is no question"):
+        run.answer(0, 2)
+    run.reject(0, "no")

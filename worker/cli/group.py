@@ -15,7 +15,7 @@ from worker.cli.failures import REJECTED, Interrupted
 from worker.cli.health import health
 from worker.cli.inspect import log, show, status
 from worker.cli.output import write_error
-from worker.cli.people import approve, held, reject
+from worker.cli.people import answer, approve, held, reject
 from worker.cli.prompt import prompt
 from worker.cli.retry import retry
 from worker.cli.run import run
@@ -86,6 +86,7 @@ for command in (
     send,
     held,
     approve,
+    answer,
     reject,
     dead,
     worker,

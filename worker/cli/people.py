@@ -1,4 +1,4 @@
-"""`acts held`, `acts approve`, `acts reject`: what waits for a person, and deciding on it (SPEC R14)."""
+"""`acts held`, `acts approve`, `acts answer`, `acts reject`: what waits for a person, and deciding on it (SPEC R14)."""
 
 from __future__ import annotations
 
@@ -56,6 +56,23 @@ def approve(run: str, call: str, parameters: str | None, by: str | None, *, comm
     return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters, common), by=by))
 
 
+@click.command(short_help="Answer a question of a run.")
+@click.argument("run", metavar="RUN")
+@click.argument("call", metavar="CALL")
+@click.argument("text", metavar="TEXT", required=False)
+@click.option("--value", metavar="JSON", help="The answer where it is no text.")
+@by_option
+@common_options
+def answer(run: str, call: str, text: str | None, value: str | None, by: str | None, *, common: Common) -> int:
+    """Answer CALL of RUN, a call of ask_human, with TEXT, or with the value of --value: it is the call's result.
+
+    Exit codes: 0 answered, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    """
+    if (text is None) is (value is None):
+        raise click.UsageError("give either TEXT or --value")
+    return _decide(run, common, lambda found: found.answer(call, _answer(text, value, common), by=by))
+
+
 @click.command(short_help="Reject a held call.")
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="CALL")
@@ -80,6 +97,13 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
     else:
         print_text(f"decided, {counted(document['calls'].get('held', 0), 'call')} of run {run} still held")
     return COMPLETED
+
+
+def _answer(text: str | None, value: str | None, common: Common) -> Any:
+    """The text, or the value that is given as JSON. Raises `protocol.Rejected`."""
+    from worker.cli.source import decode_submission
+
+    return text if value is None else decode_submission(value.encode(), common.settings(), "--value")
 
 
 def _object(text: str | None, common: Common) -> dict[str, Any] | None:

@@ -173,6 +173,10 @@ class AsyncRun:
         """Let a held call run, as it was shown or with other parameters. As `Run.approve`."""
         return await to_thread(self._run.approve, call, parameters=parameters, by=by)
 
+    async def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+        """Answer a question: the value is the call's result. As `Run.answer`."""
+        return await to_thread(self._run.answer, call, value, by=by)
+
     async def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. As `Run.reject`."""
         return await to_thread(self._run.reject, call, reason, by=by)

@@ -6,6 +6,7 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
+_SHOWN: Final = 500
 _NAMED: Final = 5
 """The most calls that an error names."""
 
@@ -68,9 +70,12 @@ class People:
     def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
         """Let a held call run as it was shown, or with other parameters. Returns the id of the decision in the log.
 
-        Raises `Rejected` where its tool refuses the parameters; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        Raises `Rejected` where its tool refuses the parameters, or it is a question; `NotHeld`, `AlreadyDecided`,
+        `RunOver`, `BeingAmended`.
         """
         id_ = self._find(call)
+        if (found := self._held(id_)) is not None and found.shown.is_question:
+            raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
         given = dict(parameters) if parameters is not None else None
         if given is not None:
             known, tool, shown = self._call(id_)
@@ -79,6 +84,27 @@ class People:
             given = given if given != shown else None
         return self._decide(id_, Ruling(Verdict.APPROVED, given), by)
 
+    def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+        """Answer a question: the value is the call's result. Returns the id of the answer in the log.
+
+        Raises as `approve` does; `Rejected` where the call's tool, or its `options`, refuse the value.
+        """
+        id_ = self._find(call)
+        if problems := list(self._unfit(value)):
+            raise Rejected(problems)
+        if (found := self._held(id_)) is not None:
+            if not found.shown.is_question:
+                text = f"call {id_.name} is no question: approve it, or reject it"
+                raise Rejected([Problem("", text)])
+            options = found.shown.snapshot.parameters.get("options")
+            if options and value not in options:
+                raise Rejected([Problem("", f"the answer is none of the options: {json.dumps(options)[:_SHOWN]}")])
+            _, tool, _ = self._call(id_)
+            schema = tool.compiled_output if tool is not None else None
+            if schema is not None and (problems := list(schema.problems(value))):
+                raise Rejected(problems)
+        return self._decide(id_, Ruling(Verdict.ANSWERED, answer=value), by)
+
     def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. Returns the id of the decision in the log.
 
@@ -86,11 +112,21 @@ class People:
         """
         if not reason.strip():
             raise Rejected([Problem("", "a rejection needs a reason")])
-        if problems := list(value_problems(reason, limits := limits_of(self._settings))):
+        if problems := list(self._unfit(reason)):
             raise Rejected(problems)
-        if size_of(reason) > limits.message_bytes:
-            raise Rejected([Problem("", f"the reason has more than {limits.message_bytes} bytes")])
         return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
+
+    def _held(self, id_: CallId) -> HeldCall | None:
+        """The call, where it waits for a person."""
+        return next(read_held(self._redis, self._keys, only=id_.member), None)
+
+    def _unfit(self, value: Any) -> Iterator[Problem]:
+        """What keeps a value that a person gives from being taken at all."""
+        limits = limits_of(self._settings)
+        problems = list(value_problems(value, limits))
+        yield from problems
+        if not problems and (size := size_of(value)) > limits.message_bytes:
+            yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
         done = deed(self._settings, ruling.verdict.value, call=id_.name)
@@ -191,12 +227,9 @@ class People:
 
     def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
         """What is wrong with other parameters for a call (SPEC R4.1): they are values, and nothing in them is read."""
-        limits = limits_of(self._settings)
-        if unfit := list(value_problems(parameters, limits)):
+        if unfit := list(self._unfit(parameters)):
             yield from unfit
             return
-        if (size := size_of(parameters)) > limits.message_bytes:
-            yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
         meta = [key for key in parameters if key.startswith("_")]
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
         if tool is not None and not meta:

@@ -184,6 +184,12 @@ class Run:
         with redis_errors(self._settings):
             return self._people.approve(call, parameters=parameters, by=by)
 
+    def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+        """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
+        self._state()
+        with redis_errors(self._settings):
+            return self._people.answer(call, value, by=by)
+
     def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
         """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
         self._state()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_config import Settings
 from protocol import Plan, Problem, Rejected, check_amendment, check_in
+from protocol.calls.approvals import ASK_HUMAN, QUESTION
 from protocol.calls.call import place_in
 from protocol.calls.delegates import declares_tools
 from protocol.calls.tools import Executor
@@ -78,7 +79,7 @@ class Checker:
     @property
     def _surroundings(self) -> Surroundings:
         return Surroundings(
-            activities=self._registry.schemas(),
+            activities={ASK_HUMAN: QUESTION, **self._registry.schemas()},
             delegates=self._known_delegates,
             model=self._settings.model is not None,
             strict_meta=self._settings.strict_meta,

@@ -145,10 +145,11 @@ class LaneRunner:
         now = _now()
         while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts) - len(holds)):
             for decision in decisions:
+                if isinstance(decision, Hold):  # it is a start as well, and not to be begun
+                    holds.append(decision)
+                    continue
                 outcome = self._forget(decision, now) if isinstance(decision, Start) else decision
-                if isinstance(outcome, Hold):
-                    holds.append(outcome)
-                elif isinstance(outcome, Start):
+                if isinstance(outcome, Start):
                     starts.append(outcome)
                 else:
                     self._lane.apply(outcome)

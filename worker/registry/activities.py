@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from protocol.calls.approvals import ASK_HUMAN
 from protocol.calls.tools import GRANTED, REASONING
 from protocol.language.messages import DATA_TYPES
 from worker.errors import ActivitiesError, InvalidParameters
@@ -168,7 +169,9 @@ class Registry:
         return limited
 
     def add_activity(self, activity: Activity) -> None:
-        """Register an activity. Raises `ActivitiesError` where another function has the name."""
+        """Register an activity. Raises `ActivitiesError` where another function has the name, or we have."""
+        if activity.name == ASK_HUMAN:
+            raise ActivitiesError(f"{ASK_HUMAN!r} asks a person (SPEC R14): register the activity under another name")
         self._refuse_another(self.activities.get(activity.name), activity.function, "activity", activity.name)
         self.activities[activity.name] = activity
 

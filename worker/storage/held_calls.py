@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from protocol.calls.approvals import asks
 from protocol.engine.execution import Hold
 from protocol.engine.holds import Ruling, Snapshot, Verdict
 from protocol.language.paths import MISSING
@@ -29,6 +30,8 @@ class Shown:
     snapshot: Snapshot
     output: Any = MISSING
     """The result that a model has written into the call (SPEC R4.7)."""
+    is_question: bool = False
+    """Whether the person's answer is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class HeldCall:
     """When it is rejected where no person has decided (`config.approve_seconds`)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As `acts held --json` prints it; `messages` and `output` are there only where there are any."""
+        """As `acts held --json` prints it; `messages`, `output` and `question` are there only where there are any."""
         snapshot = self.shown.snapshot
         messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
         output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
@@ -57,6 +60,7 @@ class HeldCall:
             "scopes": dict(snapshot.scopes),
             **messages,
             **output,
+            **({"question": True} if self.shown.is_question else {}),
             "since": iso_date(self.since_ms),
             "until": iso_date(self.until_ms) if self.until_ms is not None else None,
         }
@@ -111,6 +115,8 @@ def pack_hold(hold: Hold) -> bytes:
         fields["messages"] = [dict(message) for message in snapshot.messages]
     if call.given is not MISSING:
         fields["output"] = call.given
+    if asks(call):
+        fields["question"] = True
     return pack(fields)
 
 
@@ -118,7 +124,7 @@ def unpack_hold(data: bytes) -> Shown:
     """What `pack_hold` has written."""
     fields = unpack(data)
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
-    return Shown(fields["tool"], snapshot, fields.get("output", MISSING))
+    return Shown(fields["tool"], snapshot, fields.get("output", MISSING), fields.get("question", False))
 
 
 def pack_ruling(ruling: Ruling) -> bytes:
@@ -128,10 +134,13 @@ def pack_ruling(ruling: Ruling) -> bytes:
         fields["parameters"] = dict(ruling.parameters)
     if ruling.reason:
         fields["reason"] = ruling.reason
+    if ruling.verdict is Verdict.ANSWERED:
+        fields["answer"] = ruling.answer
     return pack(fields)
 
 
 def unpack_ruling(data: bytes) -> Ruling:
     """What `pack_ruling` has written."""
     fields = unpack(data)
-    return Ruling(Verdict(fields["verdict"]), fields.get("parameters"), fields.get("reason", ""))
+    given = {name: fields[name] for name in ("parameters", "reason", "answer") if name in fields}
+    return Ruling(Verdict(fields["verdict"]), **given)
