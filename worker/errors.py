@@ -28,6 +28,10 @@ class RunNotFound(WorkerError):
         super().__init__(f"no run {run}: it never was in this log, or its retention is over")
 
 
+class AmbiguousRun(WorkerError):
+    """Several runs that a text may mean."""
+
+
 class InstanceNotFound(WorkerError):
     """A run without that instance; `known` are those it has."""
 

@@ -11,6 +11,7 @@ import click
 from worker.cli.checked import ignore_option
 from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from worker.cli.ignored import reported
+from worker.cli.naming import context_option
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
 @click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
 @ignore_option
+@context_option
 @allow_option
 @common_options
 def check(
@@ -35,6 +37,7 @@ def check(
     who_sees: str | None,
     simulated: bool,
     ignore: tuple[str, ...],
+    contexts: tuple[str, ...],
     *,
     common: Common,
 ) -> int:
@@ -46,7 +49,7 @@ def check(
 
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
-        value = read_submission(file, settings)
+        value = read_submission(file, settings, contexts)
         load_registry(settings)
         from worker.execution.checking import Checker
 

@@ -45,7 +45,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
             absence = found.explain_absence(path, instance=instance, at=moment) if is_absent else None
         except ExpressionError as error:
             raise click.BadParameter(str(error), param_hint="PATH") from error
-    document = _document(explanation) | {"run": run, "instance": instance}
+    document = _document(explanation) | {"run": found.id, "instance": instance}
     document |= {"absence": absence.to_dict()} if absence is not None else {}
     if common.json:
         print_json(document)

@@ -19,6 +19,7 @@ from worker.cli.people import answer, approve, held, reject
 from worker.cli.prompt import prompt
 from worker.cli.retry import retry
 from worker.cli.run import run
+from worker.cli.runs import delete, runs, wait
 from worker.cli.submit import submit
 from worker.cli.worker import worker
 
@@ -72,6 +73,8 @@ for command in (
     check,
     prompt,
     submit,
+    runs,
+    wait,
     status,
     show,
     log,
@@ -88,6 +91,7 @@ for command in (
     approve,
     answer,
     reject,
+    delete,
     dead,
     worker,
     health,

@@ -50,7 +50,7 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
             return COMPLETED
         chosen = view.chosen(found.result(at=moment).to_dict())
     counts = Counter(call["status"] for call in chosen["calls"])
-    document = {"run": run, "status": chosen["status"], "calls": dict(counts)}
+    document = {"run": chosen["run"], "status": chosen["status"], "calls": dict(counts)}
     print_status(document, common)
     if not common.json and not view.is_quiet:
         for name in counts:
@@ -115,7 +115,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
                     _print_entry(entry, view, as_json=common.json)
                     flush()
             end = found.status()
-            tell(f"run {run} is {end['status']}, {counts_line(end['calls'])}")
+            tell(f"run {found.id} is {end['status']}, {counts_line(end['calls'])}")
     return COMPLETED
 
 
@@ -129,11 +129,11 @@ def print_status(document: Mapping[str, Any], common: Common) -> None:
 
 @contextmanager
 def found_run(run: str, common: Common) -> Iterator[Run]:
-    """The run of that id, its connection open."""
+    """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
     from worker.client.client import Client
 
     with Client(common.settings()) as client:
-        yield client.run(run)
+        yield client.find(run)
 
 
 def message_id(text: str | None) -> str | None:

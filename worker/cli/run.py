@@ -13,6 +13,7 @@ import click
 
 from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
+from worker.cli.naming import Naming, context_option, naming_options
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import flush, print_json, print_text, tell
 from worker.cli.patience import impatient, queues_of
@@ -51,6 +52,8 @@ class _Asked:
     help="Keep the log of the embedded worker, tracebacks included, in this file.",
 )
 @allow_option
+@context_option
+@naming_options
 @check_options
 @view_options
 @common_options
@@ -59,7 +62,9 @@ def run(
     allow: tuple[str, ...],
     timeout: float | None,
     worker_log: Path | None,
+    contexts: tuple[str, ...],
     *,
+    naming: Naming,
     view: View,
     checks: Checks,
     common: Common,
@@ -74,7 +79,7 @@ def run(
     Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
-    from worker.cli.source import decode_submission, read_source
+    from worker.cli.source import decode_submission, read_source, with_contexts
 
     deadline = None if timeout is None else time.monotonic() + timeout
     with documented(as_json=common.json, has_status=True) as answer:
@@ -82,14 +87,14 @@ def run(
         content = read_source(file, settings)
         # The backend gets ready while this process loads what it needs itself.
         with _backend(settings, worker_log, deadline) as effective:
-            value = decode_submission(content, settings, file)
+            value = with_contexts(decode_submission(content, settings, file), contexts, settings)
             load_registry(effective)
             from worker.client.client import Client
 
             with Client(effective) as client:
                 plan = client.check_submission(value, allow=allow or None)
                 findings = checks.tell(plan)
-                submitted = client.submit_plan(plan)
+                submitted = client.submit_plan(plan, naming.label(value))
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
                 with nullcontext() if embedded else impatient(settings, lambda: queues_of(plan, settings)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -12,9 +13,30 @@ if TYPE_CHECKING:
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-def read_submission(file: str, settings: Settings) -> Any:
-    """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
-    return decode_submission(read_source(file, settings), settings, file)
+def read_submission(file: str, settings: Settings, contexts: Iterable[str] = ()) -> Any:
+    """The decoded value, with the messages of other files behind its own. Raises `protocol.Rejected`, also for a file
+    that cannot be read.
+    """
+    return with_contexts(decode_submission(read_source(file, settings), settings, file), contexts, settings)
+
+
+def with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
+    """A submission with the messages of files of JSON lines behind those of its context. Raises `protocol.Rejected`."""
+    messages = [message for file in contexts for message in _messages(file, settings)]
+    if not messages or not isinstance(value, dict) or not isinstance(value.get("context", []), list):
+        return value  # what is wrong with it is told as without them
+    return value | {"context": [*value.get("context", []), *messages]}
+
+
+def _messages(file: str, settings: Settings) -> Iterator[Any]:
+    from protocol import Problem, Rejected
+
+    for number, line in enumerate(read_source(file, settings).splitlines(), start=1):
+        if line.strip():
+            message = decode_submission(line, settings, f"{_name(file)}:{number}")
+            if not isinstance(message, dict):
+                raise Rejected([Problem("", f"{_name(file)}:{number}: a line must be one message, a JSON object")])
+            yield message
 
 
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:

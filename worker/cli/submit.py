@@ -6,6 +6,7 @@ import click
 
 from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, documented
+from worker.cli.naming import Naming, context_option, naming_options
 from worker.cli.options import Common, allow_option, common_options, load_registry
 from worker.cli.output import print_json, print_text
 
@@ -13,9 +14,13 @@ from worker.cli.output import print_json, print_text
 @click.command(short_help="Submit and print the id of the run.")
 @click.argument("file")
 @allow_option
+@context_option
+@naming_options
 @check_options
 @common_options
-def submit(file: str, allow: tuple[str, ...], *, checks: Checks, common: Common) -> int:
+def submit(
+    file: str, allow: tuple[str, ...], contexts: tuple[str, ...], *, naming: Naming, checks: Checks, common: Common
+) -> int:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     What `acts check` warns of is told on stderr; --json has all of its findings.
@@ -26,7 +31,7 @@ def submit(file: str, allow: tuple[str, ...], *, checks: Checks, common: Common)
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
-        value = read_submission(file, settings)
+        value = read_submission(file, settings, contexts)
         load_registry(settings)
         settings.require_redis()
         from worker.client.client import Client
@@ -34,7 +39,7 @@ def submit(file: str, allow: tuple[str, ...], *, checks: Checks, common: Common)
         with Client(settings) as client:
             plan = client.check_submission(value, allow=allow or None)
             findings = checks.tell(plan)
-            run = client.submit_plan(plan)
+            run = client.submit_plan(plan, naming.label(value))
     if common.json:
         print_json({"run": run.id, **findings})
     else:

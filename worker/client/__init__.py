@@ -3,6 +3,8 @@
 `client`         submit, find runs again
 `async_client`   the same for asyncio programs
 `authoring`      plans written in code
+`overview`       which runs there are, and which one is meant
+`labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,7 @@ from worker.registry.activities import Registry
 from worker.storage.connections import connect, redis_errors
 from worker.storage.dead_letters import DeadLetters
 
+from .labels import Label, label_of
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
     from .dispatcher import Dispatcher
+    from .overview import Overview, Summary
 
 
 class Client:
@@ -64,28 +66,34 @@ class Client:
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
         allow: Iterable[str] | None = None,
+        id: str | None = None,  # the option's name everywhere
+        name: str | None = None,
+        tags: Iterable[str] = (),
     ) -> Run:
         """Submit a solution, or the plan messages of the context. With `allow` only the tools, activities and delegates
-        that it names may be called, now and by amendments (SPEC R4.2a). Raises `protocol.Rejected`,
-        `InfrastructureError`.
+        that it names may be called, now and by amendments (SPEC R4.2a). The same `id` twice is one run; `name` and
+        `tags` are for people, and to find it by. Raises `protocol.Rejected`, `InfrastructureError`.
         """
         parts = {"solution": solution, "tools": tools, "delegates": delegates}
         value = {"context": [dict(message) for message in context]}
         whole = {**value, **{key: part for key, part in parts.items() if part is not None}}
-        return self.submit_document(whole, allow=allow)
+        label = label_of(whole, id=id, name=name, tags=tags)
+        return self.submit_plan(self.check_submission(whole, allow=allow), label)
 
-    def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> Run:
+    def submit_document(self, value: Any, *, allow: Iterable[str] | None = None, label: Label | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        return self.submit_plan(self.check_submission(value, allow=allow))
+        return self.submit_plan(self.check_submission(value, allow=allow), label)
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission that is to be run here. Raises `protocol.Rejected`."""
         return self.checker.check_submission(value, allow=allow)
 
-    def submit_plan(self, plan: Plan) -> Run:
-        """Submit what `check_submission` has checked. Raises `InfrastructureError`."""
+    def submit_plan(self, plan: Plan, label: Label | None = None) -> Run:
+        """Submit what `check_submission` has checked. Raises `InfrastructureError`; `Rejected` for an id that is taken
+        by another submission.
+        """
         with redis_errors(self.settings):
-            return self.run_of(self._dispatcher.submit(plan))
+            return self.run_of(self._dispatcher.submit(plan, label or Label()))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
@@ -96,6 +104,25 @@ class Client:
         found = self.run_of(run)
         found.status()
         return found
+
+    def find(self, text: str) -> Run:
+        """A run by its id, the beginning of it, its name (the newest of that name), or `latest`.
+
+        Raises `RunNotFound`, `AmbiguousRun`, `InfrastructureError`.
+        """
+        with redis_errors(self.settings):
+            return self.run_of(self._overview.find(text))
+
+    def runs(self, *, status: str | None = None, name: str | None = None) -> Iterator[Summary]:
+        """The runs that are kept, the newest first; of a status, a name or tag. Raises `InfrastructureError`."""
+        with redis_errors(self.settings):
+            yield from self._overview.runs(status=status, name=name)
+
+    @cached_property
+    def _overview(self) -> Overview:
+        from .overview import Overview
+
+        return Overview(self._redis, self.settings.key_prefix)
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""

@@ -23,6 +23,8 @@ from worker.storage.clock import ServerClock
 from worker.storage.keys import Keys, make_run_id
 from worker.storage.run_writer import RunWriter
 
+from .labels import NO_LABEL, Label, claimed, release
+
 logger = logging.getLogger(__name__)
 
 
@@ -30,17 +32,27 @@ class Dispatcher:
     """Starts runs."""
 
     def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+        self._redis = redis
         self._clock = ServerClock(redis)
         self._writer = RunWriter(redis, settings)
         self._publisher = publisher
         self._settings = settings
 
-    def submit(self, plan: Plan) -> str:
-        """Write the run down, start it, publish its tasks. Returns its id."""
+    def submit(self, plan: Plan, label: Label = NO_LABEL) -> str:
+        """Write the run down, start it, publish its tasks. Returns its id.
+
+        A label's id that a run has already stands for that run: nothing is done then. Raises `protocol.Rejected` where
+        that run is another submission's.
+        """
         milliseconds = self._clock.milliseconds()
-        keys = Keys(self._settings.key_prefix, make_run_id(milliseconds))
+        keys = Keys(self._settings.key_prefix, label.id or make_run_id(milliseconds))
+        if label.id is not None and not claimed(self._redis, keys, label):
+            return keys.run
         order = deed(self._settings, "submitted")
-        lanes = self._writer.write(plan, keys, milliseconds, order)
+        try:
+            lanes = self._writer.write(plan, keys, milliseconds, order, label.fields())
+        finally:
+            release(self._redis, keys, label)
         order.tell(keys.run)
         self._publish(keys, lanes)
         return keys.run

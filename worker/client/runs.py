@@ -16,12 +16,12 @@ from protocol.analysis.provenance import Explanation, Logged, explain
 from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
-from worker.storage.audit import Deed
+from worker.storage.audit import Deed, deed
 from worker.storage.children import PARENT, Parent
 from worker.storage.connections import redis_errors
 from worker.storage.definition import require_format, unpack_definition
 from worker.storage.history import History
-from worker.storage.keys import Keys
+from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import id_key
 from worker.storage.log import Entry
 
@@ -245,6 +245,19 @@ class Run:
         choice = Choice(call, instance, Success(value) if skip else None)
         with redis_errors(self._settings):
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
+
+    def delete(self) -> None:
+        """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`, `RunOver` where it has
+        not ended.
+        """
+        from worker.storage.retention import delete_run
+
+        state = self._state()
+        if state["status"] not in ENDED:
+            raise RunOver(f"run {self.id} is {state['status']}: cancel it before it is deleted")
+        with redis_errors(self._settings):
+            delete_run(self._redis, self._keys)
+            deed(self._settings, "deleted").tell(self.id)
 
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""

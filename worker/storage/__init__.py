@@ -15,6 +15,7 @@
 `lane`          a lane folded from the log
 `leases`        signs of life for what a process has at work
 `due`          the index of runs that have something due
+`run_list`      the runs under way, and those that have ended
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
 `set_aside`     what stands in a key and was written by nothing of ours

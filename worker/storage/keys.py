@@ -148,6 +148,16 @@ def active_runs(prefix: str) -> str:
     return f"{prefix}:runs"
 
 
+def ended_runs(prefix: str) -> str:
+    """Sorted set: the runs that have ended and are kept, by the time of their submission (see `run_list`)."""
+    return f"{prefix}:ended"
+
+
+def claim(prefix: str, run: str) -> str:
+    """String: who gives a run this id is writing it down; short-lived."""
+    return f"{prefix}:claim:{run}"
+
+
 def due_runs(prefix: str) -> str:
     """Sorted set: the runs that have something due, by the time of the soonest (see `due`)."""
     return f"{prefix}:due"

@@ -8,7 +8,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from .keys import ENDED, Keys, active_runs, due_runs
+from .keys import ENDED, Keys, active_runs, due_runs, ended_runs
+from .run_list import RunList
 from .scripts import Script
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
     submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
     _unlist(redis, keys)
     status: Any = redis.hget(keys.state, "status")
+    if submitted is not None and status is not None:
+        RunList(redis, keys.prefix).note_ended(keys.run, submitted)
     if submitted is not None and status is not None and status.decode() not in ENDED:
         redis.zadd(active_runs(keys.prefix), {keys.run: submitted})
 
@@ -34,6 +37,7 @@ def delete_run(redis: Redis, keys: Keys) -> None:
     try:
         redis.unlink(*keys.all)
         _unlist(redis, keys)
+        redis.zrem(ended_runs(keys.prefix), keys.run)
     except RedisError as error:
         logger.warning("run %s could not be deleted: %s", keys.run, error)
 

@@ -1,0 +1,109 @@
+"""`acts runs`, `acts wait`, `acts delete`: which runs there are, until one ends, and to forget it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from worker.cli.failures import COMPLETED, FAILED, Failed
+from worker.cli.inspect import found_run
+from worker.cli.options import Common, common_options
+from worker.cli.output import escaped, print_json, print_text
+from worker.cli.rendering import counts_line, status_word
+from worker.cli.view import View, view_options
+
+if TYPE_CHECKING:
+    from worker.client.overview import Summary
+
+_STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
+_MOST: Final = 20
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
+
+
+@click.command(short_help="Print the runs that are kept, the newest first.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this status.")
+@click.option("--name", metavar="TEXT", help="Only runs of this name or with this tag.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=_MOST, show_default=True, metavar="N", help="At most so many."
+)
+@common_options
+def runs(status: str | None, name: str | None, limit: int, *, common: Common) -> int:
+    """Print the newest runs: id, name and tags, status, calls, age and duration. With --json one document a line.
+
+    Runs that have ended are listed for as long as they are kept.
+
+    Exit codes: 0 also where there are none, 3 no server.
+    """
+    from worker.client.client import Client
+
+    with Client(common.settings()) as client:
+        found = list(islice(client.runs(status=status, name=name), limit))
+    for summary in found:
+        if common.json:
+            print_json(summary.to_dict())
+        else:
+            print_text(_line(summary))
+    if not found and not common.json:
+        print_text("no runs")
+    return COMPLETED
+
+
+@click.command(short_help="Block until a run ends.")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
+)
+@view_options
+@common_options
+def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
+    """Block until RUN has ended, and print its result as `acts run` does.
+
+    Exit codes: 0 completed, 1 failed or cancelled, 3 not found, no server, or timeout.
+    """
+    from worker.cli import progress
+    from worker.cli.run import print_result
+
+    with found_run(run, common) as found:
+        try:
+            progress.wait(found, timeout_seconds=timeout, is_quiet=view.is_quiet)
+        except TimeoutError:
+            raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
+        document = found.result().to_dict()
+    print_result(document, view, as_json=common.json)
+    return COMPLETED if document["status"] == "completed" else FAILED
+
+
+@click.command(short_help="Forget a run that has ended.")
+@click.argument("run", metavar="RUN")
+@common_options
+def delete(run: str, *, common: Common) -> int:
+    """Forget RUN, which has ended: its log, its values, everything.
+
+    Exit codes: 0 deleted, 3 not found, not over yet, or no server.
+    """
+    with found_run(run, common) as found:
+        found.delete()
+    if common.json:
+        print_json({"run": found.id, "deleted": True})
+    else:
+        print_text(f"run {found.id} is deleted")
+    return COMPLETED
+
+
+def _line(summary: Summary) -> str:
+    called = " ".join(escaped(text) for text in (summary.name or "", *(f"#{tag}" for tag in summary.tags)) if text)
+    times = (
+        f"{_span(summary.age_seconds)} ago, {'took' if summary.finished else 'for'} {_span(summary.duration_seconds)}"
+    )
+    parts = (summary.run, called, status_word(summary.status), counts_line(summary.calls), times)
+    return "  ".join(part for part in parts if part)
+
+
+def _span(seconds: float) -> str:
+    """`3 s`, `5 m`, `2 h`, `4 d`."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,99 @@
+"""Labels: the id, the name and the tags that a client gives to a run.
+
+The same id twice is one run: whoever comes second gets the first one's. The first to come claims the id for as long as
+it writes the run down, so two at a time do not write one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis import Redis
+
+from protocol import Problem, Rejected
+from worker.errors import InfrastructureError
+from worker.messaging.packing import pack
+from worker.storage.keys import Keys, claim
+
+_CLAIM_SECONDS: Final = 120
+_LOOK_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a run is called."""
+
+    id: str | None = None
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    digest: str = ""
+    """Of the submission, where the id was given: another one under the same id is refused."""
+
+    def fields(self) -> dict[str, str]:
+        """The fields of the run's state."""
+        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest}
+        return {key: value for key, value in found.items() if value}
+
+
+LATEST: Final = "latest"
+"""Stands for the newest run wherever one is asked for."""
+ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z", re.ASCII)
+NO_LABEL: Final = Label()
+
+
+def label_of(
+    value: Any,
+    *,
+    id: str | None = None,  # the option's name everywhere
+    name: str | None = None,
+    tags: Iterable[str] = (),
+) -> Label:
+    """The label of a submission. Raises `protocol.Rejected` for an id that no run can have."""
+    if id is None:
+        return Label(name=name, tags=tuple(tags))
+    if not ID.match(id) or id == LATEST:
+        shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
+        raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}; {LATEST!r} is taken")])
+    return Label(id, name, tuple(tags), hashlib.sha256(pack(value)).hexdigest())
+
+
+def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
+    """Whether the id is ours to write a run under; else a run has it, and is there now.
+
+    Raises `protocol.Rejected` where that run is another submission's, `InfrastructureError` where whoever has claimed
+    the id does not get on, `RedisError`.
+    """
+    until = time.monotonic() + _CLAIM_SECONDS
+    while time.monotonic() < until:
+        digest, status = _found(redis, keys)
+        if status is not None:
+            if digest != label.digest:
+                text = (
+                    f"the id {keys.run!r} is that of another submission: give another id, or submit the same document"
+                )
+                raise Rejected([Problem("", text)])
+            return False
+        if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=_CLAIM_SECONDS):
+            if _found(redis, keys)[1] is None:
+                return True
+            release(redis, keys, label)
+            continue
+        time.sleep(_LOOK_SECONDS)
+    raise InfrastructureError(f"the id {keys.run!r} is being submitted by somebody who does not get on; try again")
+
+
+def release(redis: Redis, keys: Keys, label: Label) -> None:
+    """Give the claim back."""
+    if label.id is not None:
+        redis.delete(claim(keys.prefix, keys.run))
+
+
+def _found(redis: Redis, keys: Keys) -> tuple[str, str | None]:
+    fields: Any = redis.hmget(keys.state, "digest", "status")
+    digest, status = fields
+    return (digest or b"").decode(), status.decode() if status is not None else None

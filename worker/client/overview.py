@@ -1,0 +1,122 @@
+"""The overview of runs: which there are, how they stand, and which one a person means."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from worker.errors import AmbiguousRun, RunNotFound
+from worker.storage.clock import server_ms
+from worker.storage.keys import Keys
+from worker.storage.run_list import RunList
+
+from .labels import ID, LATEST
+
+_MOST_LOOKED_AT: Final = 100_000
+_MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run at a glance."""
+
+    run: str
+    name: str | None
+    tags: tuple[str, ...]
+    status: str
+    calls: Mapping[str, int]
+    submitted: datetime
+    finished: datetime | None
+    age_seconds: float
+    """Since its submission."""
+    duration_seconds: float
+    """From its submission to its end, or to now."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts runs --json` prints it."""
+        return {
+            "run": self.run,
+            "name": self.name,
+            "tags": list(self.tags),
+            "status": self.status,
+            "calls": dict(self.calls),
+            "submitted": self.submitted.isoformat(timespec="milliseconds"),
+            "finished": self.finished.isoformat(timespec="milliseconds") if self.finished is not None else None,
+            "age_seconds": self.age_seconds,
+            "duration_seconds": self.duration_seconds,
+        }
+
+
+class Overview:
+    """The runs of a backend. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+
+    def runs(self, *, status: str | None = None, name: str | None = None) -> Iterator[Summary]:
+        """The runs, the newest first; with a status, with a name or a tag."""
+        now_ms = server_ms(self._redis)
+        for run, state in RunList(self._redis, self._prefix).newest():
+            summary = _summary(run, state, now_ms)
+            if status in (None, summary.status) and (name is None or name in (summary.name, *summary.tags)):
+                yield summary
+
+    def find(self, text: str) -> str:
+        """The id of the run that a text means: an id, `latest`, the newest of a name, the beginning of one id.
+
+        Raises `RunNotFound`, `AmbiguousRun`.
+        """
+        if ID.match(text) and self._redis.exists(Keys(self._prefix, text).state):
+            return text
+        alike: list[str] = []
+        for run, state in islice(RunList(self._redis, self._prefix).newest(), _MOST_LOOKED_AT):
+            if text in (LATEST, state.get("name")):
+                return run
+            if run.startswith(text):
+                alike.append(run)
+        if len(alike) > 1:
+            more = "" if len(alike) <= _MOST_NAMED else f" and {len(alike) - _MOST_NAMED} more"
+            raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {', '.join(alike[:_MOST_NAMED])}{more}")
+        if not alike:
+            raise RunNotFound(text)
+        return alike[0]
+
+
+def counts_of(state: Mapping[str, str]) -> dict[str, int]:
+    """The calls of a run counted by their statuses, from its state; those that are held count as waiting."""
+    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
+    left = int(state["total"]) - counts.total()
+    if state["status"] == "cancelled":
+        counts["skipped"] += left
+    else:
+        counts["running"] = int(state.get("running", 0))
+        counts["waiting"] = max(0, left - counts["running"])
+    return {status: number for status, number in counts.items() if number}
+
+
+def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:
+    submitted = int(float(state.get("submitted", now_ms)))
+    finished = int(float(state["finished"])) if "finished" in state else None
+    tags = tuple(state["tags"].split("\n")) if state.get("tags") else ()
+    return Summary(
+        run=run,
+        name=state.get("name"),
+        tags=tags,
+        status=state["status"],
+        calls=counts_of(state) if "total" in state else {},
+        submitted=_moment(submitted),
+        finished=_moment(finished) if finished is not None else None,
+        age_seconds=max(0, now_ms - submitted) / 1000,
+        duration_seconds=max(0, (finished or now_ms) - submitted) / 1000,
+    )
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,69 @@
+"""The list of the runs: those under way and, for as long as they are kept, those that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from .keys import Keys, active_runs, ended_runs
+
+_AT_ONCE: Final = 200
+_LOOKED_AFTER: Final = 20
+
+State = dict[str, str]
+"""The fields of a run's state (see advance.lua)."""
+
+
+class RunList:
+    """The runs of a backend. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+
+    def newest(self) -> Iterator[tuple[str, State]]:
+        """Every run and its state, that which was submitted last first."""
+        names = self._ids()
+        while page := list(islice(names, _AT_ONCE)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for run in page:
+                    pipeline.hgetall(Keys(self._prefix, run).state)
+                states = pipeline.execute()
+            for run, state in zip(page, states, strict=True):
+                if state:  # not one that is half written, or whose time is over
+                    yield run, {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+
+    def note_ended(self, run: str, submitted: float) -> None:
+        """List a run that has ended, and no longer the oldest ones that are kept no more."""
+        key = ended_runs(self._prefix)
+        self._redis.zadd(key, {run: submitted})
+        oldest: Any = self._redis.zrange(key, 0, _LOOKED_AFTER - 1)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for name in oldest:
+                pipeline.exists(Keys(self._prefix, name.decode()).state)
+            kept = pipeline.execute()
+        if gone := [name for name, is_kept in zip(oldest, kept, strict=True) if not is_kept]:
+            self._redis.zrem(key, *gone)
+
+    def _ids(self) -> Iterator[str]:
+        """The ids of both lists, by the time of submission; one that ends meanwhile may be in both."""
+        seen = set[str]()
+        lists = (self._listed(key) for key in (active_runs(self._prefix), ended_runs(self._prefix)))
+        for _, run in merge(*lists, key=lambda pair: -pair[0]):
+            if run not in seen:
+                seen.add(run)
+                yield run
+
+    def _listed(self, key: str) -> Iterator[tuple[float, str]]:
+        start = 0
+        while page := self._page(key, start):
+            yield from page
+            start += len(page)
+
+    def _page(self, key: str, start: int) -> list[tuple[float, str]]:
+        found: Any = self._redis.zrevrange(key, start, start + _AT_ONCE - 1, withscores=True)
+        return [(score, name.decode()) for name, score in found]
