@@ -115,6 +115,12 @@ class Tool:
         groups = pinned.alternatives
         return tuple(" && ".join(map(str, group)) for group in groups) if len(groups) > 1 else ()
 
+    def choices(self, key: str) -> tuple[str, ...]:
+        """The names that the schema lists for a meta-property of every call: by `const`, or by `enum`."""
+        parts = [part for part in joined(self._said_of(key), self.document) if isinstance(part, dict)]
+        named = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
+        return tuple(dict.fromkeys(value for value in named if isinstance(value, str) and value))
+
     @cached_property
     def output_schema(self) -> Schema | None:
         """The schema of the tool's result, if it has one (SPEC R4.6), together with what it refers to.

@@ -83,8 +83,7 @@ class _Composing:
             case "_gather" if self.request.instances and not self.tool.constants.get("_instance"):
                 yield name, {"const": True}
             case "_delegate" | "_activity":
-                named = [value for part in self._applied(said) for value in part.get("enum", ())]
-                if allowed := [value for value in dict.fromkeys(named) if self._is_allowed(value)]:
+                if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
                     yield name, {"enum": allowed}
             case "_scopes" if said:
                 yield name, self._widening.data(self._joined(said))
@@ -111,9 +110,7 @@ class _Composing:
     @cached_property
     def _is_latent(self) -> bool:
         """Whether a model gives the result: no code is registered, and none can be chosen (SPEC R4.2)."""
-        choosing = any(
-            part.get("enum") for name in ("_delegate", "_activity") for part in self._applied(self._said(name))
-        )
+        choosing = any(self.tool.choices(name) for name in ("_delegate", "_activity"))
         return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
 
     def _is_choice(self, name: str) -> bool:

@@ -81,7 +81,9 @@ def check_calls(
     calls, call_problems, paths_are_known = _read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
-    problems += aside_problems(submission.context) if submission.is_request else ()
+    if submission.is_request:
+        problems += aside_problems(submission.context)
+        problems += _code_problems(submission, toolbox)
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
@@ -134,6 +136,18 @@ def _named(toolbox: Toolbox, calls: Iterable[Call]) -> tuple[str, ...]:
     """The tools and the code that calls name or might name."""
     called = (name for call in calls for name in (call.tool, call.runner.name))
     return tuple(dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called)))
+
+
+def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:
+    """Code that the tools of a request pin or offer, and that is not registered: a model is not to be shown it."""
+    for name, tool in submission.tools.items():
+        for key in ("_delegate", "_activity"):
+            for chosen in tool.choices(key):
+                try:
+                    toolbox.runner(name, **{"delegate": None, "activity": None, key[1:]: chosen})
+                except UnknownRunner as error:
+                    place = tool.place_in_declaration(("properties", key))
+                    yield Problem(pointer(*submission.declared[name], *place), str(error), error.cause)
 
 
 def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[Problem]) -> list[Problem]:

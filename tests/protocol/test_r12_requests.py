@@ -11,6 +11,9 @@ from protocol.requests import Request, compose, read_answer, render
 from protocol.submission.checking import Surroundings
 from protocol.submission.submission import read_submission
 
+from .building import problems
+
+TEXT = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
 PRICE: dict[str, Any] = {
     "type": "object",
@@ -21,8 +24,8 @@ PRICE: dict[str, Any] = {
 
 def request(value: Mapping[str, Any], **known: Any) -> Request:
     """A request that is valid."""
-    submission, problems = read_submission({"context": [], "schema": NUMBER, **value}, Limits())
-    assert problems == []
+    submission, found = read_submission({"context": [], "schema": NUMBER, **value}, Limits())
+    assert found == []
     return Request(submission, Surroundings(**{"activities": {}, "delegates": (), **known}))
 
 
@@ -119,3 +122,45 @@ def test_r13_2_what_depends_on_an_invalid_call_is_found_at_once_however_long_the
     assert [call.raw for call in answer.calls] == [fallback, sound]
     assert [error.pointer for error in answer.errors] == [f"/calls/{index}/item" for index in range(300)]
     assert answer.errors[0].message.startswith("†state.c298 is written by no call that can run")
+
+
+def test_r12_2_code_that_is_not_there_is_not_shown_but_a_structural_error() -> None:
+    tools = {
+        "a": {"_delegate": "nobody"},
+        "b": {"properties": {"_activity": {"enum": ["price", "no"]}}},
+        "c": {"properties": {"_delegate": {"const": "own"}}},
+    }
+    value = {"context": [], "schema": NUMBER, "tools": tools, "delegates": {"own": {}}}
+    found = problems(value, activities={"price": PRICE}, delegates=())
+    assert [(problem.pointer, problem.message) for problem in found] == [
+        ("/tools/a/_delegate", "unknown delegate 'nobody'"),
+        ("/tools/b/properties/_activity", "unknown activity 'no'"),
+    ]
+
+
+def test_r12_6_what_only_the_wire_requires_is_dropped_at_any_depth_and_a_null_that_counts_is_kept() -> None:
+    inner = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "free": {}, "maybe": {"type": ["null", "string"]}},
+        "required": ["maybe"],
+    }
+    tool = {"properties": {"list": {"type": "array", "items": {"anyOf": [inner, TEXT]}}, "_output": {"type": "null"}}}
+    asked = request({"tools": {"t": tool}, "schema": inner, "context": [{"type": "state", "_instance": "①", "a": 1}]})
+    sent = {"n": None, "free": None, "maybe": None}
+    call = {"_tool": "t", "_reasoningForCall": None, "_instance": None, "list": [sent], "_output": None}
+    answer = read_answer(asked, {"calls": [{**call, "_outputPath": "†state.x"}], "output": sent})
+    kept = {"free": None, "maybe": None}
+    assert answer.errors == ()
+    assert answer.output == kept
+    assert answer.calls[0].raw == {"_tool": "t", "list": [kept], "_output": None, "_outputPath": "†state.x"}
+
+
+def test_r12_6_an_answer_may_stand_in_a_fence_and_what_cannot_be_read_is_shown_from_its_beginning() -> None:
+    asked = request({})
+    assert read_answer(asked, '```json\n{"calls": [], "output": null}\n```\n').errors == ()
+    (error,) = read_answer(asked, "I think that " + "x" * 1_000).errors
+    assert error.to_dict()["call"] is None
+    assert error.type == "InvalidAnswer"
+    assert error.message.endswith("I think that " + "x" * 487)
+    (twice,) = read_answer(asked, '{"calls": [], "output": {"total": 1, "total": 2}}').errors
+    assert "the key 'total' stands twice" in twice.message
