@@ -48,6 +48,10 @@ class NoLoop(WorkerError):
     """A run that is no request for the loop."""
 
 
+class PlanChanged(WorkerError):
+    """Another plan waits for an approval, or none does."""
+
+
 class NoSuchTick(WorkerError):
     """A tick that a loop has not asked."""
 

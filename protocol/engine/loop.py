@@ -5,6 +5,8 @@ come to, `limits` and what was spent whether another request may begin:
 
     new      tick n is to be composed: its request is not in the log yet
     asked    its request is in the log, the answer is not
+    planned  its solution is in the log, and waits for a person's approval (in lazy mode, SPEC R13.7)
+    approved its calls may run, and do not yet
     ran      its solution is in the log, and its calls run
     ended    an output was accepted, or a limit was reached
 """
@@ -56,6 +58,8 @@ class Stage(StrEnum):
 
     NEW = "new"
     ASKED = "asked"
+    PLANNED = "planned"
+    APPROVED = "approved"
     RAN = "ran"
     ENDED = "ended"
 
@@ -136,6 +140,19 @@ class Loop:
         """The solution of the current tick is in the log."""
         self.stage = Stage.RAN
         self.ticks[-1] = replace(self.tick, solution=solution, charged=charged, first=first, runs=runs)
+
+    def plan(self) -> None:
+        """The calls of the solution wait for an approval."""
+        self.stage = Stage.PLANNED
+
+    def approve(self) -> None:
+        """They may run."""
+        self.stage = Stage.APPROVED
+
+    def start(self, *, first: int, runs: int) -> None:
+        """They are in their lanes."""
+        self.stage = Stage.RAN
+        self.ticks[-1] = replace(self.tick, first=first, runs=runs)
 
     def close(self, errors: int) -> None:
         """The current tick is over; the next one is to be composed."""

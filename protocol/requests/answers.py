@@ -197,7 +197,7 @@ class _Reading:
             calls=[(("solution", "calls", index), call) for index, call in calls.items()],
             output=output,
             first=self.first,
-            is_template=False,
+            is_template=self.request.is_lazy,
             is_request=False,
             is_whole=True,
             tools=self.request.tools,

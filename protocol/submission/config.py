@@ -76,7 +76,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _is_approval, 'a list of tool names, references such as "†state.user", or "*"', in_submission=True
     ),
     "approve_seconds": Setting(*_SECONDS, in_submission=True),
-    "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"'),
+    "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_request=True),
     "plan": Setting(lambda value: value == "staged", '"staged"'),
     "slots": Setting(*_COUNT),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"'),

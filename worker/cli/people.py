@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli.failures import COMPLETED, documented
-from worker.cli.inspect import found_run
+from worker.cli.inspect import found_run, print_status
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text
 from worker.cli.rendering import call_name, counted, heading
@@ -26,33 +26,55 @@ by_option = click.option("--by", metavar="NAME", help="Who decides, as the log s
 @common_options
 def held(run: str, *, common: Common) -> int:
     """Print the calls of RUN that wait for a person, those that wait longest first, with all that they will run with.
+    Of a loop that only plans (mode: lazy), the plan with its digest.
 
     Exit codes: 0 found, also where nothing waits, 3 not found, or no server.
     """
     with found_run(run, common) as found:
-        calls = found.held()
+        plan, calls = found.plan(), found.held()
+    if plan is not None and common.json:
+        print_json(plan)
+    elif plan is not None:
+        print_text(
+            f"{heading('plan ' + plan['plan'])}  of tick {plan['tick']}; acts approve {run} --plan {plan['plan']}"
+        )
+        for line in value_lines({"calls": plan["calls"]}, 2):
+            print_text(line)
     for call in calls:
         if common.json:
             print_json(call)
         else:
             for line in _lines(call):
                 print_text(line)
-    if not calls and not common.json:
+    if not calls and plan is None and not common.json:
         print_text("nothing waits for a person")
     return COMPLETED
 
 
 @click.command(short_help="Let a held call run.")
 @click.argument("run", metavar="RUN")
-@click.argument("call", metavar="CALL")
+@click.argument("call", metavar="[CALL]", required=False)
 @click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out.")
+@click.option("--plan", metavar="DIGEST", help="Let the plan run that `acts held` shows under this digest.")
 @by_option
 @common_options
-def approve(run: str, call: str, parameters: str | None, by: str | None, *, common: Common) -> int:
-    """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it.
+def approve(
+    run: str, call: str | None, parameters: str | None, plan: str | None, by: str | None, *, common: Common
+) -> int:
+    """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it. With --plan it
+    is the plan of a loop that runs, refused where another one waits by now.
 
     Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
+    if (call is None) is (plan is None):
+        raise click.UsageError("give either CALL or --plan DIGEST")
+    if plan is not None:
+        with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
+            found.approve_plan(plan, by=by)
+            document = found.status()
+        print_status(document, common)
+        return COMPLETED
+    assert call is not None
     return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters, common), by=by))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
 from broker_config import Settings
+from protocol import Problem, Rejected
 from protocol.engine.loop import Stage
-from worker.errors import NoLoop, NoSuchTick, RunNotFound, RunOver
-from worker.execution.loop_view import LoopView, loop_limits
+from worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
+from worker.execution.loop_view import LoopView, loop_limits, plan_of
 from worker.messaging.attempts import lane_token
 from worker.messaging.messages import lane_task
 from worker.messaging.packing import pack, unpack
@@ -26,6 +28,8 @@ from worker.storage.secret import read_tokens
 
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
+
+    from .amendment import Check
 
 _PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 
@@ -80,6 +84,66 @@ class LoopControl:
 
         self._take(step, done)
 
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that waits for an approval (SPEC R13.7): `plan` its digest, `tick`, `calls`; None where none does.
+
+        Raises `RunNotFound`, `RedisError`.
+        """
+        try:
+            view = self._view()
+        except NoLoop:
+            return None
+        if view.loop.stage is not Stage.PLANNED or view.plan is None or view.is_finished:
+            return None
+        return {"plan": view.plan["digest"], "tick": view.loop.tick.number, "calls": view.plan["calls"]}
+
+    def replan(self, value: Any, check: Check) -> None:
+        """Put other calls in place of those of the plan, which goes on waiting, under another digest.
+
+        Raises `protocol.Rejected` where they are not valid; `PlanChanged` where no plan waits; as `approve`.
+        """
+        if not isinstance(value, Mapping) or value.keys() != {"calls"}:
+            raise Rejected(
+                [Problem("", 'a plan is replaced by an object with "calls" alone: the tools are the request\'s')]
+            )
+        calls = value["calls"]
+        done = deed(self._settings, "amended")
+
+        def step(view: LoopView) -> LoopStep:
+            loop = view.loop
+            if loop.stage is not Stage.PLANNED or view.is_finished:
+                raise PlanChanged(f"run {view.run} has no plan to be approved (any more): see `acts held`")
+            check(value, view.so_far())
+            found = LoopStep(before=loop.name, after=loop.name, seen=view.seen)
+            found.note(loop.tick.number, plan=plan_of(calls))
+            return found
+
+        self._take(step, done)
+
+    def approve(self, digest: str, *, by: str | None = None) -> None:
+        """Let the calls of the plan of this digest run; the run is to be resumed then. The same approval twice is one.
+
+        Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
+        """
+        done = deed(self._settings, "approved", plan=digest)
+        done = replace(done, actor=replace(done.actor, name=by)) if by else done
+
+        def step(view: LoopView) -> LoopStep | None:
+            loop, known = view.loop, view.plan["digest"] if view.plan is not None else None
+            if view.is_finished:
+                raise RunOver(f"run {view.run} is {view.status}: nothing can be approved in it any more")
+            if loop.stage in (Stage.APPROVED, Stage.RAN) and known == digest:
+                return None
+            if loop.stage is not Stage.PLANNED or known != digest:
+                waiting = f"the plan {known}" if loop.stage is Stage.PLANNED else "no plan"
+                raise PlanChanged(f"run {view.run} has {waiting} to be approved, and not {digest}: see `acts held`")
+            number = loop.tick.number
+            found = LoopStep(before=loop.name, after=f"{Stage.APPROVED}:{number}", seen=view.seen, woken=[LOOP])
+            found.note(number, approval={"digest": digest})
+            return found
+
+        self._take(step, done)
+
     def asked(self, tick: int) -> dict[str, Any]:
         """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`.
 
@@ -112,9 +176,9 @@ class LoopControl:
             step.woken = [LOOP, *dict.fromkeys(lane_token(instance) for instance, _ in view.open)]
         return step
 
-    def _take(self, make: Callable[[LoopView], LoopStep], done: Deed) -> None:
-        """Take a step as soon as nothing comes in between."""
-        while not self._taken(make(self._view()), done):
+    def _take(self, make: Callable[[LoopView], LoopStep | None], done: Deed) -> None:
+        """Take a step, unless there is nothing to do, as soon as nothing comes in between."""
+        while (step := make(self._view())) is not None and not self._taken(step, done):
             pass
 
     def _taken(self, step: LoopStep, done: Deed) -> bool:

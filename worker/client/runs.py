@@ -190,6 +190,23 @@ class Run:
         with redis_errors(self._settings):
             return self._people.answer(call, value, by=by)
 
+    def plan(self) -> dict[str, Any] | None:
+        """The plan of a lazy loop that waits for an approval: `plan` its digest, `tick`, `calls` (SPEC R13.7)."""
+        self._state()
+        with redis_errors(self._settings):
+            return self._loop.plan()
+
+    def approve_plan(self, digest: str, *, by: str | None = None) -> None:
+        """Let the calls of the plan that was shown under this digest run; the run goes on.
+
+        Raises `PlanChanged` where it is not the one that waits, `NoLoop`, `RunOver`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            self._loop.approve(digest, by=by)
+        with suppress(RunOver):  # it was approved before, and has ended since
+            self._control.resume()
+
     def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
         """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
         self._state()
@@ -216,14 +233,18 @@ class Run:
 
         With `add` they come behind those that are there, which stay, also in a run that has completed or failed (SPEC
         R11.7).
+        Where a loop's plan waits for an approval, they are the plan instead, and it goes on waiting (SPEC R13.7).
         `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`. Raises
         `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
         `BeingAmended`.
         """
         from .amendment import Amender
 
-        self._state()
         value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
+        if not add and "loop" in self._state() and self.plan() is not None:
+            with redis_errors(self._settings):
+                self._loop.replan(value, self._check)
+            return
         with redis_errors(self._settings):
             amender = Amender(self.id, self._redis, self._settings, self._check)
             (amender.add if add else amender.amend)(value, resume=self.resume)

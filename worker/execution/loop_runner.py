@@ -29,7 +29,7 @@ from worker.storage.lane import RunGone
 from worker.storage.log import Advance, Claim, Rest
 from worker.storage.loop_entries import LOOP, LoopStep
 
-from .loop_view import LoopView
+from .loop_view import LoopView, plan_of
 from .mailbox import Mailbox
 from .services import Services
 from .ticks import errors_of, fates_of, message_of, packed, read_solution, unanswered, write_calls
@@ -100,6 +100,8 @@ class LoopRunner:
             return await self._compose()
         elif loop.stage is Stage.ASKED and view.status == "running" and self._has_to_look:
             return await self._ask()
+        elif loop.stage is Stage.APPROVED and view.status == "running":
+            return await self._start()
         elif loop.stage is Stage.RAN and not view.open:
             return await self._close()
         self._mailbox.give_receipts(committed=True)
@@ -254,7 +256,7 @@ class LoopRunner:
         }
         answer = {
             "first": view.first,
-            "runs": solved.runs if limit is None else 0,
+            "runs": solved.runs if limit is None and not self._asks.is_lazy else 0,
             "charged": charged,
             "positions": list(solved.positions),
             "errors": packed(errors),
@@ -263,7 +265,30 @@ class LoopRunner:
         if limit is not None:
             self._end(step, "failed", limit)
         elif solved.layout is not None and solved.layout.calls:
-            write_calls(step, solved.layout, tick.number)
+            if self._asks.is_lazy:
+                step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
+                step.note(tick.number, plan=plan_of(solved.valid_calls))
+            else:
+                write_calls(step, solved.layout, tick.number)
+        await self._take(step)
+        return True
+
+    async def _start(self) -> bool:
+        """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
+        view = self._view
+        number, plan = view.loop.tick.number, view.plan
+        assert plan is not None
+        solved = read_solution(self._asks, {"calls": plan["calls"], "output": None}, view, self._services.checker)
+        step = self._begin(Stage.RAN)
+        start = {
+            "first": view.first,
+            "runs": solved.runs,
+            "positions": list(solved.positions),
+            "errors": packed(solved.errors),
+        }
+        step.note(number, start=start)
+        if solved.layout is not None and solved.layout.calls:
+            write_calls(step, solved.layout, number)
         await self._take(step)
         return True
 

@@ -5,9 +5,10 @@ It is only ever fed from the log, in order, so a loop goes on in any process fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from broker_config import Settings
 from protocol.calls.call import Call
@@ -15,7 +16,9 @@ from protocol.engine.execution import Status
 from protocol.engine.loop import Loop, LoopLimits, TickError
 from protocol.requests import Request
 from protocol.state.fold import Fold
+from protocol.submission.amendments import SoFar
 from worker.execution.checking import most_of
+from worker.messaging.packing import pack
 from worker.messaging.tokens import Tokens
 from worker.storage.children import Parent
 from worker.storage.definition import Definition, unpack_definition, unpack_lane
@@ -23,6 +26,9 @@ from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone, id_key
 from worker.storage.log import Entry, MessageLog
 from worker.storage.loop_entries import take_in
+
+_DIGEST: Final = 16
+"""Characters of a plan's digest: it tells the plans of one run apart."""
 
 Where = tuple[str | None, int]
 """A call, by its instance and index."""
@@ -77,6 +83,8 @@ class LoopView:
         """The calls that have ended in the current tick."""
         self.invalid: tuple[TickError, ...] = ()
         """What is wrong with the solution of the current tick."""
+        self.plan: Mapping[str, Any] | None = None
+        """The `calls` of the current tick that wait for an approval, or were approved, and their `digest`."""
         self.positions: tuple[int, ...] = ()
         """Where in it the calls stand that run."""
         self._ran_ms = 0
@@ -109,6 +117,20 @@ class LoopView:
     def first(self) -> int:
         """The index that the next call gets (SPEC R13.9)."""
         return 1 + max((index for _, index in self.calls), default=-1)
+
+    def so_far(self) -> SoFar:
+        """The run as the calls of a plan find it."""
+        definition = self.definition
+        return SoFar(
+            messages=self.messages,
+            begun={},
+            first=self.first,
+            is_template=True,
+            tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
+            delegates=definition.delegates,
+            config=definition.config,
+            allow=definition.allow,
+        )
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the log, the next ones."""
@@ -151,6 +173,12 @@ class LoopView:
             self.positions = tuple(said.answer["positions"])
             self.invalid = tuple(TickError(**error) for error in said.answer["errors"])
             self.ended.clear()
+            self.plan = None
+        if said.plan is not None:
+            self.plan = said.plan
+        if said.start is not None:
+            self.positions = tuple(said.start["positions"])
+            self.invalid += tuple(TickError(**error) for error in said.start["errors"])
         take_in(self.loop, said, entry.message)
 
     def _feed_lane(self, entry: Entry) -> None:
@@ -182,6 +210,11 @@ class LoopView:
         """Where in the solution of the current tick a call stands; behind all of them where it was added since."""
         at = index - self.loop.tick.first
         return self.positions[at] if 0 <= at < len(self.positions) else len(self.positions) + at
+
+
+def plan_of(calls: Sequence[Any]) -> dict[str, Any]:
+    """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
+    return {"calls": list(calls), "digest": hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST]}
 
 
 def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:

@@ -37,6 +37,11 @@ class Solved:
     """Why others do not, and what else is wrong."""
 
     @property
+    def valid_calls(self) -> list[Any]:
+        """The calls that run, as they were written."""
+        return [self.solution["calls"][position] for position in self.positions]
+
+    @property
     def runs(self) -> int:
         """How many calls run, over all instances."""
         return self.layout.size if self.layout is not None else 0

@@ -2,7 +2,8 @@
 
 A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `t` the tick, and
 of these one or two: `q` the request, `m` the message of its solution with `o` what the engine made of it, `x` the end
-of the tick, `e` the end of the loop, `v` that a loop which had ended goes on.
+of the tick, `e` the end of the loop, `v` that a loop which had ended goes on; in lazy mode `n` the plan, `y` that it
+was approved, `b` that its calls begin.
 """
 
 from __future__ import annotations
@@ -44,9 +45,24 @@ class LoopEntry:
     """`status`, `reason`, `output`."""
     extension: Mapping[str, Any] | None = None
     """`ticks` that were added."""
+    plan: Mapping[str, Any] | None = None
+    """`calls` that wait for an approval, and their `digest` (SPEC R13.7)."""
+    approval: Mapping[str, Any] | None = None
+    """The `digest` of the plan that was approved."""
+    start: Mapping[str, Any] | None = None
+    """Of an approved plan: `first`, `runs`, `positions`, `errors`, as in `answer`."""
 
 
-_PARTS: Final = {b"q": "request", b"o": "answer", b"x": "closing", b"e": "end", b"v": "extension"}
+_PARTS: Final = {
+    b"q": "request",
+    b"o": "answer",
+    b"x": "closing",
+    b"e": "end",
+    b"v": "extension",
+    b"n": "plan",
+    b"y": "approval",
+    b"b": "start",
+}
 _KEYS: Final = {name: key.decode() for key, name in _PARTS.items()}
 
 
@@ -64,6 +80,12 @@ def take_in(loop: Loop, said: LoopEntry, message: Mapping[str, Any] | None) -> N
         loop.ask(said.request["estimate"], said.request["digest"])
     if said.answer is not None and message is not None:
         loop.answer(message, **{key: said.answer[key] for key in ("charged", "first", "runs")})
+    if said.plan is not None:
+        loop.plan()
+    if said.approval is not None:
+        loop.approve()
+    if said.start is not None:
+        loop.start(first=said.start["first"], runs=said.start["runs"])
     if said.end is not None:
         loop.end(said.closing["errors"] if said.closing is not None else None)
     elif said.closing is not None:
@@ -89,6 +111,8 @@ class LoopStep:
     answered: int | None = None
     ends: str | None = None
     fault: str = ""
+    pauses: bool = False
+    """Whether the run is paused with it."""
     extends: int | None = None
     """The tick with which a loop that had ended goes on."""
     alarm_ms: int | None = None
@@ -122,6 +146,7 @@ class LoopStep:
             "ends": self.ends,
             "fault": self.fault,
             "extends": None if self.extends is None else str(self.extends),
+            "pauses": self.pauses,
             "alarm": self.alarm_ms,
             "published_ms": published_ms,
         }

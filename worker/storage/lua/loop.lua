@@ -9,7 +9,7 @@
 --        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
 --        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
---        or ""), extends (a run that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
+--        or ""), pauses (whether the run is paused with it), extends (a run that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
 --        (how long a published task may lie before it counts as lost)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
 --          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
@@ -75,6 +75,10 @@ if request.ends then
     end
     redis.call('HINCRBY', state, 'remaining', -1)
     status = request.ends
+    change_status(state, log, statuses, status, now)
+end
+if request.pauses and status == 'running' then
+    status = 'paused'
     change_status(state, log, statuses, status, now)
 end
 local woken, due = {}, now + request.published_ms
