@@ -164,3 +164,15 @@ def test_r12_6_an_answer_may_stand_in_a_fence_and_what_cannot_be_read_is_shown_f
     assert error.message.endswith("I think that " + "x" * 487)
     (twice,) = read_answer(asked, '{"calls": [], "output": {"total": 1, "total": 2}}').errors
     assert "the key 'total' stands twice" in twice.message
+
+
+def test_r13_7_the_calls_of_a_lazy_request_are_a_plan_for_every_instance() -> None:
+    context = [{"type": "state", "_instance": name, "item": name} for name in ("①", "②")]
+    value = {"tools": {"price": PRICE}, "context": context}
+    call = {"_tool": "price", "item": "†state.item", "_outputPath": "†state.price"}
+    lazy = request({**value, "config": {"mode": "lazy"}}, activities={"price": PRICE})
+    answer = read_answer(lazy, {"calls": [call], "output": None})
+    assert answer.errors == ()
+    assert [lane.instance for lane in answer.layout.lanes.values() if lane.calls] == ["①", "②"]
+    eager = read_answer(request(value, activities={"price": PRICE}), {"calls": [call], "output": None})
+    assert [error.pointer for error in eager.errors] == ["/calls/0/item"]
