@@ -3,7 +3,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help run test nightly check bench chaos
+.PHONY: help run test nightly check bench chaos lock
 
 help:   ## list what can be made
 	@grep -E '^[a-z]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): *## */  make \1\t/'
@@ -25,3 +25,6 @@ bench:  ## measure beside other systems: ARGS="engine --only chain --rounds 3"
 
 chaos:  ## random faults under a mixed workload, and an audit of what is left: ARGS="--seconds 3600 --seed 7"
 	@$(PYTHON) deploy/dev.py chaos $(ARGS)
+
+lock:   ## write the versions, hashes and bill of materials of the image
+	@$(PYTHON) deploy/dev.py lock

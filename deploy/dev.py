@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | setup [arguments]
+"""One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | lock | setup [arguments]
 
 run      the main job on a real example (with arguments: `acts run` on those)
 test     the tests, in two processes; arguments go to pytest (-n 0: in one)
@@ -7,6 +7,7 @@ nightly  the tests that take long too, thousands of examples for each law, and h
 check    format, lint, types
 bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
 chaos    random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
+lock     the versions and hashes of what the image installs, and its bill of materials, from pyproject.toml
 setup    only what the others do first: make .venv and install the project into it
 
 Needs Python >= 3.11 and the network (once), nothing else. Set-up is repeated when pyproject.toml changes.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +35,11 @@ INTERRUPTED = 130
 IN_TWO = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
 NIGHT_OF_CHAOS_SECONDS = 1800
+LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
+BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
+BILL_OF_MATERIALS += ["--output-reproducible", "--output-format", "JSON", "--output-file", "deploy/sbom.json"]
+IMAGE_PYTHON = "3.13"
+IMAGE_EXTRAS = ["--extra", "flower", "--extra", "openai"]
 
 
 def main(arguments: list[str]) -> int:
@@ -44,6 +51,7 @@ def main(arguments: list[str]) -> int:
         "check": check,
         "bench": bench,
         "chaos": chaos,
+        "lock": lock,
         "setup": setup,
     }
     if not arguments or arguments[0] not in commands:
@@ -86,6 +94,28 @@ def bench(arguments: list[str]) -> int:
 def chaos(arguments: list[str]) -> int:
     """Run random chaos."""
     return become(["-m", "tests.chaos", *arguments])
+
+
+def lock(arguments: list[str]) -> int:
+    """Write the lock files and the bill of materials, with tools in an environment of their own."""
+    tools = os.path.join(ROOT, ".lock-tools")
+    python = os.path.join(tools, "bin", "python")
+    with open(os.path.join(ROOT, "pyproject.toml"), encoding="utf-8") as file:
+        build = re.findall(r'^requires = \["(.*)"\]$', file.read(), re.MULTILINE)
+    return (
+        subprocess.call([PYTHON, "-m", "venv", tools])
+        or subprocess.call([python, "-m", "pip", "install", "-qq", *LOCK_TOOLS])
+        or compile_lock(python, ["pyproject.toml", *IMAGE_EXTRAS], "deploy/requirements.lock")
+        or compile_lock(python, ["-"], "deploy/build.lock", "\n".join(build))
+        or subprocess.call([os.path.join(tools, "bin", "cyclonedx-py"), *BILL_OF_MATERIALS])
+    )
+
+
+def compile_lock(python: str, sources: list[str], target: str, content: str = "") -> int:
+    """Write the versions and hashes that requirements come to in the image; those of an older file are kept."""
+    command = [python, "-m", "uv", "pip", "compile", *sources, "--generate-hashes", "--no-emit-index-url", "-q"]
+    command += ["--python-version", IMAGE_PYTHON, "--python-platform", "linux", "--custom-compile-command", "make lock"]
+    return subprocess.run([*command, "-o", target], input=content, text=True, check=False).returncode
 
 
 def setup(arguments: list[str]) -> int:
