@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from worker.cli.archive import export, import_
 from worker.cli.check import check
 from worker.cli.control import amend, cancel, fork, pause, resume, say, send
 from worker.cli.dead import dead
@@ -91,6 +92,8 @@ for command in (
     approve,
     answer,
     reject,
+    export,
+    import_,
     delete,
     dead,
     worker,

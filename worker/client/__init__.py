@@ -4,6 +4,7 @@
 `async_client`   the same for asyncio programs
 `authoring`      plans written in code
 `overview`       which runs there are, and which one is meant
+`archive`        a run as one file
 `labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside

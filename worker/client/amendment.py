@@ -43,7 +43,7 @@ from worker.storage.keys import Keys, active_runs
 from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry, standing
 
-from .amendment_steps import AmendmentSteps
+from .amendment_steps import AmendmentSteps, refuse_a_copy
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
@@ -91,6 +91,7 @@ class Amender:
             raise RunNotFound(self._keys.run)
         if status == b"cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: nothing can be added to it; fork it")
+        refuse_a_copy(self._redis, self._keys)
         self._planned(value, (by or b"").decode(), adds=True)
         # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
         self._list(int(submitted or 0))

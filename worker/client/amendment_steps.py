@@ -13,10 +13,21 @@ from redis import Redis
 
 from worker.errors import BeingAmended, RunNotFound, RunOver
 from worker.messaging.packing import unpack
+from worker.storage.children import PARENT
 from worker.storage.keys import ENDED, Keys
 from worker.storage.scripts import Script, pack_request
 
 _AT_ONCE: Final = 200
+
+
+def refuse_a_copy(redis: Redis, keys: Keys) -> None:
+    """Raise `RunOver` for a run that is only read here, or that answers another one's call (SPEC R11.7)."""
+    fields: Any = redis.hmget(keys.state, "imported", PARENT)
+    imported, parent = fields
+    if imported is not None:
+        raise RunOver(f"run {keys.run} is imported: it can be read and forked, and does not go on itself")
+    if parent is not None:
+        raise RunOver(f"run {keys.run} answers a call of another run and does not go on itself: see `acts status`")
 
 
 class AmendmentSteps:

@@ -118,6 +118,16 @@ class Client:
         with redis_errors(self.settings):
             yield from self._overview.runs(status=status, name=name)
 
+    def import_run(self, lines: Iterable[str | bytes]) -> Run:
+        """A run that another backend has exported, to be read and forked here, under its id.
+
+        Raises `protocol.Rejected`, `OtherFormat`, `InfrastructureError`.
+        """
+        from .archive import import_lines
+
+        with redis_errors(self.settings):
+            return self.run_of(import_lines(self._redis, self.settings, lines))
+
     @cached_property
     def _overview(self) -> Overview:
         from .overview import Overview

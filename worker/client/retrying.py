@@ -33,7 +33,7 @@ from worker.storage.lane import LaneView, RunView, known_calls
 from worker.storage.log import Entry, standing
 from worker.storage.secret import read_tokens
 
-from .amendment_steps import AmendmentSteps
+from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .undoing import EndedLane, ended_lane, id_of, is_gather, new_record, spread, told_status, unsettled_in
 
 RETRY: Final = "retry"
@@ -82,6 +82,7 @@ class Retrier:
         """
         fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
         status, submitted, by = fields
+        refuse_a_copy(self._redis, self._keys)
         if status is None:
             raise RunNotFound(self._keys.run)
         if status == b"cancelled":

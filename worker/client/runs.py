@@ -267,6 +267,14 @@ class Run:
         with redis_errors(self._settings):
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
+    def export(self) -> Iterator[str]:
+        """The run as the lines of a file: its log, definition and result (see `archive`)."""
+        from .archive import export_lines
+
+        result = self.result().to_dict()
+        with redis_errors(self._settings):
+            yield from export_lines(self._redis, self._keys, result)
+
     def delete(self) -> None:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`, `RunOver` where it has
         not ended.

@@ -1,0 +1,116 @@
+"""A run as one file: written, read without a server, read back elsewhere, and forked there (SPEC R11.5)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from protocol import Rejected
+from worker import Client
+from worker.errors import RunOver
+
+from .backend import Backend, Meeting, settings_for
+from .test_control_cli import command
+
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "_instance": "①", "text": "Привет"},
+    {"type": "state", "_instance": "②", "text": "Bonjour"},
+]
+CALLS: list[dict[str, Any]] = [
+    {"_tool": "echo", "value": "†state.text", "_instance": "①", "_outputPath": "†state.copy"},
+    {"_tool": "explode", "_instance": "②", "_outputPath": "†state.copy"},
+    {"_tool": "echo", "value": "†state.copy", "_instance": "②", "_outputPath": "†state.more"},
+    {"_tool": "echo", "value": 5, "_outputPath": "†state.n"},
+]
+
+
+@pytest.fixture(scope="module")
+def exported(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    run = backend.client.submit(CONTEXT, {"calls": CALLS}, name="kept", tags=["a", "b"])
+    backend.wait(run.id)
+    file = tmp_path_factory.mktemp("archive") / "run.jsonl"
+    told = command(backend, "export", run.id, "-o", str(file), afresh=True)
+    assert (told.code, told.stdout) == (0, "")
+    assert list(file.parent.iterdir()) == [file]
+    return run.id, file
+
+
+def test_the_file_can_be_read_without_anything_of_ours(backend: Backend, exported: tuple[str, Path]) -> None:
+    run, file = exported
+    head, *entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert head["result"] == command(backend, "show", run, "--json").json
+    messages = [entry["message"] for entry in entries if "message" in entry]
+    assert messages == [line["message"] for line in command(backend, "log", run, "--json").json_lines]
+    assert command(backend, "export", run).stdout == file.read_text(encoding="utf-8")
+
+
+def test_it_is_read_back_elsewhere_as_it_was_and_is_forked(backend: Backend, exported: tuple[str, Path]) -> None:
+    run, file = exported
+    here = backend.client.run(run)
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        with file.open("rb") as lines:
+            there = client.import_run(lines)
+        assert there.id == run
+        assert there.result().to_dict() == here.result().to_dict()
+        assert [(e.id, e.message) for e in there.log()] == [(e.id, e.message) for e in here.log()]
+        assert there.explain("†state.copy", instance="①").value == "Привет"
+        past = [entry.id for entry in here.log()][1]
+        assert there.result(past).to_dict() == here.result(past).to_dict()
+        (summary,) = client.runs()
+        assert (summary.run, summary.name, summary.tags, summary.status) == (run, "kept", ("a", "b"), "failed")
+        for refused in (there.retry, lambda: there.amend([], add=True), there.resume):
+            with pytest.raises(RunOver):
+                refused()
+        fork = there.fork(paused=True)
+        assert fork.result().to_dict()["calls"] == there.result().to_dict()["calls"]
+        with file.open("rb") as lines, pytest.raises(Rejected, match="is here already"):
+            client.import_run(lines)
+        there.delete()
+        with file.open("rb") as lines:
+            assert client.import_run(lines).id == run
+
+
+def test_a_run_under_way_is_cancelled_where_it_is_imported(backend: Backend, meeting: Meeting) -> None:
+    wait = {"_tool": "waitAtGate", "gate": "archive", "_outputPath": "†state.a"}
+    run = backend.client.submit([], {"calls": [wait]})
+    meeting.take("at:archive")
+    lines = list(run.export())
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        there = client.import_run(lines)
+        assert (there.status()["status"], there.wait(1).calls[0].status) == ("cancelled", "skipped")
+    meeting.open_gate("archive")
+
+
+def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[str, Path], tmp_path: Path) -> None:
+    lines = exported[1].read_text(encoding="utf-8").splitlines()
+    head = json.loads(lines[0])
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        for bad, said in (
+            ([], "line 1: not JSON"),
+            (["{}"], "line 1: this is no run"),
+            ([json.dumps(head | {"run": "a{b}"})], "line 1: this is no run"),
+            ([json.dumps(head | {"definition": "%"})], "base64"),
+            ([json.dumps(head | {"definition": "AAAA"})], "line 1: its definition cannot be read"),
+            ([json.dumps(head | {"instances": [1]})], "line 1: its instances"),
+            ([json.dumps(head | {"state": {}})], "line 1: its state lacks"),
+            ([*lines[:2], "[]"], "line 3: not an object"),
+            ([*lines[:2], '{"id": "x", "lane": ""}'], "line 3: the entry x cannot be read"),
+        ):
+            with pytest.raises(Rejected, match=said):
+                client.import_run(bad)
+            assert list(client._redis.scan_iter(f"*{{{exported[0]}}}*")) == [], said
+        assert list(client.runs()) == []
+
+
+def test_the_commands_go_through_a_pipe(backend: Backend, exported: tuple[str, Path]) -> None:
+    with EmbeddedServer() as server:
+        aside = Backend(settings_for(server), backend.meeting, backend.folder)
+        told = command(aside, "import", "-", stdin=exported[1].read_bytes(), afresh=True)
+        assert (told.code, told.stdout) == (0, f"{exported[0]}\n")
+        again = command(aside, "import", str(exported[1]), "--json")
+        assert (again.code, again.json["status"], "is here already" in again.stderr) == (2, "rejected", True)
+        assert command(aside, "import", "/nowhere").code == 2

@@ -1,0 +1,85 @@
+"""`acts export`, `acts import`: a run as one file, and back (SPEC R11.5)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
+from worker.cli.inspect import found_run
+from worker.cli.options import Common, common_options
+from worker.cli.output import flush, print_json, print_text, tell
+
+
+@click.command(short_help="Write a run as one file.")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
+)
+@common_options
+def export(run: str, output: Path | None, *, common: Common) -> int:
+    """Write RUN as one file: its log, its definition and its result, as JSON lines.
+
+    The first line has the result as `acts show --json` prints it, so the file can be read without a server.
+
+    Exit codes: 0 written, 3 not found, no server, or the file cannot be written.
+    """
+    with found_run(run, common) as found:
+        if output is None:
+            for line in found.export():
+                print_text(line)
+            flush()
+            return COMPLETED
+        draft = output.with_name(f"{output.name}.{os.getpid()}.part")
+        try:
+            with draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
+                file.writelines(f"{line}\n" for line in found.export())
+            draft.replace(output)
+        except OSError as error:
+            raise Failed(f"{output}: {error.strerror or error}") from error
+        finally:
+            draft.unlink(missing_ok=True)
+        tell(f"run {found.id} is in {output}")
+    return COMPLETED
+
+
+@click.command("import", short_help="Read a run from a file that `acts export` has written.")
+@click.argument("file")
+@common_options
+def import_(file: str, *, common: Common) -> int:
+    """Read the run in FILE (or - for standard input) back under its id, to be looked at and forked; print the id.
+
+    Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
+    """
+    from worker.client.client import Client
+
+    with documented(as_json=common.json, has_status=True):
+        settings = common.settings()
+        settings.require_redis()
+        with _opened(file) as stream, Client(settings) as client:
+            run = client.import_run(stream)
+            document = run.status()
+    if common.json:
+        print_json(document)
+    else:
+        print_text(run.id)
+    return COMPLETED
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(Path(file).open("rb"))
+        except OSError as error:
+            raise Failed(f"{file}: {error.strerror or error}", REJECTED) from error
+        yield stream

@@ -1,0 +1,186 @@
+"""A run as one file: written with its log, definition and result, and read back under its id (SPEC R11.5).
+
+A file of JSON lines. The first holds what the run is and has come to, `result` as `acts show --json` prints it; each
+of the others is an entry of its log: `id`, `lane`, `message` where it has one, and its other fields as they lie in
+Redis, in base64. So it can be read without anything of ours, and nothing of it is lost.
+
+An imported run is there to be read and forked. One that had not ended is cancelled, as of the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from broker_config import Settings
+from protocol import Problem, Rejected
+from worker.errors import RunNotFound
+from worker.messaging.packing import pack, unpack
+from worker.storage.clock import server_ms
+from worker.storage.definition import FORMAT, require_format, unpack_definition
+from worker.storage.history import History
+from worker.storage.keys import ENDED, Keys, active_runs
+from worker.storage.lane import id_key
+from worker.storage.log import read_entry
+from worker.storage.retention import delete_run, expire_run
+
+from .labels import ID
+
+VERSION: Final = 1
+_AT_ONCE: Final = 500
+_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported"})
+"""Fields of the state that say something of work under way, or of other runs."""
+
+
+def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a run's file. Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
+    definition: Any = redis.get(keys.definition)
+    state: Any = redis.hgetall(keys.state)
+    if definition is None or not state:
+        raise RunNotFound(keys.run)
+    require_format(int(state[b"format"]))
+    history = History(redis, keys)
+    yield _line(
+        {
+            "acts_run": VERSION,
+            "format": FORMAT,
+            "run": keys.run,
+            "result": dict(result),
+            "instances": history.instances(),
+            "state": {_text(key): _text(value) for key, value in state.items()},
+            "definition": _encoded(definition),
+        }
+    )
+    for id_, fields in history.raw():
+        entry: dict[str, Any] = {"id": id_.decode()}
+        entry |= {"lane": _text(fields[b"l"]), "before": _text(fields[b"p"])} if b"l" in fields else {}
+        entry |= {"message": unpack(fields[b"m"])} if b"m" in fields else {}
+        others = {_text(key): _encoded(value) for key, value in fields.items() if key not in (b"l", b"p", b"m")}
+        yield _line(entry | ({"fields": others} if others else {}))
+
+
+def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes]) -> str:
+    """Write down a run from its file; returns its id. Raises `Rejected`, and then nothing was written; `OtherFormat`,
+    `RedisError`.
+    """
+    rows = iter(lines)
+    head = _read(next(rows, b""), 1)
+    if head.get("acts_run") != VERSION or not isinstance(run := head.get("run"), str) or not ID.match(run):
+        raise _refused(1, f'this is no run that `acts export` has written ("acts_run": {VERSION})')
+    require_format(head["format"] if isinstance(head.get("format"), int) else 0)
+    keys = Keys(settings.key_prefix, run)
+    if redis.exists(keys.state) or redis.zscore(active_runs(keys.prefix), run) is not None:
+        raise Rejected([Problem("", f"run {run} is here already: delete it before it is imported")])
+    submitted = server_ms(redis)
+    try:
+        # Listed first, so that what a client that dies leaves of it is found.
+        redis.zadd(active_runs(keys.prefix), {run: submitted})
+        state = _write_head(redis, keys, head)
+        _write_log(redis, keys, rows, state)
+        redis.hset(keys.state, mapping=state)
+        expire_run(redis, keys, settings.retention_seconds)
+    except BaseException:
+        delete_run(redis, keys)
+        raise
+    return run
+
+
+def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, Any]:
+    """Write what stands beside the log; returns the state, which is written last."""
+    instances, state = head.get("instances"), head.get("state")
+    definition = _decoded(head.get("definition"), 1)
+    try:
+        unpack_definition(definition)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refused(1, "its definition cannot be read") from error
+    if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
+        raise _refused(1, "its instances are no list of names")
+    if not isinstance(state, dict) or not all(isinstance(value, str) for value in state.values()):
+        raise _refused(1, "its state is no object of texts")
+    if not {"status", "total", "submitted"} <= state.keys():
+        raise _refused(1, "its state lacks a status, a total or the time of its submission")
+    redis.set(keys.definition, definition)
+    for start in range(0, len(instances), _AT_ONCE):
+        redis.rpush(keys.instances, *instances[start : start + _AT_ONCE])
+    kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
+    return {**kept, "imported": "1", "remaining": "0"}
+
+
+def _write_log(redis: Redis, keys: Keys, rows: Iterator[str | bytes], state: dict[Any, Any]) -> None:
+    lanes = dict[str, str]()
+    numbered = enumerate(rows, start=2)
+    while page := list(islice(numbered, _AT_ONCE)):
+        with redis.pipeline(transaction=False) as pipeline:
+            for number, row in page:
+                entry = _read(row, number)
+                fields = _fields(entry, number)
+                last = entry["id"]
+                pipeline.xadd(keys.log, fields, id=last)  # type: ignore[arg-type]  # redis wants an invariant dict
+                if "lane" in entry:
+                    lanes[entry["lane"]] = last
+                elif "s" in fields:
+                    pipeline.xadd(keys.statuses, {"s": fields["s"]}, id=last)
+            pipeline.execute()
+    if state["status"] not in ENDED:
+        state["status"] = "cancelled"
+        id_ = redis.xadd(keys.log, {"s": "cancelled"})
+        redis.xadd(keys.statuses, {"s": "cancelled"}, id=id_)
+    ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
+    if ended:
+        redis.hset(keys.lanes, mapping=ended)
+
+
+def _fields(entry: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The fields of an entry in Redis. Raises `Rejected`."""
+    others, id_ = entry.get("fields", {}), entry.get("id")
+    if not isinstance(id_, str) or not isinstance(others, dict):
+        raise _refused(number, "an entry has no id, or fields that are no object")
+    lane = {"l": entry["lane"], "p": entry.get("before", "0-0")} if "lane" in entry else {}
+    message = {"m": pack(entry["message"])} if "message" in entry else {}
+    fields = {**lane, **{key: _decoded(value, number) for key, value in others.items()}, **message}
+    try:
+        id_key(id_)
+        raw = {key.encode(): value if isinstance(value, bytes) else value.encode() for key, value in fields.items()}
+        read_entry(id_.encode(), raw)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refused(number, f"the entry {id_:.40} cannot be read") from error
+    return fields
+
+
+def _read(row: str | bytes, number: int) -> dict[str, Any]:
+    try:
+        value = json.loads(row)
+    except (ValueError, RecursionError) as error:
+        raise _refused(number, "not JSON") from error
+    if not isinstance(value, dict):
+        raise _refused(number, "not an object")
+    return value
+
+
+def _refused(number: int, text: str) -> Rejected:
+    return Rejected([Problem("", f"line {number}: {text}")])
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _decoded(value: Any, number: int) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise _refused(number, "what should be base64 is not") from error
