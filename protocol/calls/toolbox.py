@@ -76,7 +76,7 @@ class Toolbox:
         """What the tools of the code that runs a completed call, other than the call's own, say against its
         meta-properties: no other name leads around what they pin (SPEC R4.2).
         """
-        for behind in self._behind(tool, runner):
+        for behind in self.behind(tool, runner):
             if behind.pins or self.strict_meta:
                 parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
                 pinned = {key: value for key, value in properties.items() if key not in (*WHO, "_output")}
@@ -103,7 +103,7 @@ class Toolbox:
         if runner.name != tool and runner.name not in self.allow:
             yield Problem(f"/_{runner.executor}", f"{runner.executor} {runner.name!r} is not allowed here")
 
-    def _behind(self, tool: Tool | None, runner: Runner) -> Iterator[Tool]:
+    def behind(self, tool: Tool | None, runner: Runner) -> Iterator[Tool]:
         """The tools of the code that runs a call, but for the call's own: declared, and the activity itself."""
         declared = self.tools.get(runner.name)
         if declared is not None and declared is not tool and runner.name != ANONYMOUS:

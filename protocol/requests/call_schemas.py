@@ -86,7 +86,7 @@ class _Composing:
                 if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
                     yield name, {"enum": allowed}
             case "_scopes" if said:
-                yield name, self._widening.data(self._joined(said))
+                yield name, self._without_refused_scopes(self._widening.data(self._joined(said)))
             case "_output" if self._is_latent and not self.request.is_lazy:
                 yield name, self._widening.data(self._joined(said))
             case "_outputPath" if self._is_choice(name):
@@ -112,6 +112,15 @@ class _Composing:
         """Whether a model gives the result: no code is registered, and none can be chosen (SPEC R4.2)."""
         choosing = any(self.tool.choices(name) for name in ("_delegate", "_activity"))
         return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
+
+    def _without_refused_scopes(self, schema: Any) -> Any:
+        """What is said of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
+        items = schema.get("items") if isinstance(schema, dict) else None
+        behind = list(self.request.toolbox.behind(self.tool, self.request.runner(self.tool)))
+        if not behind or not isinstance(items, dict) or "enum" not in items:
+            return schema
+        kept = [scope for scope in items["enum"] if not any(_refuses(tool, scope) for tool in behind)]
+        return {**schema, "items": {**items, "enum": kept}} if kept else {**schema, "maxItems": 0}
 
     def _is_choice(self, name: str) -> bool:
         """Whether it is the place of a latent call that its tool pins to one of several: the model chooses."""
@@ -201,3 +210,8 @@ class _Composing:
     @cached_property
     def _widening(self) -> Widening:
         return Widening(self.tool.name, self._document, self.definitions)
+
+
+def _refuses(tool: Tool, scope: Any) -> bool:
+    """Whether a tool admits no call with a scope."""
+    return any(problem.pointer.startswith("/_scopes") for problem in tool.problems({"_scopes": [scope]}, lenient=True))

@@ -150,3 +150,12 @@ def test_r12_4_what_the_schema_says_of_a_call_as_a_whole_it_goes_on_saying() -> 
     assert admits(asked, b=1, d="†state.x")
     assert not admits(asked, b=1, d="x")
     assert not admits(asked, b=2, e=1)
+
+
+def test_r12_4_a_scope_that_the_code_refuses_is_not_shown() -> None:
+    code = {"t": {"properties": {"_scopes": {"type": "array", "items": {"enum": ["state"]}}}}}
+    listed = {"type": "array", "items": {"enum": ["state", "input", "†state.user"]}}
+    asked = request({"tools": {"t": {"properties": {"_scopes": listed}}}}, activities=code)
+    assert call_schema(asked, "t")["properties"]["_scopes"]["items"] == {"enum": ["state", "†state.user"]}
+    none = request({"tools": {"t": {"properties": {"_scopes": {"items": {"enum": ["input"]}}}}}}, activities=code)
+    assert call_schema(none, "t")["properties"]["_scopes"]["maxItems"] == 0
