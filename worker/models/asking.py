@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 _FIRST_WAIT_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 20.0
 _MOST_DOUBLINGS: Final = 16
+_SPREAD: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ async def answered(candidates: Sequence[Candidate], request: ModelRequest, heard
                     if was_heard:
                         raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
                     if error.retry_after_seconds is not None:
-                        wait_seconds = error.retry_after_seconds
+                        # Those who were sent away together do not come back together.
+                        wait_seconds = error.retry_after_seconds * random.uniform(1.0, _SPREAD)
                 if time.monotonic() - began + wait_seconds >= seconds:
                     raise error
                 logger.warning("%s: %s; it is asked again in %.1f s", type(error).__name__, error, wait_seconds)

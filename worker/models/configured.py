@@ -14,7 +14,7 @@ from .http_client import Bounds
 from .known import KnownModels
 from .providers import make_model
 from .registered import OnThread
-from .request import Answer, Heard, Model, ModelRequest, ignore
+from .request import Answer, Heard, Listing, Model, ModelRequest, ignore
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,12 @@ class Models:
         for finding in answer.findings:
             logger.warning("%s: %s", answer.model, finding)
         return answer
+
+    async def close(self) -> None:
+        """Close the connections to all of them."""
+        for model in self._made.values():
+            if isinstance(model, Listing):
+                await model.close()
 
     def _candidate(self, configured: ConfiguredModel) -> Candidate:
         if configured not in self._made:

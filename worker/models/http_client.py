@@ -104,7 +104,7 @@ def verify_content(headers: Mapping[str, str], *types: str) -> str:
 
 def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
     status = int(error.status_code)
-    text = masked(f"{_place(model)} says {status}: {_words(error)}", model)
+    text = masked(f"{_place(model)} says {status}: {words_of(error.body) or _said(error)}", model)
     wait_seconds = _retry_after_seconds(error.response.headers)
     if status == _TOO_MANY:
         return RateLimited(text, retry_after_seconds=wait_seconds)
@@ -115,12 +115,11 @@ def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
     return refused
 
 
-def _words(error: Any) -> str:
-    """The provider's own words in an error, where it has some."""
-    body: Any = error.body
+def words_of(body: Any) -> str:
+    """The provider's own words in the body of an error; nothing where it has none."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     said = inner.get("message") if isinstance(inner, Mapping) else inner
-    return said if isinstance(said, str) and said else _said(error)
+    return said if isinstance(said, str) else ""
 
 
 def _said(error: BaseException) -> str:

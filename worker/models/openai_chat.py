@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from broker_config import ConfiguredModel
 
 from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
-from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content
+from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
 from .profiles import Fitted, Profile, is_about_schema
 from .request import Answer, Heard, ModelRequest, Usage
 from .wire_schema import OPENAI
@@ -89,7 +89,7 @@ class OpenAIModel:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
             async for chunk in self._chunks(response, streams=streams):
                 if "error" in chunk:
-                    raise InvalidAnswer(masked(f"the model's server says: {chunk['error']}", self._configured))
+                    raise InvalidAnswer(masked(f"the model's server says: {words_of(chunk)}", self._configured))
                 if piece := written.take(chunk, "delta" if streams else "message"):
                     heard(piece)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from broker_config import ConfiguredModel
 from worker.registry.activities import Registry
@@ -11,23 +11,11 @@ from worker.registry.activities import Registry
 from .errors import BadRequest, InvalidAnswer, Unreachable
 from .http_client import Bounds
 from .providers import make_model
+from .request import Listing
 
 _SECONDS: Final = 10.0
 _BOUNDS: Final = Bounds(answer_bytes=1_000_000, connections=1)
 _SHOWN: Final = 5
-
-
-@runtime_checkable
-class Listing(Protocol):
-    """A model of an endpoint that can be asked which models it has."""
-
-    async def names(self) -> list[str]:
-        """Their names. Raises `ModelError`."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
 
 
 async def probed(configured: ConfiguredModel, registry: Registry) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Heard = Callable[[str], None]
 """Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
@@ -59,6 +59,19 @@ class Model(Protocol):
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
         """Answer a request, once. Raises `ModelError`."""
+        ...
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A model of an endpoint that can be asked which models it has."""
+
+    async def names(self) -> list[str]:
+        """Their names. Raises `ModelError`."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
         ...
 
 

@@ -1,0 +1,228 @@
+"""The provider `openai` against servers that others wrote: aimock (npm), llmock and xllamacpp (PyPI).
+
+What they cannot be made to do, the server of `tests.models.server` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_config import ConfiguredModel, load
+from protocol.requests import Request, compose, read_answer, render
+from protocol.requests.answers import parsed
+from protocol.schemas import compiled
+from protocol.submission.checking import Surroundings
+from protocol.submission.submission import read_submission
+from tests.models.asked import OUTPUT, on_thread, request
+from worker.models.configured import Models
+from worker.models.errors import InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable
+from worker.models.http_client import Bounds
+from worker.models.openai_chat import OpenAIModel
+from worker.models.request import Answer, ModelRequest, Usage, ignore
+from worker.registry.activities import Registry
+
+from .installed import free_port, node_package, python_with, serving
+
+pytestmark = pytest.mark.nightly
+
+HERE = Path(__file__).parent
+ANSWERS = 40
+
+
+def fixture_file(path: Path) -> Path:
+    """What aimock answers, by the user's words."""
+
+    def error(word: str, status: int, message: str) -> dict[str, Any]:
+        return {"match": {"userMessage": word}, "response": {"error": {"message": message}, "status": status}}
+
+    def said(word: str, content: str, **parts: Any) -> dict[str, Any]:
+        response: dict[str, Any] = {"content": content}
+        response |= {key: parts.pop(key) for key in ("finishReason", "usage") if key in parts}
+        return {"match": {"userMessage": word}, "response": response, **parts}
+
+    long = json.dumps({"output": "long " * 100})
+    fixtures = [
+        error("rate", 429, "slow down"),
+        error("boom", 500, "internal"),
+        said("trunc", '{"calls": [{"_tool": "gre', finishReason="length"),
+        said("slow", '{"output": 1}', latency=300),
+        said("cut", long, truncateAfterChunks=5),
+        {**error("flaky", 503, "busy"), "match": {"userMessage": "flaky", "sequenceIndex": 0}},
+        {**said("flaky", '{"output": "second"}'), "match": {"userMessage": "flaky", "sequenceIndex": 1}},
+        {
+            **said("solve", '{"output": "Привет"}', usage={"prompt_tokens": 111, "completion_tokens": 22}),
+            "match": {"userMessage": "solve", "responseFormat": "json_schema"},
+        },
+    ]
+    path.write_text(json.dumps({"fixtures": fixtures}), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("aimock")
+    script = node_package(folder / "installed", "@copilotkit/aimock@1", "llmock")
+    port, fixtures = free_port(), fixture_file(folder / "fixtures.json")
+    command = ["node", str(script), "-p", str(port), "-f", str(fixtures), "--strict", "--log-level", "warn"]
+    with serving(command, port, folder / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def llmock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    folder = tmp_path_factory.mktemp("llmock")
+    program = python_with(folder / "installed", "llmock>=0.2,<0.3").with_name("llmock")
+    port = free_port()
+    command = [str(program), "serve", "--port", str(port), "--error-rate-429", "0.5", "--log-level", "warning"]
+    with serving(command, port, folder / "log") as url:
+        yield url, program
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("llama")
+    python = str(python_with(folder / "installed", "xllamacpp", "gguf", "numpy"))
+    model, log = folder / "random.gguf", (folder / "log").open("wb")
+    subprocess.run([python, str(HERE / "random_model.py"), str(model)], check=True, timeout=60)
+    command = [python, str(HERE / "llama_server.py"), str(model)]
+    with (
+        log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"{process.stdout.readline().strip()}/v1"
+        finally:
+            process.stdin.close()
+            process.terminate()
+
+
+def ask(url: str, *requests: ModelRequest) -> list[Answer | ModelError]:
+    """What comes of requests, asked one after the other, each once."""
+
+    async def asked() -> list[Answer | ModelError]:
+        model = OpenAIModel(ConfiguredModel(model="openai:m", base_url=url, api_key="sk-test"), Bounds(1_000_000, 4))
+        found: list[Answer | ModelError] = []
+        for one in requests:
+            try:
+                found.append(await model.ask(one, ignore))
+            except ModelError as error:
+                found.append(error)
+        await model.close()
+        return found
+
+    return asyncio.run(asked())
+
+
+def ask_by_settings(url: str, *requests: ModelRequest) -> list[Answer]:
+    """What comes of requests that are asked at the same time, and again where that may help."""
+
+    async def asked() -> list[Answer]:
+        settings = load(env_file=None, model="openai:gpt-4o", model_base_url=url, model_api_key="sk-test")
+        models = Models(settings, Registry(), on_thread)
+        answers = await asyncio.gather(*map(models.ask, requests))
+        await models.close()
+        return answers
+
+    return asyncio.run(asked())
+
+
+def said(word: str, schema: Any = OUTPUT) -> ModelRequest:
+    return request(word, schema=schema, config={"model": "m"})
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "words"),
+    [
+        ("rate", RateLimited, "429: slow down"),
+        ("boom", Unreachable, "500: internal"),
+        ("trunc", Truncated, "longer than max_output_tokens"),
+        ("cut", (Truncated, Unreachable), ""),
+    ],
+)
+def test_aimock_what_goes_wrong_has_its_type(aimock: str, word: str, kind: Any, words: str) -> None:
+    (found,) = ask(aimock, said(word))
+    assert isinstance(found, kind)
+    assert words in str(found)
+
+
+def test_aimock_an_answer_and_its_usage_are_read_however_slowly_it_comes(aimock: str) -> None:
+    solved, slow = ask(aimock, said("solve"), said("slow"))
+    assert isinstance(solved, Answer)
+    assert (solved.text, solved.usage) == ('{"output": "Привет"}', Usage(111, 22))
+    assert isinstance(slow, Answer)
+    assert slow.text == '{"output": 1}'
+
+
+def test_aimock_what_passes_is_asked_again(aimock: str) -> None:
+    (answer,) = ask_by_settings(aimock, request("flaky", schema=OUTPUT))
+    assert answer.text == '{"output": "second"}'
+
+
+def test_llmock_judges_that_every_fault_was_handled_rightly(llmock: tuple[str, Path]) -> None:
+    url, program = llmock
+    schema = {**OUTPUT, "properties": {"output": {"enum": ["a", "b"]}}, "additionalProperties": False}
+    answers = ask_by_settings(url, *(request(f"number {number}", schema=schema) for number in range(20)))
+    assert all(not compiled(schema).problems(json.loads(answer.text)) for answer in answers)
+    command = [str(program), "report", "--strict", "--url", url.removesuffix("/v1")]
+    report = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert report.returncode == 0, report.stdout
+    assert "0 fault(s) injected" not in report.stdout
+
+
+TOOLS = {
+    "greet": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "_outputPath": {"enum": ["†state.greeting", "†state.other"]}},
+        "required": ["name", "_outputPath"],
+        "additionalProperties": False,
+    },
+    "count": {
+        "type": "object",
+        "properties": {
+            "of": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+            "_output": {"type": "integer"},
+        },
+        "required": ["of"],
+    },
+}
+
+
+def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_against_the_truth(llama: str) -> None:
+    """A model with random weights writes random plans. llama.cpp's grammar drops patterns that have no end (`^†[^†]`)."""
+    value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
+    submission, problems = read_submission(value, Surroundings().limits)
+    assert not problems
+    asked = Request(submission, Surroundings())
+    schema = compose(asked)
+    model_request = ModelRequest(render(asked), schema, {"model": "m", "temperature": 1.5, "max_output_tokens": 600})
+    found = ask(llama, *[model_request] * ANSWERS)
+    whole = [one for one in found if isinstance(one, Answer)]
+    # It fails by itself where a text is not what its own parser expects, and then closes the connection.
+    assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
+    assert len(whole) >= ANSWERS // 4
+    assert all(one.findings == () for one in whole), whole[0].findings
+    fitting = 0
+    for one in whole:
+        misfits = compiled(schema).problems(parsed(one.text))
+        answer = read_answer(asked, one.text)
+        fitting += not misfits
+        assert answer.errors or not misfits, one.text
+    assert fitting >= 1
+
+
+def test_xllamacpp_a_schema_that_it_refuses_is_sent_unenforced(llama: str) -> None:
+    odd = {**OUTPUT, "properties": {"output": {"$ref": "#/$defs/none"}}}
+    (found,) = ask(llama, request("hello", schema=odd, config={"model": "m", "max_output_tokens": 50}))
+    if isinstance(found, Answer):
+        assert "not enforced" in found.findings[0]
+    else:
+        assert isinstance(found, Truncated)
