@@ -197,7 +197,7 @@ TOOLS = {
 
 
 def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_against_the_truth(llama: str) -> None:
-    """A model with random weights writes random plans. llama.cpp's grammar drops patterns that have no end (`^†[^†]`)."""
+    """A model with random weights writes random plans. llama.cpp drops a pattern that has no end, such as `^†[^†]`."""
     value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
     submission, problems = read_submission(value, Surroundings().limits)
     assert not problems
