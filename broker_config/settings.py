@@ -188,6 +188,14 @@ class Settings(BaseSettings):
         500_000_000,
         description="What a submission's schemas may take to be read and applied to its calls; 100,000 are about a ms.",
     )
+    limit_run_bytes: Size = Field(
+        ByteSize(1024 * _MIB), description="What the calls of one run may write to its log; beyond, the run fails."
+    )
+    limit_run_schema_work: Count = Field(
+        5_000_000_000,
+        description="What schemas may take in one run to be applied to results and resolved parameters; 100,000 are "
+        "about a ms. Beyond, the run fails.",
+    )
     limit_run_concurrency: Count | None = Field(
         None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
     )

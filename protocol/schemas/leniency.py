@@ -18,7 +18,7 @@ from protocol.language.references import Expression, Path
 
 from .parts import LISTED, NAMED
 from .validation import Checker, as_problems
-from .work import EXCEEDED, MOST_WORK
+from .work import EXCEEDED, MOST_WORK_AT_SUBMISSION
 
 Said = tuple[Checker, ...] | Problem
 """What speaks of a place in a value; or why nothing can stand there."""
@@ -37,7 +37,7 @@ _INSIDE: Final = _LEFT_OVER | {
 def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
     """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
     known = _known(value)
-    if checker.work.of(known) > MOST_WORK:
+    if checker.work.of(known) > MOST_WORK_AT_SUBMISSION:
         return [Problem(pointer(*at), EXCEEDED)]
     try:
         if checker.is_valid(known):

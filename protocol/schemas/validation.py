@@ -21,7 +21,7 @@ from protocol.language.references import Path
 
 from .parts import SchemaError, reference_to
 from .patterns import OPTIONS
-from .work import EXCEEDED, MOST_WORK, Work
+from .work import EXCEEDED, METER, MOST_WORK, Work
 
 ADDRESS: Final = "schema:"
 """Under this address a validator finds the document that it is for."""
@@ -81,7 +81,10 @@ class Checker:
 
     def problems(self, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order."""
-        if self.work.of(value) > MOST_WORK:
+        units = self.work.of(value)
+        if units and (meter := METER.get()) is not None:
+            meter.units += min(units, MOST_WORK)
+        if units > MOST_WORK:
             return [Problem(pointer(*at), EXCEEDED)]
         try:
             if self._validator.is_valid(value):

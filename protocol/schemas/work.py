@@ -8,6 +8,7 @@ keyword's look at one value, about ten nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -20,8 +21,10 @@ from protocol.language.references import Path
 from .parts import IN_PLACE, LISTED, NAMED, SINGLE, SchemaError, held, in_place
 from .patterns import MOST_STEPS_BACK, cost_of
 
-MOST_WORK: Final = Limits().schema_work
-"""Units that one schema may take for one value while a run is under way: some seconds."""
+MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
+"""Units that one schema may take for one value of a submission: some seconds."""
+MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
+"""Units that it may take while a run is under way: half a second, in which a process does nothing else."""
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
 _FREE: Final = 1_000
 """A schema that looks at each part of a value no more often than this is not worth counting the parts."""
@@ -38,6 +41,21 @@ _NAMING: Final = frozenset({"properties", "prefixItems"})
 _LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _INSIDE: Final = (NAMED | LISTED | SINGLE) - {*_NAMING, *IN_PLACE}
 """The others that speak of the parts of a value."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What the schemas applied in a context (`METER`) take, in units."""
+
+    units: int = 0
+
+    def read(self) -> int:
+        """What they have taken since it was read last."""
+        units, self.units = self.units, 0
+        return units
+
+
+METER: Final[ContextVar[Meter | None]] = ContextVar("METER", default=None)
 
 
 @dataclass(frozen=True, slots=True)

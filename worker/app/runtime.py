@@ -105,6 +105,8 @@ class Runtime:
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
             window=settings.publish_window,
+            run_bytes=int(settings.limit_run_bytes),
+            run_work=settings.limit_run_schema_work,
             tells=settings.hold_webhook_url is not None,
         )
         leases = self._leases = Leases(

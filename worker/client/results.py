@@ -146,11 +146,15 @@ class Assembly:
         self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
         self._missed: tuple[str, ...] = ()
         self._ticks: dict[int, TickResult] = {}
+        self._exceeded: str | None = None
+        """Why the run was ended: it took more than a run may."""
         self._end: Mapping[str, Any] | None = None
         """How the run's loop has ended."""
 
     def feed(self, entry: Entry) -> None:
         """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
+        if entry.run_status is not None and (self._at is None or id_key(entry.id) <= self._at):
+            self._exceeded = entry.reason
         if not entry.is_of_lane:
             return
         if entry.loop is not None:
@@ -202,6 +206,7 @@ class Assembly:
         if self._missed and status in ("completed", "failed"):
             seconds = self._definition.config["promise_seconds"]
             reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
+        reason = self._exceeded or reason
         calls = sorted(self._calls(status, at_work), key=lambda call: call.index)
         return Result(
             run=self._run,
@@ -221,6 +226,11 @@ class Assembly:
             brought[call.tick].append(call.index)
         return tuple(replace(tick, calls=tuple(dict.fromkeys(brought[tick.tick]))) for tick in self._ticks.values())
 
+    def _stopped(self, status: str) -> End | None:
+        """How a call has ended that had not when the run was."""
+        reason = CANCELLED if status == "cancelled" else self._exceeded
+        return (Status.SKIPPED, None, reason) if reason is not None else None
+
     def _calls(self, status: str, at_work: Collection[tuple[str | None, int]]) -> Iterator[CallResult]:
         for instance, lane in self._lanes.items():
             ticks = ticks_of(self._definition, lane.records)
@@ -229,7 +239,8 @@ class Assembly:
                 is_at_work = (instance, call.index) in at_work or child is not None
                 held = Status.HELD if lane.held.get(call.index) else Status.WAITING
                 under_way = Status.RUNNING if is_at_work else held
-                found = _call_result(call, instance, lane.ended.get(call.index), status, under_way)
+                end = lane.ended.get(call.index) or self._stopped(status)
+                found = _call_result(call, instance, end, under_way)
                 yield replace(found, tick=ticks.get(call.index), child=child)
 
 
@@ -254,9 +265,7 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
     return (resolve_output(output, fold) if reason is None else None), reason
 
 
-def _call_result(call: Call, instance: str | None, end: End | None, run_status: str, under_way: Status) -> CallResult:
-    if end is None and run_status == "cancelled":
-        end = Status.SKIPPED, None, CANCELLED
+def _call_result(call: Call, instance: str | None, end: End | None, under_way: Status) -> CallResult:
     status, error, reason = end or (under_way, None, None)
     return CallResult(
         id=call_name(call.index, instance),

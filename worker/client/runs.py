@@ -101,7 +101,7 @@ class Run:
             return {"run": self.id, "status": FOREIGN, "calls": {}}
         counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
         left = int(state["total"]) - counts.total()
-        if state["status"] == "cancelled":
+        if state["status"] == "cancelled" or "exceeded" in state:
             counts["skipped"] += left
         else:
             counts["running"] = int(state.get("running", 0))

@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
 from protocol.language.errors import Conflict
+from protocol.schemas.work import METER, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.storage.held_calls import pack_hold
@@ -65,6 +66,7 @@ class LaneRunner:
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
+        self._meter = Meter()
         self._takes_up = True
         self.follows: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
@@ -86,6 +88,7 @@ class LaneRunner:
 
     async def run(self) -> LaneView:
         """Go on until nothing more can be done here. Returns the lane as the log has it then."""
+        METER.set(self._meter)
         self._services.leases.hold(self._lane.run.run, self._mark)
         try:
             while await self._step() or self._mailbox.has_news or await self._stays():
@@ -406,6 +409,7 @@ class LaneRunner:
             leaves=leaves,
             takes_up=lane.mark if self._takes_up else None,
             output_fault=lane.output_fault() if outcomes else None,
+            work=self._meter.read(),
         )
         self._takes_up = False
         self._run_status = advance.status

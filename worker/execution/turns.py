@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 _TURN_SECONDS: Final = 0.02
 """How long the lanes of a run may work before others have their turn."""
+_ALONE_SECONDS: Final = 0.2
+"""How long they may where no other run has done anything lately: so long one that comes waits."""
 _LATELY_SECONDS: Final = 0.2
 _AT_ONCE: Final = 32
 """How many lanes go on when a turn begins; each that has made its step lets the next one in."""
@@ -99,9 +101,9 @@ class Turns:
         turn.used += ended - began
         if turn.is_over:
             return
-        if turn.used > _TURN_SECONDS:
+        is_alone = ended - self._other > _LATELY_SECONDS
+        if turn.used > (_ALONE_SECONDS if is_alone else _TURN_SECONDS):
             turn.is_over = True
-            is_alone = ended - self._other > _LATELY_SECONDS
             asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
         elif turn.waiting:
             turn.let_in(1)

@@ -40,6 +40,7 @@ from .loop_entries import LoopEntry, LoopStep, loop_keys, read_loop_entry
 from .scripts import pack_request, read_script
 from .secret import new_secret
 
+_NO_LIMIT: Final = 2**53
 _PAGE: Final = 500
 """How many entries one command reads."""
 INSTANCES_AT_ONCE: Final = 5_000
@@ -241,12 +242,16 @@ class MessageLog:
         lease_seconds: float,
         window: int,
         tells: bool = False,
+        run_bytes: int = _NO_LIMIT,
+        run_work: int = _NO_LIMIT,
     ) -> None:
         self._commands = GroupedCommands(redis)
         self._prefix = prefix
         self._published = _milliseconds(published_seconds)
         self._silent = _milliseconds(lease_seconds)
         self._window = window
+        self._most_bytes = run_bytes
+        self._most_work = run_work
         self._tells = tells
         self._lane = self._commands.register_script(read_script("run", "lane"))
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
@@ -317,13 +322,14 @@ class MessageLog:
         leaves: bool = False,
         takes_up: float | None = None,
         output_fault: str | None = None,
+        work: int = 0,
     ) -> Advance:
         """Append outcomes, claim and hold calls, all at once (see advance.lua).
 
         `missed` says by call which promised places it had to do without, `settled` are gather calls that have nothing
         to wait for in the lane any more.
         `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
-        `output_fault` is what `LaneView.output_fault` says.
+        `output_fault` is what `LaneView.output_fault` says, `work` what validation has taken (see `schemas.work`).
         """
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
         request = {
@@ -337,6 +343,9 @@ class MessageLog:
             "leaves": leaves,
             "takes_up": takes_up,
             "output_fault": output_fault,
+            "work": work,
+            "most_bytes": self._most_bytes,
+            "most_work": self._most_work,
             "window": self._window,
             "settled": list(settled),
             "outcomes": [

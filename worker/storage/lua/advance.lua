@@ -2,7 +2,7 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    status, remaining, n:<status> counters, running, loop:lane (where the run has a loop that goes
+-- KEYS 1 state     hash    bytes, work (of what its calls have written, and of validation), exceeded (why it was ended), status, remaining, n:<status> counters, running, loop:lane (where the run has a loop that goes
 --                          on; it counts as one that remains, see loop.lua), output_fault, missed (what was promised, did
 --                          not come in time and could not be done without), look (when the sweep looks at the run next,
 --                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua), approve_ms
@@ -26,7 +26,8 @@
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
---        as lost), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
+--        as lost), work (what validation has taken since the last commit), most_bytes, most_work (what the calls of a run may
+--        write, and validation take, in all), park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
 --        arrived), takes_up (the mark of the lane's published task as it was before the lane was read: one that was set
 --        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
 --        long as global calls have not ended),
@@ -95,6 +96,8 @@ local function becomes_due(at)
     soonest = math.min(soonest or at, at)
 end
 
+local grown = 0 -- bytes of what is appended
+
 local function append(outcome)
     local size = math.max(#outcome.messages, 1)
     for i = 1, size do
@@ -105,11 +108,13 @@ local function append(outcome)
             if outcome.detail ~= '' then
                 fields[#fields + 1] = 'd'
                 fields[#fields + 1] = outcome.detail
+                grown = grown + #outcome.detail
             end
         end
         if outcome.messages[i] then
             fields[#fields + 1] = 'm'
             fields[#fields + 1] = outcome.messages[i]
+            grown = grown + #outcome.messages[i]
         end
         last = redis.call('XADD', log, '*', unpack(fields))
     end
@@ -205,6 +210,20 @@ if ended > 0 then
         loop = redis.call('HGET', state, 'loop:lane') -- nothing but the run's loop is left: its tick is over
     end
 end
+
+-- A run that takes more than a run may ends as it stands, whatever is at work.
+local function spends(what, amount, most, text)
+    if amount > 0 and redis.call('HINCRBY', state, what, amount) > most and not is_over(status) then
+        status = 'failed'
+        local reason = string.format(text, most)
+        redis.call('HSET', state, 'exceeded', reason)
+        change_status(state, log, statuses, status, now, nil, reason)
+        becomes_due(now + request.published_ms)
+    end
+end
+spends('bytes', grown, request.most_bytes, 'its calls have written more than %.0f bytes (ACTS_LIMIT_RUN_BYTES)')
+spends('work', request.work, request.most_work,
+    'the schemas exceed the validation budget of a run, %.0f (ACTS_LIMIT_RUN_SCHEMA_WORK)')
 
 for _, retry in ipairs(request.retries) do
     local condition, attempt, failures = read(entries[retry.call])

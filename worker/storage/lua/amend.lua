@@ -37,6 +37,7 @@ local function change(to)
 end
 
 local is_reopened = request.adds and (status == 'completed' or status == 'failed')
+    and redis.call('HEXISTS', state, 'exceeded') == 0
 
 local function begin()
     if not amending then

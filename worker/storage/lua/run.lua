@@ -4,13 +4,23 @@ local function is_over(status)
     return status ~= 'running' and status ~= 'paused'
 end
 
--- Change the status of a run, and say so in its log and in the stream of its statuses; `who` did it (see audit.py).
-local function change_status(state, log, statuses, status, now, who)
+-- Change the status of a run, and say so in its log and in the stream of its statuses: `who` did it (see audit.py), or
+-- `reason` is why it has ended.
+local function change_status(state, log, statuses, status, now, who, reason)
     redis.call('HSET', state, 'status', status)
     if is_over(status) then
         redis.call('HSET', state, 'finished', now)
     end
-    local id = who and redis.call('XADD', log, '*', 's', status, 'w', who) or redis.call('XADD', log, '*', 's', status)
+    local fields = { 's', status }
+    if who then
+        fields[#fields + 1] = 'w'
+        fields[#fields + 1] = who
+    end
+    if reason then
+        fields[#fields + 1] = 'd'
+        fields[#fields + 1] = cmsgpack.pack({ reason = reason })
+    end
+    local id = redis.call('XADD', log, '*', unpack(fields))
     redis.call('XADD', statuses, id, 's', status)
 end
 

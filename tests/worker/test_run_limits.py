@@ -1,0 +1,66 @@
+"""What one run may take in all: bytes of its log, and work of its schemas. Beyond, it fails as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from worker import RunOver
+
+from .backend import Backend, Meeting
+
+HEAVY = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
+"""Looks more than a thousand times at each element."""
+
+
+@pytest.fixture(scope="module")
+def small(backend: Backend, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A worker under whose settings a run may take little."""
+    names = {f"queue_{of}": f"few-{of}" for of in ("instances", "delegates", "background", "reports")}
+    little = {"limit_run_bytes": 20_000, "limit_run_schema_work": 1_000_000}
+    settings = backend.settings.model_copy(update={"key_prefix": "few", **names, **little})
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("few"))
+    with running.worker("-Q", "few-instances"):
+        yield running
+
+
+def chain(value: Any, length: int) -> list[dict[str, Any]]:
+    """Calls one behind the other, each with this value as its result."""
+    first = {"_tool": "echo", "value": value, "_outputPath": "†data.p0"}
+    rest = [{"_tool": "echo", "value": f"†data.p{n}", "_outputPath": f"†data.p{n + 1}"} for n in range(length - 1)]
+    return [first, *rest]
+
+
+def test_a_run_that_writes_more_than_it_may_fails_with_the_reason_and_keeps_what_it_has(small: Backend) -> None:
+    result = small.run(chain("x" * 1_000, 40))
+    assert (result.status, result.reason) == (
+        "failed",
+        "its calls have written more than 20000 bytes (ACTS_LIMIT_RUN_BYTES)",
+    )
+    ended = [call.status for call in result.calls]
+    assert 5 < ended.count("done") < 30
+    assert ended.count("done") + ended.count("skipped") == 40
+    assert result.calls[-1].reason == result.reason
+    run = small.client.run(result.run)
+    assert run.status()["calls"] == {"done": ended.count("done"), "skipped": ended.count("skipped")}
+    with pytest.raises(RunOver):
+        run.amend([{"_tool": "echo", "value": 1, "_outputPath": "†data.z"}], add=True)
+    assert run.result(at=next(iter(run.follow())).id).reason is None
+
+
+def test_a_run_whose_schemas_take_more_than_they_may_fails_with_the_reason(small: Backend) -> None:
+    tools = {"echo": {"type": "object", "_output": HEAVY}}
+    fine = small.run(chain([1] * 100, 3), tools=tools)
+    assert (fine.status, fine.reason) == ("completed", None)
+    result = small.run(chain([1] * 100, 40), tools=tools)
+    assert result.status == "failed"
+    assert "validation budget of a run" in str(result.reason)
+
+
+def test_what_takes_little_is_not_counted(backend: Backend) -> None:
+    result = backend.run(chain([1] * 10, 5))
+    state = backend.redis.hgetall(f"{backend.settings.key_prefix}:{{{result.run}}}:state")
+    assert (result.status, b"work" in state) == ("completed", False)
+    assert int(state[b"bytes"]) > 0
