@@ -9,7 +9,7 @@ a run that is alone loses nothing.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field
 from time import monotonic
@@ -49,64 +49,82 @@ class Turns:
     """The turns of all runs that a process has at work."""
 
     def __init__(self) -> None:
-        self._turns: OrderedDict[str, _Turn] = OrderedDict()
-        self._last = "", 0.0
-        """The run that worked last, and when."""
+        self._turns: dict[str, _Turn] = {}
+        self._last: _Turn | None = None
+        """Of the run that worked last."""
+        self._when = 0.0
+        """When it did."""
         self._other = 0.0
         """When the run before it did."""
 
     async def take(self, run: str, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns that works for a run."""
-        turn = self._turns.setdefault(run, _Turn())
+        turn = self._turns.get(run)
+        if turn is None:
+            turn = self._turns[run] = _Turn()
         turn.lanes += 1
         try:
-            return await self._taken(run, turn, work)
+            return await self._taken(turn, work)
         finally:
             turn.lanes -= 1
             if not turn.lanes:
                 del self._turns[run]
 
     @coroutine
-    def _taken(self, run: str, turn: _Turn, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Drive a coroutine step by step; in between its run's turn may be over."""
+    def _taken(self, turn: _Turn, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Drive a coroutine step by step; in between its run's turn may be over.
+
+        What costs a microsecond here costs several for each call.
+        """
         error: BaseException | None = None
+        send = work.send
         while True:
             began = monotonic()
             try:
-                awaited = work.send(None) if error is None else work.throw(error)
+                awaited = send(None) if error is None else work.throw(error)
             except StopIteration as end:
+                self._worked(turn, began)
                 value: T = end.value
                 return value
-            finally:
-                self._worked(run, turn, began)
+            except BaseException:
+                self._worked(turn, began)
+                raise
+            self._worked(turn, began)
             error = None
             try:
                 yield awaited
-                is_first = not turn.waiting
-                while turn.is_over or not is_first:
-                    is_first = True
-                    waiter = asyncio.get_running_loop().create_future()
-                    turn.waiting.append(waiter)
-                    yield from waiter
+                if turn.is_over or turn.waiting:
+                    yield from self._wait(turn)
             except BaseException as raised:  # it is the coroutine's to deal with, its cancellation too
                 error = raised
 
-    def _worked(self, run: str, turn: _Turn, began: float) -> None:
+    def _wait(self, turn: _Turn) -> Generator[Any, Any, None]:
+        """Stand in line until the turn has begun and those before have gone on."""
+        while True:
+            waiter = asyncio.get_running_loop().create_future()
+            turn.waiting.append(waiter)
+            yield from waiter
+            if not turn.is_over:
+                return
+
+    def _worked(self, turn: _Turn, began: float) -> None:
         """Note a step."""
         ended = monotonic()
-        last, when = self._last
-        if last != run:
-            self._other = when
-        self._last = run, ended
+        if self._last is not turn:
+            self._other = self._when
+            self._last = turn
+        self._when = ended
         turn.used += ended - began
-        if turn.is_over:
-            return
+        if turn.used > _TURN_SECONDS:
+            self._use_up(turn, ended)
+        if turn.waiting and not turn.is_over:
+            turn.let_in(1)
+
+    def _use_up(self, turn: _Turn, ended: float) -> None:
         is_alone = ended - self._other > _LATELY_SECONDS
-        if turn.used > (_ALONE_SECONDS if is_alone else _TURN_SECONDS):
+        if not turn.is_over and turn.used > (_ALONE_SECONDS if is_alone else _TURN_SECONDS):
             turn.is_over = True
             asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
-        elif turn.waiting:
-            turn.let_in(1)
 
     def _begin(self, turn: _Turn) -> None:
         turn.is_over = False

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgpack
 from celery import signals
 from celery.worker.consumer import Consumer
 
@@ -22,7 +23,7 @@ from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
 from .limits import limits_of
-from .messages import unpack_lane_id
+from .packing import unpack
 from .refusals import count_refusal
 from .remote_control import refuse_command, restrict
 from .shares import Shares
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_LONGEST_LANE: Final = 2_000
+"""Bytes of a lane's name that shares are kept of; it may be longer."""
 _EVENTS_SECONDS: Final = 0.1
 """How long a task event may wait for others: each message of them costs as much as a hundred events more."""
 
@@ -132,25 +135,15 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def _begin(self, task: Any, begin: Callable[[], object]) -> None:
         """Have a task in hand until it is answered, and begin it; a lane when its run's share allows it."""
 
-        def take_in_hand() -> None:
-            self._hand.hold(task)
+        def take_in_hand(given_back: Callable[[], None] | None = None) -> None:
+            self._hand.hold(task, given_back)
             begin()
 
-        lane = self._lane_of(task) if self._has_shares else None
+        lane = _lane_of(task) if self._has_shares else None
         if lane is None:
             take_in_hand()
         else:
-            self._shares.take(lane[0], lane, task, take_in_hand, lambda: self._drop(task))
-
-    def _lane_of(self, task: Any) -> tuple[str, str | None] | None:
-        """The lane that a task drives; None for any other task, and for one that will be refused."""
-        if task.headers["task"] != EXECUTE_INSTANCE:
-            return None
-        try:
-            arguments, _, _ = task.payload
-            return unpack_lane_id(arguments[0] if len(arguments) == 1 else None, self._limits)
-        except MalformedMessage:
-            return None
+            self._shares.take(*lane, take_in_hand, lambda: self._drop(task))
 
     def _drop(self, message: Any) -> None:
         message.ack_log_error(logger, self.connection_errors)
@@ -160,6 +153,21 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         count_refusal("messages")
         message.reject_log_error(logger, self.connection_errors)
         signals.task_rejected.send(sender=self, message=message, exc=None)
+
+
+def _lane_of(task: Any) -> tuple[str, bytes] | None:
+    """The run and the name of the lane that a task drives; None for any other task, and for what will be refused."""
+    if task.headers["task"] != EXECUTE_INSTANCE:
+        return None
+    arguments = task.payload[0]
+    argument = arguments[0] if arguments else None
+    if not isinstance(argument, bytes) or len(argument) > _LONGEST_LANE:
+        return None
+    try:
+        run, _ = unpack(argument)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None
+    return (run, argument) if isinstance(run, str) else None
 
 
 def outlive_channel(message: Any) -> None:

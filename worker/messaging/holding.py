@@ -27,15 +27,18 @@ class Hand:
         self.tasks = 0
         self.is_blocked = is_blocked
 
-    def hold(self, task: Any) -> None:
-        """Count a task's message until it is answered."""
+    def hold(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
+        """Count a task's message until it is answered; `given_back` is called then."""
         self.tasks += 1
         is_held = True
 
         def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
             nonlocal is_held
-            self.tasks -= is_held
-            is_held = False
+            if is_held:
+                is_held = False
+                self.tasks -= 1
+                if given_back is not None:
+                    given_back()
             answer(*arguments, **named)
 
         task.ack_log_error = partial(let_go, task.ack_log_error)

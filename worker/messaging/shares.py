@@ -9,10 +9,11 @@ A lane that stands aside is published and not begun: should the process die, the
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 STUCK_SECONDS: Final = 0.5
 """So long a run gives no place back before what is behind its lanes is taken."""
@@ -23,7 +24,8 @@ SHARE: Final = 8
 FEW: Final = 16
 """Of fewer places none is kept free."""
 
-Begin = Callable[[], object]
+Begin = Callable[[Callable[[], None]], object]
+"""Begins a lane, and calls what it is given once the lane has ended."""
 
 
 def may_hold_another(own: int, held: int, most: int) -> bool:
@@ -38,9 +40,10 @@ class Shares:
     def __init__(self, most: Callable[[], int], later: Callable[[float, Callable[[], None]], object]) -> None:
         self._most = most
         self._later = later
-        self._held = Counter[str]()
+        self._held: dict[str, int] = {}
+        self._in_all = 0
         self._given_back: dict[str, float] = {}
-        self._aside: OrderedDict[str, OrderedDict[Hashable, tuple[Any, Begin]]] = OrderedDict()
+        self._aside: OrderedDict[str, OrderedDict[Hashable, Begin]] = OrderedDict()
         self._count = 0
 
     @property
@@ -51,44 +54,35 @@ class Shares:
             self._count >= MOST_ASIDE or any(now - self._given_back[run] < STUCK_SECONDS for run in self._aside)
         )
 
-    def take(self, run: str, lane: Hashable, task: Any, begin: Begin, drop: Begin) -> None:
-        """Begin a lane, or let it stand aside; one that stands there already is dropped. `begin` counts it as held."""
+    def take(self, run: str, lane: Hashable, begin: Begin, drop: Callable[[], object]) -> None:
+        """Begin a lane, or let it stand aside; one that stands there already is dropped."""
         aside = self._aside.get(run)
         if aside is None and self._may_begin(run):
-            self._begin(run, task, begin)
+            self._begin(run, begin)
         elif aside is not None and lane in aside:
             drop()
         else:
             self._given_back.setdefault(run, monotonic())
-            self._aside.setdefault(run, OrderedDict())[lane] = task, begin
+            self._aside.setdefault(run, OrderedDict())[lane] = begin
             self._count += 1
             self._later(STUCK_SECONDS, _nothing)  # the consumer looks again then
 
     def _may_begin(self, run: str) -> bool:
-        return may_hold_another(self._held[run], self._held.total(), self._most())
+        return may_hold_another(self._held.get(run, 0), self._in_all, self._most())
 
-    def _begin(self, run: str, task: Any, begin: Begin) -> None:
-        self._held[run] += 1
-        is_held = True
-
-        def answered(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self._give_back(run)
-            answer(*arguments, **named)
-
-        for name in ("ack_log_error", "reject_log_error"):
-            setattr(task, name, _before(getattr(task, name), answered))
-        begin()
+    def _begin(self, run: str, begin: Begin) -> None:
+        self._held[run] = self._held.get(run, 0) + 1
+        self._in_all += 1
+        begin(partial(self._give_back, run))
 
     def _give_back(self, run: str) -> None:
+        self._in_all -= 1
         self._held[run] -= 1
         if not self._held[run]:
             del self._held[run]
-        if run in self._aside:
-            self._given_back[run] = monotonic()
         if self._aside:
+            if run in self._aside:
+                self._given_back[run] = monotonic()
             self._later(0, self._serve)
 
     def _serve(self) -> None:
@@ -96,15 +90,11 @@ class Shares:
         for run in list(self._aside):
             lanes = self._aside[run]
             while lanes and self._may_begin(run):
-                _, (task, begin) = lanes.popitem(last=False)
+                _, begin = lanes.popitem(last=False)
                 self._count -= 1
-                self._begin(run, task, begin)
+                self._begin(run, begin)
             if not lanes:
                 del self._aside[run], self._given_back[run]
-
-
-def _before(answer: Callable[..., None], first: Callable[..., None]) -> Callable[..., None]:
-    return lambda *arguments, **named: first(answer, *arguments, **named)
 
 
 def _nothing() -> None:
