@@ -107,6 +107,90 @@ def test_r13_1_an_answer_that_comes_while_the_run_is_paused_is_kept_and_nothing_
     assert asked.asked == {0: 1, 1: 1}
 
 
+def test_r11_1_calls_of_a_tick_that_have_not_begun_can_be_amended(loops: Backend) -> None:
+    wait = {"_tool": "waitAtGate", "gate": "amended", "value": 1, "_outputPath": "†state.first"}
+    late = {"_tool": "add", "a": "†state.first", "b": 1, "_outputPath": "†state.sum"}
+    asked = Asked(loops, answer(wait, late), answer(output="†state.sum"), tools=["add", "waitAtGate"])
+    loops.meeting.take("at:amended")
+    asked.run.amend([{**late, "b": 10}])
+    loops.meeting.open_gate("amended")
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 11)
+    assert [call.status for call in result.calls] == ["done", "skipped", "done"]
+    assert asked.asked == {0: 1, 1: 1}
+
+
+def test_r11_1_where_all_that_was_left_is_amended_away_the_next_tick_is_asked(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM), answer(MORE, gate="emptied"), answer(output=1))
+    asked.wait_until_asked(1)
+    asked.run.amend({"calls": []})
+    loops.meeting.open_gate("emptied")
+    assert asked.result().output == 1
+    assert asked.asked == {0: 1, 1: 1, 2: 1}
+
+
+def test_r11_7_calls_are_added_to_a_loop_under_way_and_to_one_that_has_ended(loops: Backend) -> None:
+    asked = Asked(loops, answer(SUM, gate="added"), answer(output="†state.sum"))
+    asked.wait_until_asked(0)
+    asked.run.amend([{"_tool": "add", "a": 5, "b": 5, "_outputPath": "†state.ten"}], add=True)
+    loops.meeting.open_gate("added")
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 3)
+    assert result.global_data["state"] == {"sum": 3, "ten": 10}
+    asked.run.amend([{"_tool": "add", "a": 7, "b": 7, "_outputPath": "†state.more"}], add=True)
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 3)
+    assert result.global_data["state"]["more"] == 14
+    assert sorted(call.index for call in result.calls) == [0, 1, 2]
+    asked.run.amend([{"_tool": "add", "a": "no number", "b": 7, "_outputPath": "†state.bad"}], add=True)
+    result = asked.result()
+    assert (result.status, result.output) == ("failed", 3)
+
+
+def test_a_failed_call_of_a_loop_that_has_ended_can_be_tried_again(loops: Backend) -> None:
+    bad = {"_tool": "add", "a": "no number", "_outputPath": "†state.first"}
+    asked = Asked(loops, answer(bad), answer(output=1))
+    assert asked.result().status == "completed"
+    asked.run.retry(skip=True, value=3)
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 1)
+    assert [call.status for call in result.calls] == ["done"]
+
+
+def test_the_request_of_a_loop_is_no_call_of_its_run(loops: Backend) -> None:
+    asked = Asked(loops, answer(gate="counted"), answer(output=1))
+    asked.wait_until_asked(0)
+    assert asked.run.status()["calls"] == {}
+    loops.meeting.open_gate("counted")
+    assert asked.result().output == 1
+
+
+def test_r14_1_a_call_of_a_loop_waits_for_a_person_and_its_tick_with_it(loops: Backend) -> None:
+    asked = Asked(
+        loops,
+        answer(SUM, MORE),
+        answer(SUM, output="†state.more"),
+        answer(output="†state.more"),
+        config={"approve": ["add"]},
+    )
+    asked.wait_until_asked(0)
+    asked.run.approve(_held(asked), parameters={"a": 100, "b": 1})
+    asked.run.approve(_held(asked))
+    asked.wait_until_asked(1)
+    asked.run.reject(_held(asked), "Not again.")
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 111)
+    assert "Not again." in asked.requests[2]["messages"][-1]["content"]
+    assert result.to_dict()["ticks"][1]["set_aside"]
+
+
+def _held(asked: Asked) -> str:
+    """The call that waits for a person, once one does."""
+    while not (held := asked.run.held()):
+        next(iter(asked.run.log(follow=True)))
+    return str(held[0]["call"])
+
+
 def test_r13_6_the_calls_of_the_last_solution_are_the_plan_of_the_next_request(loops: Backend) -> None:
     plan = {"type": "plan", "calls": [{"_tool": "add", "a": 5, "_outputPath": "†state.sum"}]}
     asked = Asked(loops, answer(SUM), answer(output="†state.sum"), context=[plan])

@@ -13,9 +13,11 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol.analysis.provenance import Explanation, Logged, explain
+from protocol.engine.loop import Stage
 from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
+from worker.messaging.attempts import CallId
 from worker.storage.audit import Deed, deed
 from worker.storage.children import PARENT, Parent
 from worker.storage.connections import redis_errors
@@ -23,7 +25,8 @@ from worker.storage.definition import require_format, unpack_definition
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import id_key
-from worker.storage.log import Entry
+from worker.storage.log import Entry, is_at_work
+from worker.storage.loop_entries import LOOP
 
 from .control import Control
 from .progress import Event, Progress
@@ -104,7 +107,7 @@ class Run:
         if state["status"] == "cancelled" or "exceeded" in state:
             counts["skipped"] += left
         else:
-            counts["running"] = int(state.get("running", 0))
+            counts["running"] = int(state.get("running", 0)) - self._is_asking(state)
             counts["held"] = self._held_count()
             counts["waiting"] = max(0, left - counts["running"] - counts["held"])
         told = {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
@@ -113,6 +116,15 @@ class Run:
         if "forked_from" in state:
             told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
         return told
+
+    def _is_asking(self, state: Mapping[str, str]) -> bool:
+        """Whether a model is being asked, which is no call of the run."""
+        stage, _, tick = state.get("loop", "").partition(":")
+        if stage != Stage.ASKED:
+            return False
+        with redis_errors(self._settings):
+            entry: Any = self._redis.hget(self._keys.calls, CallId(self.id, LOOP, int(tick)).member)
+        return is_at_work(entry)
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""

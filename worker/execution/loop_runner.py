@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from protocol.engine.execution import Failure
 from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
@@ -33,6 +33,9 @@ from .loop_view import LoopView, plan_of
 from .mailbox import Mailbox
 from .services import Services
 from .ticks import errors_of, fates_of, message_of, packed, read_solution, unanswered, write_calls
+
+_FIRST_WAIT_SECONDS: Final = 0.05
+_LONGEST_WAIT_SECONDS: Final = 5.0
 
 
 class LoopRunner:
@@ -56,6 +59,9 @@ class LoopRunner:
         """Whether to see whether the request is at work: it is claimed then, unless it is."""
         self._sent: tuple[int, int] | None = None
         """The tick and the attempt that were sent last: what a runner has claimed it gets again when it claims."""
+        self._refused: tuple[str, str] | None = None
+        """The last id and the stage by which a step was decided that was refused."""
+        self._patience_seconds = _FIRST_WAIT_SECONDS
         self._has_left = False
         self._now_ms = 0
         """The server's time at the last look, where the loop's time is limited."""
@@ -90,6 +96,8 @@ class LoopRunner:
         """Take what has come, and the next step; says whether there may be another one."""
         await self._take_news()
         view, loop = self._view, self._view.loop
+        if self._refused == (view.seen, loop.name):
+            return await self._wait_for_others()
         if self._is_stopped or view.status in ENDED or loop.stage is Stage.ENDED:
             self._results.clear()
         elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
@@ -126,6 +134,17 @@ class LoopRunner:
             await view.catch_up(log)
         if view.loop.limits.seconds is not None:
             self._now_ms = await log.now_ms()
+
+    async def _wait_for_others(self) -> bool:
+        """A step was refused though nothing has come: the run is being amended. Wait with an answer in hand, else
+        leave: the end of that wakes the loop.
+        """
+        if not self._results:
+            return False
+        self._refused, self._patience_seconds = None, min(2 * self._patience_seconds, _LONGEST_WAIT_SECONDS)
+        self._mailbox.remind(self._view.loop.tick.number, self._patience_seconds)
+        await self._mailbox.wait()
+        return True
 
     async def _stays(self) -> bool:
         """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
@@ -303,6 +322,7 @@ class LoopRunner:
         verdict = judge_output(output, view.request["schema"], view.fold, errors)
         errors += verdict.errors
         step = self._begin(Stage.NEW)
+        step.is_alone = True
         step.after = f"{Stage.ENDED if verdict.is_accepted else Stage.NEW}:{tick.number + 1}"
         date = _now()
         for error in errors:
@@ -348,6 +368,7 @@ class LoopRunner:
         taken = await self._services.log.take_loop_step(self._view.run, step)
         if taken.status == "gone":
             raise RunGone(self._view.run)
+        self._refused = None if taken.is_taken else (step.seen, step.before)
         if taken.mark is not None:
             self._mark, self._has_left = taken.mark, False
         if len(taken.woken) == 1:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from broker_config import Settings
 from protocol.calls.call import Call
 from protocol.engine.execution import Status
-from protocol.engine.loop import Loop, LoopLimits, TickError
+from protocol.engine.loop import Loop, LoopLimits, Stage, TickError
 from protocol.requests import Request
 from protocol.state.fold import Fold
 from protocol.submission.amendments import SoFar
@@ -61,7 +61,7 @@ class LoopView:
         self.own_seen = "0-0"
         """The last entry of the loop's lane."""
         self.global_seen = "0-0"
-        self.status = "running"
+        self.status = ""
         self.asked: list[Mapping[str, str]] = []
         """The chat messages of the last request."""
         self.schema: Any = None
@@ -87,6 +87,8 @@ class LoopView:
         """The `calls` of the current tick that wait for an approval, or were approved, and their `digest`."""
         self.positions: tuple[int, ...] = ()
         """Where in it the calls stand that run."""
+        self._held: set[Where] = set()
+        """The calls that wait for a person."""
         self._ran_ms = 0
         self._running_since: int | None = None
         self._written: list[Mapping[str, Any]] = []
@@ -139,20 +141,24 @@ class LoopView:
             if entry.run_status is not None:
                 if not self.context:
                     self.context = [message for message in self.messages if message.get("type") != "solution"]
-                self._note_status(entry.run_status, id_key(entry.id)[0])
+                self.status = entry.run_status
             elif entry.loop is not None:
                 self._feed_loop(entry)
             elif entry.is_of_lane:
                 self._feed_lane(entry)
+            self._note_time(id_key(entry.id)[0])
 
-    def _note_status(self, status: str, now_ms: int) -> None:
-        """Take in that the run's status has changed; its time stands still while it does not run (SPEC R13.3)."""
-        if status == "running" and self._running_since is None:
+    def _note_time(self, now_ms: int) -> None:
+        """Count the time of the run: it stands still while it is paused, and while people alone can make it go on
+        (SPEC R13.3).
+        """
+        waits_for_people = self.loop.stage is Stage.RAN and bool(self.open) and self.open <= self._held
+        is_counting = self.status == "running" and not waits_for_people
+        if is_counting and self._running_since is None:
             self._running_since = now_ms
-        elif status != "running" and self._running_since is not None:
+        elif not is_counting and self._running_since is not None:
             self._ran_ms += now_ms - self._running_since
             self._running_since = None
-        self.status = status
 
     def ran_seconds(self, now_ms: int) -> float:
         """How long the run has been running."""
@@ -194,15 +200,23 @@ class LoopView:
                 if where not in self.calls:
                     self.calls[where] = call
                     self.open.add(where)
+        for index in entry.undone:
+            self.open.add((entry.instance, index))
+            self.ended.pop((entry.instance, index), None)
         if entry.message is not None:
             self.messages.append(entry.message)
             if entry.instance is None:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None:
                 self._written.append(entry.message)
+        if entry.call is not None and entry.snapshot is not None:
+            self._held.add((entry.instance, entry.call))
+        elif entry.call is not None and entry.ruling is not None:
+            self._held.discard((entry.instance, entry.call))
         if entry.call is not None and entry.status is not None:
             where = entry.instance, entry.call
             self.open.discard(where)
+            self._held.discard(where)
             self.ended[where] = Ended(entry.status, entry.error, entry.reason, tuple(self._written))
             self._written.clear()
 

@@ -111,6 +111,8 @@ class LoopStep:
     answered: int | None = None
     ends: str | None = None
     fault: str = ""
+    is_alone: bool = False
+    """Whether it counts only where every call has ended."""
     pauses: bool = False
     """Whether the run is paused with it."""
     extends: int | None = None
@@ -146,6 +148,7 @@ class LoopStep:
             "ends": self.ends,
             "fault": self.fault,
             "extends": None if self.extends is None else str(self.extends),
+            "alone": self.is_alone,
             "pauses": self.pauses,
             "alarm": self.alarm_ms,
             "published_ms": published_ms,

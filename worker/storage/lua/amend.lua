@@ -170,6 +170,10 @@ local function finish()
         redis.call('HSET', state, 'promises_due', string.format('%.0f', now + promise_ms))
     end
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
+    local loop = redis.call('HGET', state, 'loop:lane')
+    if loop then -- nothing but the loop may be left
+        redis.call('RPUSH', backlog, loop)
+    end
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
         change(end_status(state))
     end

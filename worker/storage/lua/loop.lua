@@ -9,7 +9,8 @@
 --        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
 --        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
---        or ""), pauses (whether the run is paused with it), extends (a run that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
+--        or ""), alone (whether every call has to have ended), pauses (whether the run is paused with it), extends (a run
+--        that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
 --        (how long a published task may lie before it counts as lost)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
 --          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
@@ -25,6 +26,9 @@ if not status then
 end
 local is_open = (request.extends and (status == 'failed' or status == 'completed')) or (not request.extends and not is_over(status))
 local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
+if request.alone and redis.call('HGET', state, 'remaining') ~= '1' then
+    is_open = false
+end
 if not is_open or amending or stage ~= request.from or last ~= request.seen then
     return cmsgpack.pack({ status = status, is_taken = false, woken = {} })
 end
