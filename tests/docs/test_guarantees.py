@@ -1,4 +1,4 @@
-"""Every guarantee names the tests that show it, and they are there."""
+"""Every guarantee and every line of a threat model names the tests that show it, and they are there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-TESTS = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUARANTEES)
+SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+TESTS = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUARANTEES + SECURITY)
+THREATS = ("A hostile submission", "Hostile data", "A captured delegate or background worker", "A writer on the broker")
+WATCHERS = ("A reader of Flower", "An operator's slip")
 
 
 def test_every_promise_is_shown_by_a_test() -> None:
     promises = [line for line in GUARANTEES.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert len(promises) > 20
     assert [promise for promise in promises if "`tests/" not in promise] == []
+
+
+@pytest.mark.parametrize("threat", [*THREATS, *WATCHERS])
+def test_what_holds_against_a_threat_is_shown_by_tests_and_what_does_not_is_said(threat: str) -> None:
+    section = SECURITY.split(f"### {threat}\n")[1].split("\n#")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 4
+    assert [row for row in rows if "`tests/" not in row] == []
+    assert section.strip().splitlines()[-1][:1] not in "|", "what does not hold"
 
 
 @pytest.mark.parametrize(("file", "name"), TESTS)
