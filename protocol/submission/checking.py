@@ -54,6 +54,8 @@ class Surroundings:
     limits: Limits = field(default_factory=Limits)
     allow: frozenset[str] | None = None
     """The names of the tools and the code that calls may use, whatever a document declares (SPEC R4.2a)."""
+    approved: tuple[str, ...] = ()
+    """Names that `config.approve` may hold besides those known here: a child run's parent has named them."""
 
 
 class RejectedCalls(Rejected):
@@ -87,7 +89,7 @@ def check_calls(
     if submission.config.get("resolve") == "upfront":
         problems += _misfits(submission, calls, problems)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
-        problems += approval_problems(submission.config.get("approve"), _named(toolbox, calls), "config", "approve")
+        problems += _approval_problems(submission, toolbox, calls, known)
     if not submission.is_whole or not paths_are_known:
         # Without these messages, or with a call that may write anywhere, the graph would be another one.
         raise Rejected(_ordered(problems))
@@ -132,10 +134,28 @@ def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Prob
             yield Problem(pointer(*at), text, cause)
 
 
-def _named(toolbox: Toolbox, calls: Iterable[Call]) -> tuple[str, ...]:
-    """The tools and the code that calls name or might name."""
+def _approval_problems(
+    submission: Submission, toolbox: Toolbox, calls: Sequence[Call], known: Surroundings
+) -> Iterator[Problem]:
+    """Entries of `config.approve` that name what neither the run nor a child of it can call (SPEC R14.1)."""
+    delegates = {call.runner.name for call in calls if call.runner.executor is Executor.DELEGATE}
+    if delegates - submission.delegates.keys() - {ANONYMOUS}:
+        return  # what their definitions declare is not known here
     called = (name for call in calls for name in (call.tool, call.runner.name))
-    return tuple(dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called)))
+    declared = (name for one in submission.delegates.values() for name in _declared_by(one))
+    names = dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called, *declared, *known.approved))
+    yield from approval_problems(submission.config.get("approve"), tuple(names), "config", "approve")
+
+
+def _declared_by(definition: Any) -> Iterator[str]:
+    """The names of the tools of a request definition, of whatever shape it is."""
+    if not isinstance(definition, dict):
+        return
+    context = definition.get("context")
+    messages = [one for one in context if isinstance(one, dict)] if isinstance(context, list) else []
+    for tools in (definition.get("tools"), *(one.get("tool") for one in messages)):
+        for part in tools if isinstance(tools, list) else [tools]:
+            yield from part if isinstance(part, dict) else [part] if isinstance(part, str) else []
 
 
 def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ READING = {
     "fallback": call(value="†data.none || †state.user", to="†data.a"),
     "scope": call(_scopes=["state"], to="†data.a"),
     "slice": call(_scopes=["†state.user.age"], to="†data.a"),
+    "registered": call("ask", _delegate="elsewhere", to="†data.a"),
     "beside": call(value="†state.other", _scopes=["†state.other"], to="†data.a"),
 }
 
@@ -169,3 +170,13 @@ def test_r14_2_what_the_log_says_again_or_too_late_changes_nothing() -> None:
     one.record(0, Status.DONE)
     one.hold(0, hold.snapshot)
     assert one.status(0) is Status.DONE
+
+
+def test_r14_1_the_tools_of_delegates_may_be_named_too() -> None:
+    asking = call(_delegate="d", to="†state.a")
+    definition = {"tools": ["first", {"second": {}}], "context": [{"type": "tool", "tool": {"third": {}}}]}
+    for name in ("first", "second", "third"):
+        check_submission(submission(asking, config={"approve": [name]}, delegates={"d": definition}))
+    wrong = submission(asking, config={"approve": ["fourth"]}, delegates={"d": definition})
+    assert pointers(problems(wrong)) == ["/config/approve/0"]
+    assert held(["whatever a registered delegate declares"], "registered") == []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from broker_config import EmbeddedServer
+from worker.errors import RunNotFound
+from worker.messaging.attempts import CallId
+from worker.storage.children import child_id
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
+from .test_r9_3_children import Told
 from .test_r14_people import wait_held
 
 
@@ -47,3 +52,27 @@ def test_r14_a_model_may_ask_a_person(loops: Backend) -> None:
     wait_held(asked.run)
     asked.run.answer(0, 7)
     assert asked.result().output == 7
+
+
+def test_r14_1_what_the_parent_approves_is_held_in_child_runs_too(loops: Backend) -> None:
+    told = Told(loops, answer(SUM), answer(output="†state.sum"))
+    asking = {"_tool": "ask", "_delegate": "researcher", "_outputPath": "†state.answer"}
+    calls = [asking, {"_tool": "own", "_output": 1, "_outputPath": "†state.own"}]
+    document = {
+        "solution": {"calls": calls},
+        "tools": {"own": {"_output": {}}},
+        "delegates": {"researcher": told.definition()},
+        "config": {"approve": ["add", "own"]},
+    }
+    run = loops.client.submit_document(document)
+    wait_held(run)
+    child = loops.client.run_of(child_id(CallId(run.id, None, 0)))
+    while True:
+        with suppress(RunNotFound):
+            child.status()
+            break
+    (held,) = wait_held(child)
+    assert held["tool"] == "add"
+    run.approve(1)
+    child.approve(0)
+    assert loops.wait(run.id).data()["state"] == {"answer": 3, "own": 1}

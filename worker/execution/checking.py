@@ -40,18 +40,20 @@ class Checker:
         self._settings = settings
         self._registry = registry or default_registry
 
-    def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
-        """Check a whole submission. Raises `protocol.Rejected`."""
-        known = replace(self._surroundings, allow=None if allow is None else frozenset(allow))
+    def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
+        """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
+        allowed = None if allow is None else frozenset(allow)
+        known = replace(self._surroundings, allow=allowed, approved=tuple(approved))
         return self._held_against_settings(check_in(known, value))
 
-    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
+    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
-        return _supported(self.check(value, allow=allow))
+        return _supported(self.check(value, allow=allow, approved=approved))
 
-    def request(self, value: Any, *, allow: Iterable[str] | None = None) -> Request:
-        """What a model would be asked for a submission (SPEC R12.9). Raises `protocol.Rejected`."""
-        return read_request(value, replace(self._surroundings, allow=None if allow is None else frozenset(allow)))
+    def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
+        """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
+        allowed = None if allow is None else frozenset(allow)
+        return read_request(value, replace(self._surroundings, allow=allowed, approved=tuple(approved)))
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""

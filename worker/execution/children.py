@@ -116,7 +116,8 @@ class Children:
             "delegates": definition.delegates,
             "config": child_config(definition.config, own.get("config") or {}, self._settings),
         }
-        return self._checker.check_submission(value, allow=definition.allow)
+        approved = definition.config.get("approve", ())
+        return self._checker.check_submission(value, allow=definition.allow, approved=approved)
 
 
 def child_config(parent: Mapping[str, Any], own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

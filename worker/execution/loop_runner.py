@@ -184,7 +184,9 @@ class LoopRunner:
                 "delegates": view.definition.delegates,
                 "config": view.definition.config,
             }
-            view.asks = self._services.checker.request(whole, allow=view.definition.allow)
+            view.asks = self._services.checker.request(
+                whole, allow=view.definition.allow, approved=view.definition.config.get("approve", ())
+            )
         return view.asks
 
     def _rendered(self) -> list[dict[str, Any]]:
