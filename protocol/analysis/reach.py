@@ -60,6 +60,8 @@ class Reach:
     """The most bytes of all requests, where `config.tokens` bounds them."""
     first_bytes: int
     """The bytes of the first request: messages and schema."""
+    unenforced: str | None = None
+    """Why the model's provider cannot enforce the composed schema, where that is known: answers are only validated."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -70,6 +72,7 @@ class Reach:
             "requests": self.requests,
             "bytes": self.bytes,
             "first_request_bytes": self.first_bytes,
+            "unenforced": self.unenforced,
         }
 
     def passed(self, place: Reference) -> tuple[str, ...]:

@@ -68,3 +68,22 @@ def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     shown = json.loads(capsys.readouterr().out)
     assert shown["who_sees"]["model"] == {"name": None, "passes_to": ["think"]}
     assert [tool["tool"] for tool in shown["request"]["tools"]] == ["think"]
+
+
+def test_r12_8_check_says_why_a_provider_cannot_enforce_the_schema(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = {"type": "string"}
+    open_: dict[str, Any] = {"properties": {"a": {}}}
+    closed: dict[str, Any] = {"properties": {"a": text, "_output": text}}
+    file = tmp_path / "request.json"
+    for model, tool, expected in (
+        ("openai:x", open_, "somewhere it admits any value"),
+        ("openai:x", closed, None),
+        ("scripted:none.json", open_, None),
+    ):
+        monkeypatch.setenv("ACTS_MODEL", model)
+        monkeypatch.setenv("ACTS_MODEL_API_KEY", "k")
+        file.write_text(json.dumps({"schema": {"type": "string"}, "tools": {"t": tool}}), "utf-8")
+        assert main(["check", str(file), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["request"]["unenforced"] == expected

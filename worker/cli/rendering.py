@@ -80,6 +80,8 @@ def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"{click.style('valid', fg='green', bold=True)}  a request: {counted(len(tools), 'tool')}, {calls}"
     size = f"; all requests: {counted(document['bytes'], 'byte')}" if document["bytes"] is not None else ""
     yield f"{heading('first request')}  {counted(document['first_request_bytes'], 'byte')}{size}"
+    if document["unenforced"] is not None:
+        yield f"{heading('not enforced')}  the provider cannot say the schema: {escaped(document['unenforced'])}"
     for tool in tools:
         code = " or ".join(f"{each['executor']} {escaped(each['name'])}" for each in tool["code"])
         places, scopes = ("anything" if tool[key] is None else ", ".join(tool[key]) for key in ("writes", "sees"))

@@ -36,7 +36,7 @@ class OpenAIModel:
         self._bounds = bounds
         self._loading = asyncio.Lock()
         self._sdk: Any = None
-        self._profile = Profile(OPENAI if _is_openai(configured) else None)
+        self._profile = Profile(OPENAI if is_openai(configured) else None)
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
         """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
@@ -123,7 +123,7 @@ class OpenAIModel:
     @property
     def _most_tokens(self) -> str:
         """OpenAI's newer models know the one name only, other servers the older one only."""
-        return "max_completion_tokens" if _is_openai(self._configured) else "max_tokens"
+        return "max_completion_tokens" if is_openai(self._configured) else "max_tokens"
 
     @cached_property
     def _client(self) -> Any:
@@ -190,7 +190,7 @@ class _Written:
         return self.so_far()
 
 
-def _is_openai(configured: ConfiguredModel) -> bool:
+def is_openai(configured: ConfiguredModel) -> bool:
     """Whether it is OpenAI itself, or Azure's, that is asked."""
     url = _URL if configured.base_url is None else configured.base_url.get_secret_value()
     host = urlsplit(url).hostname or ""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from broker_config import ConfiguredModel
 from worker.errors import WorkerError
 from worker.registry.activities import Registry
 
 from .http_client import Bounds
-from .openai_chat import OpenAIModel
+from .openai_chat import OpenAIModel, is_openai
 from .registered import FunctionModel, OnThread
 from .request import Model
 from .scripted import ScriptedModel
+from .wire_schema import OPENAI, Inexpressible, strict_schema
 
 _SDKS: Final = {"openai": OpenAIModel}
 """Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
@@ -39,6 +40,17 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
         f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "
         "@model in ACTS_ACTIVITIES"
     )
+
+
+def unenforced(configured: ConfiguredModel, schema: Any) -> str | None:
+    """Why a model's provider does not enforce a schema (SPEC R12.8); None where it does, or takes any as it is."""
+    if configured.provider != "openai" or not is_openai(configured):
+        return None
+    try:
+        strict_schema(schema, OPENAI)
+    except Inexpressible as error:
+        return str(error)
+    return None
 
 
 def lacks_key(configured: ConfiguredModel) -> bool:
