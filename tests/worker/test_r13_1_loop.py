@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer
+from protocol import Rejected
+from worker import Client
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings
@@ -125,6 +127,12 @@ def test_r13_2_an_answer_that_cannot_be_read_is_the_error_of_its_tick(loops: Bac
     assert unread["error"]["type"] == "InvalidAnswer"
     assert 400 < unread["error"]["message"].count("") < 700
     assert (refused["call"], refused["error"]["type"]) == (None, "Refused")
+
+
+def test_r13_11_a_request_is_rejected_where_no_model_is_configured(loops: Backend) -> None:
+    settings = loops.settings.model_copy(update={"model": None})
+    with Client(settings) as client, pytest.raises(Rejected, match="set ACTS_MODEL, or give a solution"):
+        client.submit_document({"context": [], "schema": {"type": "integer"}})
 
 
 def test_r13_4_a_request_that_the_provider_will_not_take_fails_the_run_in_its_words(loops: Backend) -> None:

@@ -48,7 +48,12 @@ class Checker:
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
-        return _supported(self.check(value, allow=allow, approved=approved))
+        plan = self.check(value, allow=allow, approved=approved)
+        is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
+        if is_asked and self._settings.default_model is None:
+            text = "a request is for a model, and none is configured: set ACTS_MODEL, or give a solution"
+            raise Rejected([Problem(pointer("schema"), text)])
+        return _supported(plan)
 
     def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
