@@ -1,7 +1,8 @@
 """Every setting of the project, typed and documented: the one place to look.
 
 Precedence: arguments to `load` (the command line's options), then environment variables with the prefix
-``ACTS_``, then a ``.env`` file in the current directory, then the defaults below. The name of a variable is
+``ACTS_``, then the file that ``ACTS_ENV_FILE`` names or else a ``.env`` file in the current directory, which loads no
+code, then the defaults below. The name of a variable is
 the field's name in capitals behind the prefix: `lease_seconds` is ``ACTS_LEASE_SECONDS``. An empty variable
 means the default, and so overrides the file. Sizes may be written as ``256MiB``.
 """
@@ -9,11 +10,13 @@ means the default, and so overrides the file. Sizes may be written as ``256MiB``
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
+from dotenv import dotenv_values
 from pydantic import (
     ByteSize,
     Field,
@@ -46,6 +49,11 @@ __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load"]
 ENVIRONMENT_PREFIX = "ACTS_"
 """What the name of every environment variable of ours begins with."""
 
+ENV_FILE = "ACTS_ENV_FILE"
+"""The variable that names a file of settings, as `--env-file` does."""
+FOUND = Path(".env")
+"""The file of settings that is read where none is named."""
+_CODE = "ACTS_ACTIVITIES"
 _KIB = 1024
 _MIB = 1024 * _KIB
 _SHORTEST_SECRET = 16
@@ -371,8 +379,11 @@ class Settings(BaseSettings):
         return variables
 
 
-def load(*, env_file: Path | str | None = ".env", **overrides: object) -> Settings:
+def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
     """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
+
+    A `.env` that nobody has named, but that is found in the current folder, loads no code: `ACTS_ACTIVITIES` counts
+    only in one that is given as `env_file`, or by `ACTS_ENV_FILE`.
 
     Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
     is no setting.
@@ -381,13 +392,27 @@ def load(*, env_file: Path | str | None = ".env", **overrides: object) -> Settin
         raise TypeError(f"no such setting: {', '.join(unknown)}")
     given = {name: value for name, value in overrides.items() if value is not None}
     construct: Callable[..., Settings] = Settings
+    named = os.environ.get(ENV_FILE)
+    if env_file is FOUND and named:
+        env_file = Path(named)
+        if not env_file.is_file():
+            raise SettingsError([f"{named}: there is no such file ({ENV_FILE}, --env-file)"])
     try:
+        if env_file is FOUND and "activities" not in given and code_left_out(os.environ) is not None:
+            given["activities"] = ()
         return construct(_env_file=env_file, **given)
     except ValidationError as error:
         # Values stay out of the chained text as well: hide_input_in_errors.
         raise SettingsError([_problem(detail) for detail in error.errors()]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError([f"{env_file}: cannot be read as settings: {error}"]) from error
+
+
+def code_left_out(environment: Mapping[str, str]) -> str | None:
+    """What code the `.env` in the current folder names that is not loaded, since nobody has named that file."""
+    if environment.get(ENV_FILE) or any(name.upper() == _CODE for name in environment) or not FOUND.is_file():
+        return None
+    return next((value for name, value in dotenv_values(FOUND).items() if name.upper() == _CODE and value), None)
 
 
 def _problem(detail: ErrorDetails) -> str:

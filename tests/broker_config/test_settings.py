@@ -179,3 +179,20 @@ def test_a_misspelt_variable_is_found_with_the_one_meant(clean_environment: Path
     (clean_environment / ".env").write_text("ACTS_LIMIT_DEPHT=3\nOTHER=1\n")
     found = unknown_variables({"ACTS_BROKR_URL": "x", "ACTS_REDIS_URL": "x", "HOME": "/"})
     assert found == {"ACTS_BROKR_URL": "ACTS_BROKER_URL", "ACTS_LIMIT_DEPHT": "ACTS_LIMIT_DEPTH"}
+
+
+def test_a_file_that_is_found_loads_no_code_and_one_that_is_named_does(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clean_environment / ".env").write_text("ACTS_ACTIVITIES=evil.py\nACTS_LIMIT_DEPTH=10\n")
+    assert (load().activities, load().limit_depth) == ((), 10)
+    assert load(activities=("mine.py",)).activities == ("mine.py",)
+    assert load(env_file=".env").activities == ("evil.py",)
+    monkeypatch.setenv("ACTS_ENV_FILE", ".env")
+    assert load().activities == ("evil.py",)
+    monkeypatch.setenv("ACTS_ENV_FILE", "missing.env")
+    with pytest.raises(SettingsError, match=r"missing\.env: there is no such file"):
+        load()
+    monkeypatch.delenv("ACTS_ENV_FILE")
+    monkeypatch.setenv("ACTS_ACTIVITIES", "own.py")
+    assert load().activities == ("own.py",)

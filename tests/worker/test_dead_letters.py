@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from broker_config import EmbeddedServer
 from worker import Client, LetterNotFound
+from worker.cli.dead import dead
 from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage
 from worker.storage.dead_letters import DeadLetter, DeadLetters
@@ -195,3 +199,29 @@ def test_nothing_is_resent_or_dropped_where_one_of_them_is_not_there(letters: De
         with pytest.raises(LetterNotFound, match="r:9"):
             act(["r:0:①", "r:9"])
     assert [found.id for found in letters.list()] == ["r:0:①"]
+
+
+def test_dead_letters_are_kept_no_longer_than_ended_runs(backend: Backend) -> None:
+    settings = backend.settings.model_copy(update={"key_prefix": "brief", "retention_seconds": 3_600})
+    letters = DeadLetters(backend.redis, settings)
+    task = TaskMessage("acts.execute_background", "background", b"", "-", is_forgotten=True)
+    for number, date in enumerate(
+        ("2026-01-01T10:00:00+00:00", "2026-01-01T10:30:00+00:00", "2026-01-01T11:15:00+00:00")
+    ):
+        letters.add(DeadLetter(CallId("r", None, number), task, "ValueError", "no", 1, date))
+    assert [letter.call.index for letter in letters.list()] == [1, 2]
+    assert {backend.redis.ttl(key) for key in backend.redis.scan_iter("brief:*")} <= {3_599, 3_600}
+
+
+def test_on_a_terminal_it_is_asked_before_all_are_forgotten(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = backend.client.dead_letters()
+    task = TaskMessage("acts.execute_background", "background", b"", "-", is_forgotten=True)
+    for name, value in backend.settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    for arguments, answer, left in ((["--all"], "n", 1), (["--all"], "y", 0), (["--all", "--yes"], "", 0)):
+        letters.add(DeadLetter(CallId("asked", None, 0), task, "ValueError", "no", 1, "2026-01-01T10:00:00+00:00"))
+        with CliRunner().isolation(input=answer):
+            monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+            with suppress(click.exceptions.Exit, click.exceptions.Abort, SystemExit):
+                dead.main(["drop", *arguments], standalone_mode=False)
+        assert sum(letter.call.run == "asked" for letter in letters.list()) == left

@@ -10,7 +10,7 @@ import click
 
 from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
+from worker.cli.output import confirmed, escaped, print_json, print_text
 from worker.cli.rendering import counted
 from worker.cli.values import value_lines
 
@@ -75,13 +75,20 @@ def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
 @dead.command(short_help="Forget calls for ever.")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every one there is.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal --all does.")
 @common_options
-def drop(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
+def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> int:
     """Forget calls for ever.
 
     Exit codes: 0 done, 3 one of them not found (then none is dropped), or no server.
     """
-    return _act(ids, is_all, common, "dropped", lambda letters, chosen: letters.drop(chosen))
+
+    def forget(letters: DeadLetters, chosen: tuple[str, ...]) -> None:
+        if is_all and not yes:
+            confirmed(f"forget {counted(len(chosen), 'call')} for ever?")
+        letters.drop(chosen)
+
+    return _act(ids, is_all, common, "dropped", forget)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ class Common:
     activities: tuple[str, ...]
     broker: str | None
     redis: str | None
+    env_file: str | None = None
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -44,15 +45,21 @@ class Common:
             "ACTS_ACTIVITIES": ",".join(self.activities) or None,
             "ACTS_BROKER_URL": self.broker,
             "ACTS_REDIS_URL": self.redis,
+            "ACTS_ENV_FILE": self.env_file,
         }
         return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
 
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
-        from broker_config import load
+        from broker_config.settings import code_left_out, load
 
+        if self.env_file is not None:
+            os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
         with _dotenv_told():
-            return load(**self.overrides)
+            settings = load(**self.overrides)
+            if not self.activities and (code := code_left_out(os.environ)) is not None:
+                tell(f".env names activities, {code:.200}, which are code and not loaded: --env-file .env loads them")
+            return settings
 
 
 @contextmanager
@@ -94,6 +101,12 @@ _OPTIONS: Final = (
     ),
     click.option("--broker", metavar="URL", help="Celery's broker, e.g. redis://localhost:6379/0 [ACTS_BROKER_URL]."),
     click.option("--redis", metavar="URL", help="The Redis of the log; default: the broker [ACTS_REDIS_URL]."),
+    click.option(
+        "--env-file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Settings, NAME=value a line; code that a .env names is loaded only from one named here [ACTS_ENV_FILE].",
+    ),
     click.option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}]."),
 )
 
@@ -108,12 +121,13 @@ def common_options(command: Callable[..., int]) -> Callable[..., int]:
         activities: tuple[str, ...],
         broker: str | None,
         redis: str | None,
+        env_file: str | None,
         debug: bool,
         **own: Any,
     ) -> int:
         if debug:
             os.environ[DEBUG] = "1"
-        return command(common=Common(as_json, activities, broker, redis), **own)
+        return command(common=Common(as_json, activities, broker, redis, env_file), **own)
 
     decorated: Callable[..., int] = with_common
     for option in reversed(_OPTIONS):

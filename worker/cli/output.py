@@ -75,6 +75,12 @@ def write_error(text: str) -> None:
         pass
 
 
+def confirmed(question: str) -> None:
+    """Ask on a terminal, and end the command where the answer is no; a script is not asked."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
+
+
 def flush() -> None:
     """Write out what stdout still holds."""
     with _writing() as stream:

@@ -1,7 +1,8 @@
 """Dead letters: fire-and-forget calls that failed for good, kept for operators (SPEC R5.3).
 
 A letter holds everything needed to send its call again. There is one for a call, by its id, however often its death is
-told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go.
+told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go, and none is kept longer than an ended run
+(`ACTS_RETENTION_SECONDS`).
 """
 
 from __future__ import annotations
@@ -149,8 +150,15 @@ class DeadLetters:
         with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.hsetnx(self._letters, letter.id, packed)
             pipeline.zadd(self._times, {letter.id: milliseconds}, nx=True)
+            pipeline.zrangebyscore(self._times, 0, milliseconds - self._settings.retention_seconds * 1000)
+            pipeline.expire(self._letters, self._settings.retention_seconds)
+            pipeline.expire(self._times, self._settings.retention_seconds)
             pipeline.zcard(self._times)
-            *_, count = pipeline.execute()
+            *_, expired, _, _, count = pipeline.execute()
+        if expired:
+            self._redis.zrem(self._times, *expired)
+            self._redis.hdel(self._letters, *expired)
+            count -= len(expired)
         if (excess := count - self._settings.limit_dead_letters) > 0:
             oldest: Any = self._redis.zpopmin(self._times, excess)
             self._redis.hdel(self._letters, *(id_ for id_, _ in oldest))
