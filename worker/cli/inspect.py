@@ -62,10 +62,11 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
 @click.command(short_help="Print the data of a run, now or as of a past message.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
+@click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs.")
 @at_option
 @view_options
 @common_options
-def show(run: str, instance: str | None, at: str | None, *, view: View, common: Common) -> int:
+def show(run: str, instance: str | None, mermaid: bool, at: str | None, *, view: View, common: Common) -> int:
     """Print what failed and was skipped in RUN, and its folded data, now or as of a past message.
 
     Of many instances a few are shown, of large values the beginning; --all prints everything, and --json always does.
@@ -76,7 +77,13 @@ def show(run: str, instance: str | None, at: str | None, *, view: View, common: 
 
     moment = message_id(at)
     with found_run(run, common) as found:
-        document = found.result(at=moment).to_dict()
+        result = found.result(at=moment)
+        if mermaid:
+            from worker.client.drawing import draw
+
+            print_text(draw(result, lambda child: found.child(child).result()))
+            return COMPLETED
+        document = result.to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
     print_result(document, view, as_json=common.json)

@@ -44,7 +44,7 @@ def held(run: str, *, common: Common) -> int:
         if common.json:
             print_json(call)
         else:
-            for line in _lines(call):
+            for line in held_lines(call):
                 print_text(line)
     if not calls and plan is None and not common.json:
         print_text("nothing waits for a person")
@@ -139,7 +139,7 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     raise Rejected([Problem("", "parameters must be an object")])
 
 
-def _lines(call: Mapping[str, Any]) -> Iterator[str]:
+def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     """A held call as people read it: everything that it will run with."""
     where = f" ({escaped(call['instance'])})" if call["instance"] is not None else ""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""

@@ -134,6 +134,7 @@ def _see_through(
     answer: Answer,
 ) -> int:
     """Wait for the end and print what came of it."""
+    from worker.cli.deciding import Decider
     from worker.cli.progress import wait
     from worker.errors import InfrastructureError
 
@@ -141,7 +142,8 @@ def _see_through(
     goes_on = "" if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
-        wait(submitted, timeout_seconds=left, is_quiet=view.is_quiet)
+        decider = Decider(submitted, is_embedded=is_embedded)
+        wait(submitted, decider.note, timeout_seconds=left, is_quiet=view.is_quiet)
         document = submitted.result().to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]

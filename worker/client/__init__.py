@@ -9,6 +9,7 @@
 `dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log
+`drawing`        the picture of a run
 `display`        what a notebook shows of a result
 `absence`        why a value is not there
 `progress`       a run's events

@@ -300,6 +300,10 @@ class Run:
             delete_run(self._redis, self._keys)
             deed(self._settings, "deleted").tell(self.id)
 
+    def child(self, run: str) -> Run:
+        """A child run, by the id that its call names (SPEC R9.3)."""
+        return Run(run, self._redis, self._settings, self._publisher, self._check)
+
     def require(self) -> None:
         """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
         self._state()
