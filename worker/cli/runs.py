@@ -67,7 +67,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 
     with found_run(run, common) as found:
         try:
-            progress.wait(found, timeout_seconds=timeout, is_quiet=view.is_quiet)
+            progress.wait(found, lambda: None, timeout_seconds=timeout, is_quiet=view.is_quiet)
         except TimeoutError:
             raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
         document = found.result().to_dict()
