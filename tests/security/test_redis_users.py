@@ -193,6 +193,21 @@ def test_a_worker_takes_from_its_own_queues_only(guarded: Guarded, user: str) ->
                     connection.execute_command(*command)
 
 
+def test_a_worker_that_may_not_take_from_a_queue_ends_with_one_line(guarded: Guarded) -> None:
+    backend = guarded.as_("delegates")
+    backend.log = guarded.folder / "forbidden.log"
+    with (
+        pytest.raises(AssertionError, match="did not get ready"),
+        backend.worker("-Q", "delegates,lathe", "-n", "acts"),
+    ):
+        pass
+    log = backend.log.read_text(errors="replace")
+    assert "the broker's user may not do what the queues of this worker need" in log
+    assert "lathe" in log
+    assert "Traceback" not in log
+    guarded.admin.acl_log_reset()
+
+
 @pytest.mark.parametrize(("user", "password"), [(None, None), ("default", ""), ("delegates", "guess")])
 def test_nobody_enters_without_a_password(guarded: Guarded, user: str | None, password: str | None) -> None:
     connection = redis.Redis(port=guarded.port, username=user, password=password)

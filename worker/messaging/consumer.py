@@ -14,7 +14,9 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 from celery import signals
+from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
+from redis.exceptions import NoPermissionError
 
 from broker_config import EXECUTE_INSTANCE
 from worker.errors import MalformedMessage
@@ -36,6 +38,8 @@ T = TypeVar("T")
 
 _LONGEST_LANE: Final = 2_000
 """Bytes of a lane's name that shares are kept of; it may be longer."""
+_NOT_PERMITTED: Final = 3
+"""How a worker ends whose user may not take from its queues."""
 _EVENTS_SECONDS: Final = 0.1
 """How long a task event may wait for others: each message of them costs as much as a hundred events more."""
 
@@ -61,6 +65,13 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
             hold(connection.default_channel, self._hand)
             self._has_shares = self.hub is not None  # RabbitMQ counts what stands aside as taken
         return connection
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Called by Celery when the broker fails: it is waited for, but not where it says that this user may not."""
+        if isinstance(exc, NoPermissionError):
+            logger.critical("the broker's user may not do what the queues of this worker need: %s", exc)
+            raise WorkerShutdown(_NOT_PERMITTED)
+        super().on_connection_error_after_connected(exc)
 
     def on_send_event_buffered(self) -> None:
         """Called by Celery, in any thread, when a task event is to be published: those of a while go together."""
