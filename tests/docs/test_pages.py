@@ -9,7 +9,7 @@ import pytest
 from .pages import ROOT, run_page
 
 
-@pytest.mark.parametrize("name", ["how-to"])
+@pytest.mark.parametrize("name", ["tutorial", "how-to"])
 def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()

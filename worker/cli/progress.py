@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def wait(
-    run: Run, on_held: Callable[[], None], *, timeout_seconds: float | None = None, is_quiet: bool = False
+    run: Run,
+    on_held: Callable[[], None] = lambda: None,
+    *,
+    timeout_seconds: float | None = None,
+    is_quiet: bool = False,
 ) -> None:
     """Block until the run has ended; `on_held` is called when a call is held for a person. Raises `TimeoutError`."""
     if _is_live() and not is_quiet:
