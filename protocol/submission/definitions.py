@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from protocol.calls.tools import read_tools
 from protocol.language.errors import Problem, pointer
 from protocol.schemas import schema_problem
 from protocol.state.shapes import message_problems
@@ -23,6 +25,8 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     else:
         for index, message in enumerate(context):
             yield from message_problems(message, *at, "context", index)
+        _, found = read_tools(context, definition.get("tools"))
+        yield from (replace(problem, pointer=pointer(*at) + problem.pointer) for problem in found)
     yield from config_problems(definition.get("config"), *at, "config")
     schema = definition.get("schema")
     if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:

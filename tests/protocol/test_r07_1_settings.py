@@ -102,11 +102,13 @@ def test_r7_1_so_it_is_for_those_of_a_request_definition() -> None:
     assert pointers(unsupported(plan)) == ["/delegates/d/config/ignore", "/delegates/d/config/ticks"]
 
 
-def test_r9_3_a_delegate_with_tools_of_its_own_is_refused_where_a_run_is_to_be_made_of_it() -> None:
-    tool = {"type": "tool", "tool": {"t": {}}}
-    delegates = {"d": {"tools": {"t": {}}}, "e": {"context": [{"type": "text"}, tool]}, "f": {"tools": {}}}
-    plan = check_submission(submission(delegates=delegates))
-    assert pointers(unsupported(plan)) == ["/delegates/d/tools", "/delegates/e/context/1"]
+def test_r9_3_the_tools_of_a_delegate_are_read_with_the_submission() -> None:
+    tool: dict[str, Any] = {"type": "tool", "tool": {"t": {"type": 5}}}
+    sound = {"d": {"tools": ["price", {"t": {}}]}, "e": {"context": [{"type": "tool", "tool": {"t": {}}}]}}
+    assert unsupported(check_submission(submission(delegates=sound))) == []
+    broken = {"d": {"tools": {"t": []}}, "e": {"context": [{"type": "text"}, tool]}}
+    found = problems(submission(delegates=broken))
+    assert pointers(found) == ["/delegates/d/tools/t", "/delegates/e/context/1/tool/t/type"]
 
 
 def test_r10_2_a_plan_message_with_an_instance_is_an_error() -> None:
