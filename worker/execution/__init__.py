@@ -3,6 +3,7 @@
 `scheduler`     one runner for each lane of a process
 `lane_runner`   decide, commit, apply, until nothing is ready
 `loop_runner`   ask the model, run its calls, look at its output, ask again
+`loop_requests` what the next tick asks
 `loop_view`     a run as its loop sees it
 `ticks`         what an answer comes to, and how it is written down
 `children`      the runs of delegates that have tools

@@ -9,30 +9,27 @@ the loop's lane, claimed, lost and found like any other, and holds no worker.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from protocol.engine.execution import Failure
-from protocol.engine.loop import Stage, TickError, charge_tokens, estimate_tokens, judge_output
-from protocol.requests import Request, compose, render, render_tick
-from protocol.requests.rendering import render_context
-from worker.messaging.attempts import Attempt, CallId, Result, Retry, lane_token, owner_token
+from protocol.engine.loop import Stage, charge_tokens
+from protocol.requests import Request
+from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, delivery_task, lane_task
-from worker.messaging.packing import pack
 from worker.storage.children import Parent
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
 from worker.storage.log import Advance, Claim, Rest
 from worker.storage.loop_entries import LOOP, LoopStep
 
-from .loop_view import LoopView, plan_of
+from .loop_requests import config_of, next_request, request_of
+from .loop_view import LoopView
 from .mailbox import Mailbox
 from .services import Services
-from .ticks import errors_of, fates_of, message_of, packed, read_solution, unanswered, write_calls
+from .ticks import note_closing, note_solution, note_start, read_solution, unanswered
 
 _FIRST_WAIT_SECONDS: Final = 0.05
 _LONGEST_WAIT_SECONDS: Final = 5.0
@@ -100,10 +97,10 @@ class LoopRunner:
             return await self._wait_for_others()
         if self._is_stopped or view.status in ENDED or loop.stage is Stage.ENDED:
             self._results.clear()
-        elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
-            return await self._fail(limit)
         elif self._results:
             return await self._take_result()
+        elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
+            return await self._fail(limit)
         elif loop.stage is Stage.NEW and view.status == "running":
             return await self._compose()
         elif loop.stage is Stage.ASKED and view.status == "running" and self._has_to_look:
@@ -159,57 +156,18 @@ class LoopRunner:
             return await self._fail("the call that it was to answer does not wait for it any more")
         if (limit := loop.tick_limit()) is not None:
             return await self._fail(limit)
-        added = self._rendered()
-        schema, config = self._schema(), self._config()
-        size = len(pack([*view.asked, *added])) + len(pack(schema))
-        estimate = estimate_tokens(size, loop.limits)
-        if (limit := loop.token_limit(estimate)) is not None:
+        request = next_request(view, self._asks)
+        if (limit := loop.token_limit(request["estimate"])) is not None:
             return await self._fail(limit)
-        digest = hashlib.sha256(pack([[*view.asked, *added], schema, config])).hexdigest()
         step = self._begin(Stage.ASKED)
-        request = {"messages": added, "config": config, "estimate": estimate, "digest": digest}
-        step.note(loop.tick.number, request=request if loop.tick.number else {**request, "schema": schema})
+        step.note(loop.tick.number, request=request)
         await self._take(step)
         self._has_to_look = True
         return True
 
     @property
     def _asks(self) -> Request:
-        """The request that the loop asks again and again."""
-        view = self._view
-        if view.asks is None:
-            whole = {
-                "context": view.context,
-                **view.request,
-                "delegates": view.definition.delegates,
-                "config": view.definition.config,
-            }
-            view.asks = self._services.checker.request(
-                whole, allow=view.definition.allow, approved=view.definition.config.get("approve", ())
-            )
-        return view.asks
-
-    def _rendered(self) -> list[dict[str, Any]]:
-        """The messages that the next request adds to those of the one before."""
-        view = self._view
-        if not view.asked:
-            return render(self._asks)
-        tick = view.loop.ticks[-2]
-        assert tick.solution is not None
-        before, new = view.messages[: view.rendered], view.messages[view.rendered :]
-        plan = tick.solution["solution"]["calls"]
-        said = [message for message in new if message.get("type") in ("text", "system")]
-        return [*render_tick(self._asks, tick.number, fates_of(view), before, new, plan), *render_context(said)]
-
-    def _schema(self) -> Any:
-        if self._view.schema is None:
-            self._view.schema = compose(self._asks)
-        return self._view.schema
-
-    def _config(self) -> dict[str, Any]:
-        config = self._view.definition.config
-        own = {key: config[key] for key in ("model", "temperature", "request_seconds") if key in config}
-        return {**own, "max_output_tokens": self._view.loop.limits.max_output_tokens}
+        return request_of(self._view, self._services.checker)
 
     async def _ask(self) -> bool:
         """Claim the request of the current tick, unless it is at work, and send it."""
@@ -231,11 +189,11 @@ class LoopRunner:
         return True
 
     def _request(self, attempt: Attempt) -> TaskMessage:
-        view, config = self._view, self._config()
+        view, config = self._view, config_of(self._view)
         if (most := view.loop.limits.seconds) is not None:
             left = max(most - view.ran_seconds(self._now_ms), 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        return self._services.remote.request(attempt, view.asked, self._schema(), config)
+        return self._services.remote.request(attempt, view.asked, view.schema, config)
 
     # The answer.
 
@@ -261,55 +219,22 @@ class LoopRunner:
             if "error" in said
             else read_solution(self._asks, said["answer"], view, self._services.checker)
         )
-        step = self._begin(Stage.RAN)
-        step.answered = tick.number
         charged = charge_tokens(said.get("usage"), tick.estimate, attempt.losses)
         limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
-        errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
-        message = {
-            "type": "solution",
-            "tick": tick.number,
-            "solution": dict(solved.solution),
-            "model": said.get("model"),
-            "request": tick.digest,
-            "usage": said.get("usage"),
-            "_date": _now(),
-        }
-        answer = {
-            "first": view.first,
-            "runs": solved.runs if limit is None and not self._asks.is_lazy else 0,
-            "charged": charged,
-            "positions": list(solved.positions),
-            "errors": packed(errors),
-        }
-        step.note(tick.number, message=message, answer=answer)
+        step = self._begin(Stage.RAN)
+        note_solution(step, view, said, solved, charged=charged, limit=limit, is_lazy=self._asks.is_lazy)
         if limit is not None:
-            self._end(step, "failed", limit)
-        elif solved.layout is not None and solved.layout.calls:
-            if self._asks.is_lazy:
-                step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
-                step.note(tick.number, plan=plan_of(solved.valid_calls))
-            else:
-                write_calls(step, solved.layout, tick.number)
+            self._end(step, limit)
         await self._take(step)
         return True
 
     async def _start(self) -> bool:
         """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
-        view = self._view
-        number, plan = view.loop.tick.number, view.plan
+        view, plan = self._view, self._view.plan
         assert plan is not None
         solved = read_solution(self._asks, {"calls": plan["calls"], "output": None}, view, self._services.checker)
         step = self._begin(Stage.RAN)
-        start = {
-            "first": view.first,
-            "runs": solved.runs,
-            "positions": list(solved.positions),
-            "errors": packed(solved.errors),
-        }
-        step.note(number, start=start)
-        if solved.layout is not None and solved.layout.calls:
-            write_calls(step, solved.layout, number)
+        note_start(step, view, solved)
         await self._take(step)
         return True
 
@@ -317,26 +242,8 @@ class LoopRunner:
 
     async def _close(self) -> bool:
         """Append the errors of the tick, and look at its output."""
-        view, loop = self._view, self._view.loop
-        tick, errors = loop.tick, errors_of(view)
-        assert tick.solution is not None
-        output = tick.solution["solution"]["output"]
-        verdict = judge_output(output, view.request["schema"], view.fold, errors)
-        errors += verdict.errors
         step = self._begin(Stage.NEW)
-        step.is_alone = True
-        step.after = f"{Stage.ENDED if verdict.is_accepted else Stage.NEW}:{tick.number + 1}"
-        date = _now()
-        for error in errors:
-            step.append(lane_token(error.instance), message_of(error, date))
-        closing = {"errors": len(errors), "set_aside": verdict.set_aside}
-        if verdict.is_accepted:
-            step.ends = "completed"
-            end = {"status": "completed", "reason": None, "output": verdict.output}
-            step.note(tick.number, closing=closing, end=end)
-            self._end_with = end
-        else:
-            step.note(tick.number, closing=closing)
+        self._end_with = note_closing(step, self._view)
         await self._take(step)
         return True
 
@@ -345,14 +252,14 @@ class LoopRunner:
         step = self._begin(Stage.ENDED)
         if self._view.loop.stage is Stage.ASKED:
             step.answered = self._view.loop.tick.number
-        self._end(step, "failed", reason)
+        self._end(step, reason)
         await self._take(step)
         return True
 
-    def _end(self, step: LoopStep, status: str, reason: str) -> None:
+    def _end(self, step: LoopStep, reason: str) -> None:
         step.after = f"{Stage.ENDED}:{self._view.loop.tick.number}"
-        step.ends, step.fault = status, reason
-        self._end_with = {"status": status, "reason": reason, "output": None}
+        step.ends, step.fault = "failed", reason
+        self._end_with = {"status": "failed", "reason": reason, "output": None}
         step.note(self._view.loop.tick.number, end=self._end_with)
 
     # The log.
@@ -414,7 +321,3 @@ class LoopRunner:
         if lanes:
             queue = self._services.settings.queue_instances
             await self._services.publish([lane_task(self._view.run, lane or None, queue) for lane in lanes])
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

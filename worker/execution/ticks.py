@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from protocol import Rejected
 from protocol.engine.execution import Status
-from protocol.engine.loop import TickError
+from protocol.engine.loop import Stage, TickError, judge_output
 from protocol.graph.lanes import Lane
 from protocol.language.messages import error_message
 from protocol.requests import Answer, Fate, Request, read_answer
@@ -21,7 +22,7 @@ from worker.messaging.attempts import lane_token
 from worker.storage.definition import LaneRecord, all_places_of, gather_counts, pack_amended_lane, pack_amendment
 from worker.storage.loop_entries import LoopStep
 
-from .loop_view import LoopView
+from .loop_view import LoopView, plan_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,83 @@ def unanswered(error: Mapping[str, str]) -> Solved:
     return Solved({"calls": [], "output": None}, None, (), (TickError(error["type"], error["message"], ""),))
 
 
+def note_solution(
+    step: LoopStep,
+    view: LoopView,
+    said: Mapping[str, Any],
+    solved: Solved,
+    *,
+    charged: int,
+    limit: str | None,
+    is_lazy: bool,
+) -> None:
+    """Write down what a model has said, and the calls that come of it: in their lanes, or as a plan to be approved.
+    Where a limit is reached, none of them.
+    """
+    tick = view.loop.tick
+    step.answered = tick.number
+    errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
+    message = {
+        "type": "solution",
+        "tick": tick.number,
+        "solution": dict(solved.solution),
+        "model": said.get("model"),
+        "request": tick.digest,
+        "usage": said.get("usage"),
+        "_date": _now(),
+    }
+    answer = {
+        "first": view.first,
+        "runs": solved.runs if limit is None and not is_lazy else 0,
+        "charged": charged,
+        "positions": list(solved.positions),
+        "errors": _packed(errors),
+    }
+    step.note(tick.number, message=message, answer=answer)
+    if limit is not None or solved.layout is None or not solved.layout.calls:
+        return
+    if is_lazy:
+        step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
+        step.note(tick.number, plan=plan_of(solved.valid_calls))
+    else:
+        write_calls(step, solved.layout, tick.number)
+
+
+def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
+    """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
+    number = view.loop.tick.number
+    start = {
+        "first": view.first,
+        "runs": solved.runs,
+        "positions": list(solved.positions),
+        "errors": _packed(solved.errors),
+    }
+    step.note(number, start=start)
+    if solved.layout is not None and solved.layout.calls:
+        write_calls(step, solved.layout, number)
+
+
+def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
+    """Append the errors of a tick, and look at its output. Returns with what the loop ends, where it does."""
+    tick, errors = view.loop.tick, errors_of(view)
+    assert tick.solution is not None
+    verdict = judge_output(tick.solution["solution"]["output"], view.request["schema"], view.fold, errors)
+    errors += verdict.errors
+    date = _now()
+    for error in errors:
+        step.append(lane_token(error.instance), _message(error, date))
+    closing = {"errors": len(errors), "set_aside": verdict.set_aside}
+    step.is_alone = True
+    step.after = f"{Stage.ENDED if verdict.is_accepted else Stage.NEW}:{tick.number + 1}"
+    if not verdict.is_accepted:
+        step.note(tick.number, closing=closing)
+        return None
+    step.ends = "completed"
+    end = {"status": "completed", "reason": None, "output": verdict.output}
+    step.note(tick.number, closing=closing, end=end)
+    return end
+
+
 def write_calls(step: LoopStep, plan: Layout, tick: int) -> None:
     """Write the calls of a solution into their lanes, the global one first: what lanes share lies there."""
     lanes = dict(plan.lanes)
@@ -94,7 +172,7 @@ def errors_of(view: LoopView) -> list[TickError]:
     return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
 
 
-def message_of(error: TickError, date: str) -> dict[str, Any]:
+def _message(error: TickError, date: str) -> dict[str, Any]:
     """The message of an error, at the end of its tick (SPEC R13.2)."""
     return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict()}
 
@@ -109,7 +187,7 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
         )
 
 
-def packed(errors: Iterable[TickError]) -> list[dict[str, Any]]:
+def _packed(errors: Iterable[TickError]) -> list[dict[str, Any]]:
     """Errors as the log has them."""
     return [
         {
@@ -145,3 +223,7 @@ def _error(error: Any, answer: Answer, request: Request) -> TickError:
         error.call,
         instance if instance in request.instances else None,
     )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

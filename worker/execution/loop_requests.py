@@ -1,0 +1,68 @@
+"""The requests of a loop: what the next tick asks, made from the log alone (SPEC R12.5, R13.3, R13.5)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from protocol.engine.loop import estimate_tokens
+from protocol.requests import Request, compose, render, render_tick
+from protocol.requests.rendering import render_context
+from worker.messaging.packing import pack
+
+from .checking import Checker
+from .loop_view import LoopView
+from .ticks import fates_of
+
+_SENT = ("model", "temperature", "request_seconds")
+"""The settings that are a model's own."""
+
+
+def request_of(view: LoopView, checker: Checker) -> Request:
+    """The request that a loop asks again and again; read once for a view. Raises `protocol.Rejected`."""
+    if view.asks is None:
+        config = view.definition.config
+        whole = {
+            "context": view.context,
+            **view.request,
+            "delegates": view.definition.delegates,
+            "config": config,
+        }
+        view.asks = checker.request(whole, allow=view.definition.allow, approved=config.get("approve", ()))
+    return view.asks
+
+
+def next_request(view: LoopView, request: Request) -> dict[str, Any]:
+    """What the log gets of the next request, see `LoopEntry.request`: the messages that it adds to those of the one
+    before, so that it begins with them byte for byte, and in the first one the composed schema.
+    """
+    added, config = _added(view, request), config_of(view)
+    is_first = view.schema is None
+    schema = compose(request) if is_first else view.schema
+    messages = [*view.asked, *added]
+    size = len(pack(messages)) + len(pack(schema))
+    return {
+        "messages": added,
+        "config": config,
+        "estimate": estimate_tokens(size, view.loop.limits),
+        "digest": hashlib.sha256(pack([messages, schema, config])).hexdigest(),
+        **({"schema": schema} if is_first else {}),
+    }
+
+
+def config_of(view: LoopView) -> dict[str, Any]:
+    """The settings that a model is sent."""
+    config = view.definition.config
+    own = {key: config[key] for key in _SENT if key in config}
+    return {**own, "max_output_tokens": view.loop.limits.max_output_tokens}
+
+
+def _added(view: LoopView, request: Request) -> list[dict[str, Any]]:
+    if not view.asked:
+        return render(request)
+    tick = view.loop.ticks[-2]
+    assert tick.solution is not None
+    before, new = view.messages[: view.rendered], view.messages[view.rendered :]
+    plan = tick.solution["solution"]["calls"]
+    said = [message for message in new if message.get("type") in ("text", "system")]
+    return [*render_tick(request, tick.number, fates_of(view), before, new, plan), *render_context(said)]
