@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from protocol import Rejected
 from worker import AlreadyDecided, NotHeld, Run, RunOver
+from worker.cli.deciding import Decider
 from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
@@ -368,3 +370,16 @@ def test_r14_what_is_no_question_takes_no_answer(backend: Backend) -> None:
     with pytest.raises(Rejected, match="is no question"):
         run.answer(0, 2)
     run.reject(0, "no")
+
+
+def test_r14_a_question_is_answered_at_the_terminal_until_an_answer_fits(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = {"_tool": "ask_human", "question": "How many?", "options": [1, 2], "_outputPath": "†state.a"}
+    run = backend.client.submit([], {"calls": [asking]})
+    wait_held(run)
+    monkeypatch.setattr("sys.stdin", io.StringIO("three\n3\n2\n"))
+    decider = Decider(run, is_embedded=False)
+    decider.can_ask = True
+    decider.note()
+    assert backend.wait(run.id).data()["state"] == {"a": 2}

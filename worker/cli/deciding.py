@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +15,8 @@ from worker.cli.people import held_lines
 from worker.errors import AlreadyDecided, NotHeld
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from worker.client.runs import Run
 
 
@@ -44,21 +48,46 @@ class Decider:
         for call in self._run.held():
             for line in held_lines(call):
                 click.echo(line, err=True)
-            answer = _answer()
+            answer = _answer("your answer" if call.get("question") else "let it run? y, or why not")
             try:
-                if answer.lower() in ("y", "yes"):
+                if call.get("question"):
+                    self._reply(call["call"], answer)
+                elif answer.lower() in ("y", "yes"):
                     self._run.approve(call["call"])
                 else:
                     self._run.reject(call["call"], answer)
             except (AlreadyDecided, NotHeld) as error:  # somewhere else
                 tell(str(error))
 
+    def _reply(self, call: str, answer: str) -> None:
+        """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
+        from protocol import Rejected
 
-def _answer() -> str:
+        while True:
+            refusal = ""
+            for value in _values(answer):
+                try:
+                    self._run.answer(call, value)
+                except Rejected as rejected:
+                    refusal = "; ".join(problem.message for problem in rejected.errors)
+                else:
+                    return
+            tell(refusal)
+            answer = _answer("your answer")
+
+
+def _values(answer: str) -> Iterator[Any]:
+    """What a text may mean: itself, or the JSON value that it writes."""
+    yield answer
+    with suppress(ValueError):
+        yield json.loads(answer)
+
+
+def _answer(prompt: str) -> str:
     """What the person says; not through `input`, which writes to stdout. The end of the input interrupts the run."""
     said = ""
     while not said.strip():
-        click.echo("  let it run? y, or why not: ", nl=False, err=True)
+        click.echo(f"  {prompt}: ", nl=False, err=True)
         if not (said := sys.stdin.readline()):
             raise KeyboardInterrupt
     return said.strip()
