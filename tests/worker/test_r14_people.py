@@ -383,3 +383,12 @@ def test_r14_a_question_is_answered_at_the_terminal_until_an_answer_fits(
     decider.can_ask = True
     decider.note()
     assert backend.wait(run.id).data()["state"] == {"a": 2}
+
+
+def test_r14_1_acts_wait_says_that_a_call_waits_for_a_person(backend: Backend) -> None:
+    run = submitted(backend, echo(1, "†state.a"))
+    wait_held(run)
+    waited = command(backend, "wait", run.id, "--timeout", "1")
+    assert (waited.code, f"acts held {run.id}" in waited.stderr) == (3, True)
+    run.approve(0)
+    assert command(backend, "wait", run.id).code == 0

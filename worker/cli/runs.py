@@ -10,12 +10,13 @@ import click
 from worker.cli.failures import COMPLETED, FAILED, Failed
 from worker.cli.inspect import found_run
 from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
+from worker.cli.output import escaped, print_json, print_text, tell
 from worker.cli.rendering import counts_line, status_word
 from worker.cli.view import View, view_options
 
 if TYPE_CHECKING:
     from worker.client.overview import Summary
+    from worker.client.runs import Run
 
 _STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
 _MOST: Final = 20
@@ -67,7 +68,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 
     with found_run(run, common) as found:
         try:
-            progress.wait(found, lambda: None, timeout_seconds=timeout, is_quiet=view.is_quiet)
+            progress.wait(found, lambda: _tell_held(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
         except TimeoutError:
             raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
         document = found.result().to_dict()
@@ -107,3 +108,9 @@ def _span(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def _tell_held(run: Run) -> None:
+    """Say that a call waits for a person, as long as it does."""
+    if run.held():
+        tell(f"a call waits for a person: acts held {run.id}, then acts approve or acts reject")
