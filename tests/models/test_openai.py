@@ -20,8 +20,9 @@ from worker.models.errors import (
     Unreachable,
 )
 from worker.models.http_client import Bounds
-from worker.models.openai_chat import OpenAIModel
+from worker.models.openai_chat import OpenAIChat
 from worker.models.request import Answer, Heard, Usage, ignore
+from worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole
@@ -42,7 +43,7 @@ def answer_of(
     """What the provider makes of a server's reply."""
     with model_server(lambda body: reply) as server:
         configured = ConfiguredModel(model="openai:m", base_url=server.url, api_key=KEY)
-        model = OpenAIModel(configured, Bounds(bytes_, 8))
+        model = SdkModel(OpenAIChat(), configured, Bounds(bytes_, 8))
         parts["config"] = {"model": "m", **parts.get("config", {})}
         try:
             return asyncio.run(asked(model, *(said or ("hello",)), heard=heard, **parts))
@@ -51,7 +52,7 @@ def answer_of(
                 check(server)
 
 
-async def asked(model: OpenAIModel, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
+async def asked(model: SdkModel, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
     """Ask, and close the connections."""
     try:
         return await model.ask(request(*said, **parts), heard)
@@ -145,7 +146,7 @@ def test_a_redirect_is_not_followed() -> None:
 def test_a_server_that_is_not_there_is_unreachable() -> None:
     configured = ConfiguredModel(model="openai:m", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(Unreachable, match=r"openai:m at http://127\.0\.0\.1:1/v1 does not answer"):
-        asyncio.run(asked(OpenAIModel(configured, Bounds(1_000, 8)), "a", config={"model": "m"}))
+        asyncio.run(asked(SdkModel(OpenAIChat(), configured, Bounds(1_000, 8)), "a", config={"model": "m"}))
 
 
 def test_an_answer_that_is_too_long_for_the_model_is_truncated_and_paid_for() -> None:
@@ -233,7 +234,7 @@ def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_
         )
 
     with model_server(reply) as server:
-        model = OpenAIModel(ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
+        model = SdkModel(OpenAIChat(), ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
 
         async def twice() -> list[Answer]:
             return [await asked(model, "hello", schema=OUTPUT, config={"model": "m"}) for _ in range(2)]

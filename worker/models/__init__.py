@@ -9,6 +9,8 @@
 `probing`     whether a model can be had, and is there
 `asking`      asking until there is an answer, or no time left
 `configured`  the models of a process: asking one by its name
+`sdk_model`   models behind an SDK: loading it, asking, reading what comes
+`anthropic_messages` Anthropic's Messages
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
 `profiles`    how a request is put to a certain provider
 `wire_schema` the schema as a provider's strict mode takes it

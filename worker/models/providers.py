@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -10,14 +11,16 @@ from broker_config import ConfiguredModel
 from worker.errors import WorkerError
 from worker.registry.activities import Registry
 
+from .anthropic_messages import AnthropicMessages
 from .http_client import Bounds
-from .openai_chat import OpenAIModel, is_openai
+from .openai_chat import OpenAIChat
 from .registered import FunctionModel, OnThread
 from .request import Model
 from .scripted import ScriptedModel
-from .wire_schema import OPENAI, Inexpressible, strict_schema
+from .sdk_model import Dialect, SdkModel
+from .wire_schema import Inexpressible, strict_schema
 
-_SDKS: Final = {"openai": OpenAIModel}
+_SDKS: Final[Mapping[str, Dialect]] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
 """Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
 PROVIDERS: Final = (*_SDKS, "scripted")
 
@@ -34,7 +37,7 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
             raise WorkerError(f"model {configured.model}: its SDK is missing: pip install 'acts-celery[{provider}]'")
         if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
-        return _SDKS[provider](configured, bounds)
+        return SdkModel(_SDKS[provider], configured, bounds)
     known = ", ".join((*PROVIDERS, *registry.models))
     raise WorkerError(
         f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "
@@ -44,10 +47,12 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
 
 def unenforced(configured: ConfiguredModel, schema: Any) -> str | None:
     """Why a model's provider does not enforce a schema (SPEC R12.8); None where it does, or takes any as it is."""
-    if configured.provider != "openai" or not is_openai(configured):
+    dialect = _SDKS.get(configured.provider)
+    mode = dialect.strict_mode(configured) if dialect is not None else None
+    if mode is None:
         return None
     try:
-        strict_schema(schema, OPENAI)
+        strict_schema(schema, mode)
     except Inexpressible as error:
         return str(error)
     return None

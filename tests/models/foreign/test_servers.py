@@ -21,11 +21,13 @@ from protocol.schemas import compiled
 from protocol.submission.checking import Surroundings
 from protocol.submission.submission import read_submission
 from tests.models.asked import OUTPUT, on_thread, request
+from worker.models.anthropic_messages import AnthropicMessages
 from worker.models.configured import Models
 from worker.models.errors import InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable
 from worker.models.http_client import Bounds
-from worker.models.openai_chat import OpenAIModel
+from worker.models.openai_chat import OpenAIChat
 from worker.models.request import Answer, ModelRequest, Usage, ignore
+from worker.models.sdk_model import SdkModel
 from worker.registry.activities import Registry
 
 from .installed import free_port, node_package, python_with, serving
@@ -109,7 +111,9 @@ def ask(url: str, *requests: ModelRequest) -> list[Answer | ModelError]:
     """What comes of requests, asked one after the other, each once."""
 
     async def asked() -> list[Answer | ModelError]:
-        model = OpenAIModel(ConfiguredModel(model="openai:m", base_url=url, api_key="sk-test"), Bounds(1_000_000, 4))
+        model = SdkModel(
+            OpenAIChat(), ConfiguredModel(model="openai:m", base_url=url, api_key="sk-test"), Bounds(1_000_000, 4)
+        )
         found: list[Answer | ModelError] = []
         for one in requests:
             try:
@@ -160,6 +164,20 @@ def test_aimock_an_answer_and_its_usage_are_read_however_slowly_it_comes(aimock:
     assert (solved.text, solved.usage) == ('{"output": "Привет"}', Usage(111, 22))
     assert isinstance(slow, Answer)
     assert slow.text == '{"output": 1}'
+
+
+def test_aimock_speaks_messages_as_the_provider_anthropic_does(aimock: str) -> None:
+    async def asked() -> Answer:
+        configured = ConfiguredModel(model="anthropic:claude", base_url=aimock.removesuffix("/v1"), api_key="sk-test")
+        model = SdkModel(AnthropicMessages(), configured, Bounds(1_000_000, 4))
+        try:
+            return await model.ask(said("slow"), ignore)
+        finally:
+            await model.close()
+
+    answer = asyncio.run(asked())
+    assert answer.text == '{"output": 1}'
+    assert answer.usage is not None
 
 
 def test_aimock_what_passes_is_asked_again(aimock: str) -> None:

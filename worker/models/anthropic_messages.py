@@ -1,0 +1,112 @@
+"""`anthropic`: Anthropic's Messages, with structured outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from broker_config import ConfiguredModel
+
+from .http_client import PLAIN
+from .profiles import Fitted
+from .request import Usage
+from .sdk_model import Written
+from .wire_schema import ANTHROPIC, StrictMode
+
+_MOST_TOKENS: Final = 8_192
+"""What is asked for where nothing is set: it has to be sent."""
+_NOTHING_SAID: Final = {"role": "user", "content": "Answer now."}
+"""Messages without one of a user are refused."""
+_FINISHES: Final = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+
+
+class AnthropicMessages:
+    """Messages."""
+
+    sdk = "anthropic"
+    url = "https://api.anthropic.com"
+
+    def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
+        """Structured outputs, within their bounds."""
+        return ANTHROPIC
+
+    def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
+        """A client of the SDK."""
+        return sdk.AsyncAnthropic(**options)
+
+    def asking(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
+        """The request. System messages stand apart; they are there from the first tick on, so the prefix stays."""
+        body = self._body(sent)
+        responses = client.messages.with_streaming_response
+        asking: AbstractAsyncContextManager[Any] = responses.create(
+            model=body["model"], max_tokens=body["max_tokens"], messages=[], extra_body=body, extra_headers=PLAIN
+        )
+        return asking
+
+    def take(self, written: Written, chunk: Mapping[str, Any], *, streams: bool) -> str:
+        """Take in an event. What a server leaves out, or fills with something else, counts as not said."""
+        if not streams:
+            return self._whole(written, chunk)
+        match chunk:
+            case {"type": "message_start", "message": dict() as message}:
+                return self._whole(written, message)
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}:
+                return written.add(text)
+            case {"type": "message_delta", "delta": dict() as delta, **rest}:
+                _end(written, delta)
+                _count(written, rest.get("usage"))
+        return ""
+
+    def _whole(self, written: Written, message: Mapping[str, Any]) -> str:
+        if isinstance(message.get("model"), str) and message["model"]:
+            written.model = message["model"]
+        _count(written, message.get("usage"))
+        _end(written, message)
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else []
+        texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+        return "".join(map(written.add, texts))
+
+    def _body(self, sent: Fitted) -> dict[str, Any]:
+        config = sent.config
+        system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
+        messages = [each for each in sent.messages if each.get("role") != "system"]
+        body: dict[str, Any] = {
+            "model": config["model"],
+            "max_tokens": config.get("max_output_tokens") or _MOST_TOKENS,
+            "messages": messages or [_NOTHING_SAID],
+            "stream": True,
+            **({"system": system} if system else {}),
+        }
+        if sent.format is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": sent.format}}
+        if config.get("temperature") is not None:
+            body["temperature"] = config["temperature"]
+        return body
+
+
+def _end(written: Written, message: Mapping[str, Any]) -> None:
+    """Note why the answer has ended, where that is said."""
+    reason = message.get("stop_reason")
+    if isinstance(reason, str):
+        written.finish = _FINISHES.get(reason, "stop")
+
+
+def _count(written: Written, usage: Any) -> None:
+    """Note what the answer cost: its input is told at its beginning, its output at its end."""
+    if not isinstance(usage, dict):
+        return
+    before = written.usage or Usage(0, 0)
+    counts = {key: value for key, value in usage.items() if isinstance(value, int)}
+    read = counts.get("cache_read_input_tokens", before.cached)
+    fresh = counts.get("input_tokens")
+    made = counts.get("cache_creation_input_tokens", 0)
+    total = before.input if fresh is None else fresh + read + made
+    written.usage = Usage(total, counts.get("output_tokens", before.output), read)

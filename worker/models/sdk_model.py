@@ -1,0 +1,185 @@
+"""Models behind an SDK: loading it, asking through it, reading what comes, whichever provider's it is.
+
+The SDK asks, with its own retries off, imported when a model is first asked. The answer is streamed where the server
+streams; one that comes in one piece is read, too. What differs between providers is a `Dialect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from broker_config import ConfiguredModel
+
+from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
+from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
+from .profiles import Fitted, Profile, is_about_schema
+from .request import Answer, Heard, ModelRequest, Usage
+from .wire_schema import StrictMode
+from .wire_text import bounded, events, json_object
+
+_EVENTS: Final = "text/event-stream"
+_JSON: Final = "application/json"
+_PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
+"""What errors in mid-stream are called that may pass."""
+
+
+@dataclass
+class Written:
+    """What has come of an answer. Whatever a server leaves out, or fills with something else, counts as not said."""
+
+    model: str
+    most_bytes: int
+    usage: Usage | None = None
+    finish: str | None = None
+    """Why it ended: `stop`, `length` or `content_filter`; None where it has not said."""
+    refusal: str = ""
+    size: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self.pieces)
+
+    def add(self, piece: Any) -> str:
+        """Take in a piece of text, and return it; nothing where it is none. Raises `InvalidAnswer` for too much."""
+        if not isinstance(piece, str) or not piece:
+            return ""
+        self.pieces.append(piece)
+        self.size += len(piece.encode(errors="replace"))
+        if self.size > self.most_bytes:
+            raise InvalidAnswer(
+                f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
+                answer=self.so_far(),
+            )
+        return piece
+
+    def so_far(self) -> Answer:
+        """What has come, whole or not."""
+        return Answer(self.text, self.model, self.usage)
+
+    def answer(self) -> Answer:
+        """The answer. Raises `Refused`, `Truncated` and `Unreachable`."""
+        if self.refusal or self.finish == "content_filter":
+            raise Refused(f"the model refuses: {self.refusal or 'its provider has filtered the answer'}")
+        if self.finish == "length":
+            raise Truncated("the answer is longer than max_output_tokens, or than the model can write")
+        if self.finish is None and not self.pieces:
+            raise Unreachable("the model's server has answered with nothing")
+        if self.finish is None:
+            raise Truncated("the answer broke off before its end")
+        return self.so_far()
+
+
+class Dialect(Protocol):
+    """What differs between providers."""
+
+    sdk: str
+    """The name of the SDK's module, of the extra that brings it, and of the provider."""
+    url: str
+
+    def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
+        """What it can enforce; None where any schema is sent as it is."""
+        ...
+
+    def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
+        """A client of the SDK."""
+        ...
+
+    def asking(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
+        """The request, which gives the response when it is entered."""
+        ...
+
+    def take(self, written: Written, chunk: Mapping[str, Any], *, streams: bool) -> str:
+        """Take in an event, or the whole body; return the text that it brought. Raises `InvalidAnswer`."""
+        ...
+
+
+class SdkModel:
+    """Models of one endpoint, by their names there. To be used on one event loop."""
+
+    def __init__(self, dialect: Dialect, configured: ConfiguredModel, bounds: Bounds) -> None:
+        self._dialect = dialect
+        self._configured = configured
+        self._bounds = bounds
+        self._loading = asyncio.Lock()
+        self._sdk: Any = None
+        self._profile = Profile(dialect.strict_mode(configured))
+
+    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+        """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
+        await self._load()
+        sent = self._profile.fitted(request)
+        try:
+            return await self._asked(sent, heard)
+        except BadRequest as error:
+            if sent.format is None or not is_about_schema(error):
+                raise
+            self._profile.note_refusal(request, error)
+        return await self._asked(self._profile.fitted(request), heard)
+
+    async def names(self) -> list[str]:
+        """The models that the endpoint lists; none where it has no list. Raises `ModelError`."""
+        await self._load()
+        with errors_of(self._sdk, self._configured):
+            async with self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response:
+                body = b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
+        listed = json_object(body).get("data")
+        return [str(each["id"]) for each in listed if isinstance(each, dict) and "id" in each] if listed else []
+
+    async def close(self) -> None:
+        """Close the connections. A model that is asked again opens others."""
+        if "_client" in self.__dict__:
+            await self.__dict__.pop("_client").close()
+
+    async def _load(self) -> None:
+        async with self._loading:
+            if self._sdk is None:  # it takes a second, in which the loop should turn
+                self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
+
+    async def _asked(self, sent: Fitted, heard: Heard) -> Answer:
+        written = Written(str(sent.config["model"]), self._bounds.answer_bytes)
+        try:
+            with errors_of(self._sdk, self._configured):
+                await self._answer(sent, written, heard)
+            return replace(written.answer(), findings=sent.findings)
+        except ModelError as error:
+            if written.text and error.is_transient:
+                raise Truncated(f"the answer broke off: {error}", answer=written.so_far()) from None
+            error.answer = error.answer or (written.so_far() if written.usage or written.text else None)
+            raise
+
+    async def _answer(self, sent: Fitted, written: Written, heard: Heard) -> None:
+        async with self._dialect.asking(self._client, sent, self._configured) as response:
+            streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
+            async for chunk in self._chunks(response, streams=streams):
+                if "error" in chunk:
+                    raise self._told(chunk["error"])
+                if piece := self._dialect.take(written, chunk, streams=streams):
+                    heard(piece)
+
+    def _told(self, error: Any) -> ModelError:
+        """An error that comes in place of an answer, or in the midst of one."""
+        passes = isinstance(error, Mapping) and error.get("type") in _PASSING
+        text = masked(f"the model's server says: {words_of({'error': error})}", self._configured)
+        return Unreachable(text) if passes else InvalidAnswer(text)
+
+    async def _chunks(self, response: Any, *, streams: bool) -> AsyncIterator[Mapping[str, Any]]:
+        if streams:
+            async for event in events(bounded(response.iter_bytes(), self._bounds.stream_bytes)):
+                yield event
+        else:
+            yield json_object(
+                b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
+            )
+
+    @cached_property
+    def _client(self) -> Any:
+        options = client_options(self._sdk, self._configured, self._bounds, self._dialect.url)
+        return self._dialect.client(self._sdk, options)
