@@ -22,7 +22,7 @@ _TURN_SECONDS: Final = 0.02
 """How long the lanes of a run may work before others have their turn."""
 _ALONE_SECONDS: Final = 0.2
 """How long they may where no other run has done anything lately: so long one that comes waits."""
-_LATELY_SECONDS: Final = 0.2
+_LATELY_SECONDS: Final = 0.5
 _AT_ONCE: Final = 32
 """How many lanes go on when a turn begins; each that has made its step lets the next one in."""
 
@@ -31,6 +31,7 @@ _AT_ONCE: Final = 32
 class _Turn:
     """Of one run."""
 
+    began: float = 0.0
     used: float = 0.0
     is_over: bool = False
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
@@ -79,6 +80,11 @@ class Turns:
         error: BaseException | None = None
         send = work.send
         while True:
+            if turn.is_over or turn.waiting:
+                try:
+                    yield from self._wait(turn)
+                except BaseException as raised:
+                    error = raised
             began = monotonic()
             try:
                 awaited = send(None) if error is None else work.throw(error)
@@ -93,8 +99,6 @@ class Turns:
             error = None
             try:
                 yield awaited
-                if turn.is_over or turn.waiting:
-                    yield from self._wait(turn)
             except BaseException as raised:  # it is the coroutine's to deal with, its cancellation too
                 error = raised
 
@@ -121,7 +125,8 @@ class Turns:
             turn.let_in(1)
 
     def _use_up(self, turn: _Turn, ended: float) -> None:
-        is_alone = ended - self._other > _LATELY_SECONDS
+        # In the turn itself no other had a chance to work.
+        is_alone = (turn.began or ended) - self._other > _LATELY_SECONDS
         if not turn.is_over and turn.used > (_ALONE_SECONDS if is_alone else _TURN_SECONDS):
             turn.is_over = True
             asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
@@ -129,4 +134,5 @@ class Turns:
     def _begin(self, turn: _Turn) -> None:
         turn.is_over = False
         turn.used = 0.0
+        turn.began = monotonic()
         turn.let_in(_AT_ONCE)
