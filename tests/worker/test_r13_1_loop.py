@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
-from worker import Client
+from worker import Client, local
 
-from .backend import Backend, Meeting
+from .backend import ACTIVITIES, Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings
 
 
@@ -193,3 +195,15 @@ def test_r13_1_a_failure_in_one_instance_is_told_there_and_leaves_the_others(loo
     assert result.data("①")["state"]["next"] == 2
     assert "error" not in result.data("①")
     assert result.data("②")["error"]["error"]["type"]
+
+
+def test_the_answers_of_a_run_are_a_script_that_gives_them_again(loops: Backend, tmp_path: Path) -> None:
+    asked = Asked(loops, answer(SUM), answer(MORE), answer(output="†state.more"))
+    first = asked.result()
+    file = tmp_path / "answers.json"
+    file.write_text(asked.run.script(), encoding="utf-8")
+    with local([str(ACTIVITIES)], model=f"scripted:{file}") as client:
+        document = {"schema": {"type": "integer"}, "tools": {"add": ADD}}
+        again = client.submit_document({**document, "context": [{"type": "text", "message": "the same"}]})
+        assert again.wait(timeout_seconds=60).output == first.output == 13
+        assert len(json.loads(again.script())) == 3

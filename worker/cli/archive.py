@@ -22,24 +22,28 @@ from worker.cli.output import flush, print_json, print_text, tell
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
 )
+@click.option("--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL.")
 @common_options
-def export(run: str, output: Path | None, *, common: Common) -> int:
+def export(run: str, output: Path | None, script: bool, *, common: Common) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines.
 
     The first line has the result as `acts show --json` prints it, so the file can be read without a server.
 
+    With --script the file is what ACTS_MODEL=scripted:FILE.json takes: the same request is answered as it was here.
+
     Exit codes: 0 written, 3 not found, no server, or the file cannot be written.
     """
     with found_run(run, common) as found:
+        lines = (lambda: [found.script()]) if script else found.export
         if output is None:
-            for line in found.export():
+            for line in lines():
                 print_text(line)
             flush()
             return COMPLETED
         draft = output.with_name(f"{output.name}.{os.getpid()}.part")
         try:
             with draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
-                file.writelines(f"{line}\n" for line in found.export())
+                file.writelines(f"{line}\n" for line in lines())
             draft.replace(output)
         except OSError as error:
             raise Failed(f"{output}: {error.strerror or error}") from error

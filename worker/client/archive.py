@@ -20,7 +20,7 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol import Problem, Rejected
-from worker.errors import RunNotFound
+from worker.errors import NoLoop, RunNotFound
 from worker.messaging.packing import pack, unpack
 from worker.storage.clock import server_ms
 from worker.storage.definition import FORMAT, require_format, unpack_definition
@@ -36,6 +36,18 @@ VERSION: Final = 1
 _AT_ONCE: Final = 500
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported"})
 """Fields of the state that say something of work under way, or of other runs."""
+
+
+def script_of(history: History) -> str:
+    """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
+    said = [entry.message for entry in history.entries() if entry.loop is not None and entry.message is not None]
+    if not said:
+        raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
+    entries = [
+        {**({"when": f"# Tick {message['tick'] - 1}:"} if message["tick"] else {}), "answer": message["solution"]}
+        for message in said
+    ]
+    return json.dumps(entries[::-1], ensure_ascii=False, indent=1)  # what only later requests say comes first
 
 
 def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:

@@ -287,6 +287,14 @@ class Run:
         with redis_errors(self._settings):
             yield from export_lines(self._redis, self._keys, result)
 
+    def script(self) -> str:
+        """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
+        from .archive import script_of
+
+        self._state()
+        with redis_errors(self._settings):
+            return script_of(self._history)
+
     def delete(self) -> None:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`, `RunOver` where it has
         not ended.
