@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_config import EmbeddedServer, Settings
+from worker import local
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,6 +49,42 @@ def test_the_first_example_can_be_checked(shop: Path) -> None:
     done = acts("check", "hello.json", "--activities", "shop.py", "--json", at=shop)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["waves"] == [[0, 2], [1]]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(block("python", "# agent.py"), encoding="utf-8")
+    (tmp_path / "agent.json").write_text(block("json", '"schema"'), encoding="utf-8")
+    calls = [
+        {"_tool": "price", "item": "tea", "_outputPath": "†state.tea"},
+        {"_tool": "price", "item": "coffee", "_outputPath": "†state.coffee"},
+    ]
+    order = {"_tool": "order", "item": "tea", "amount": 3, "_outputPath": "†state.done"}
+    said = [
+        {"when": "# Tick 0", "answer": {"calls": [order], "output": "†state.done"}},
+        {"answer": {"calls": calls, "output": None}},
+    ]
+    (tmp_path / "answers.json").write_text(json.dumps(said), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_second_example_is_checked_shown_and_bounded(agent: Path) -> None:
+    done = acts("check", "agent.json", "--activities", "agent.py", at=agent)
+    assert done.returncode == 0, done.stderr
+    assert "2 tools, at most 10 calls and 4 requests to models" in done.stdout
+    done = acts("prompt", "agent.json", "--activities", "agent.py", "--json", at=agent)
+    assert "Order three" in json.loads(done.stdout)["messages"][-1]["content"]
+
+
+def test_the_second_example_asks_before_it_orders(agent: Path) -> None:
+    with local([agent / "agent.py"], model=f"scripted:{agent / 'answers.json'}") as client:
+        run = client.submit_document(json.loads((agent / "agent.json").read_text(encoding="utf-8")))
+        for event in run.follow(timeout_seconds=60):
+            if event.kind == "held":
+                (held,) = run.held()
+                assert (held["tool"], held["parameters"]) == ("order", {"item": "tea", "amount": 3})
+                run.approve(held["call"])
+        assert run.result().output == "ordered 3 tea"
 
 
 def test_every_command_named_in_the_text_exists(tmp_path: Path) -> None:
