@@ -22,6 +22,8 @@ from broker_config.server_binary import find_server
 
 __all__ = ["main"]
 
+_OPEN = "no password is asked for: whoever has an account on this machine reads and changes all; see --users"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Become the server that `arguments` describe; return only on an error."""
@@ -55,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         + users
     )
+    if not users:
+        print(_OPEN, file=sys.stderr, flush=True)
     os.execv(binary, [str(binary), "-"])
 
 

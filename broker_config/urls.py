@@ -184,3 +184,12 @@ def _socket_url(url: str, *, scheme: str, database: dict[str, str]) -> str:
     query = urlencode([(database.get(name, name), value) for name, value in parse_qsl(parts.query)])
     # urlunsplit would drop the empty authority's slashes for these schemes.
     return f"{scheme}://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
+
+
+def plain_hosts(url: str) -> tuple[str, ...]:
+    """The other hosts that an address (several joined by ;) speaks to without encryption, in their order."""
+    found = [urlsplit(one) for one in url.split(";")]
+    hosts = [one.hostname for one in found if one.scheme in ("redis", "amqp", "sentinel", "redis+cluster")]
+    return tuple(
+        host for host in hosts if host and host != "localhost" and not host.startswith("127.") and host != "::1"
+    )

@@ -91,3 +91,13 @@ def test_what_is_full_refuses_writes_and_forgets_nothing(tmp_path: Path) -> None
         with pytest.raises(OutOfMemoryError):
             redis.set("large", b"x" * 9_000_000)
         assert redis.get("first") == b"x"
+
+
+def test_a_server_without_a_password_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "broker_config.server", "--directory", str(tmp_path), "--port", str(free_port())]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        try:
+            assert process.stderr.readline().startswith("no password is asked for")
+        finally:
+            process.terminate()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from broker_config import SecretUrl, broker_url_of, mask_url, read_sentinels, redis_url_of
-from broker_config.urls import Sentinels
+from broker_config.urls import Sentinels, plain_hosts
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,20 @@ def test_an_address_of_sentinels_is_read_as_kombu_does() -> None:
     assert read_sentinels(url) == Sentinels((("a", 1), ("b", 26379)), "us@er", "p/w", 3)
     assert "p/w" not in repr(read_sentinels(url))
     assert read_sentinels("sentinel://a") == Sentinels((("a", 26379),), None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("redis://:secret@far:6379/0", ("far",)),
+        ("amqp://user:secret@far//", ("far",)),
+        ("sentinel://one:26379;sentinel://localhost:26379", ("one",)),
+        ("rediss://:secret@far:6379/0", ()),
+        ("amqps://user:secret@far//", ()),
+        ("redis://127.0.0.1:6379/0", ()),
+        ("redis://[::1]:6379/0", ()),
+        ("redis+socket:///run/redis.sock", ()),
+    ],
+)
+def test_hosts_that_are_spoken_to_without_encryption_are_found(url: str, hosts: tuple[str, ...]) -> None:
+    assert plain_hosts(url) == hosts

@@ -16,6 +16,7 @@ from broker_config import (
     queue_names,
     redis_url_of,
 )
+from broker_config.urls import plain_hosts
 from worker.cli.doctor.layer import Layer, asked
 from worker.cli.rendering import counted
 
@@ -70,6 +71,7 @@ def _broker(settings: Settings) -> Layer:
         layer.fail("not configured", str(error))
         return layer
     layer.add(mask_url(url))
+    _warn_of_plain(layer, url)
     if (redis_url := redis_url_of(url)) is not None:
         with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
             _greet_redis(layer, settings, redis_url)
@@ -95,9 +97,16 @@ def _log(settings: Settings) -> Layer:
         layer.fail("not configured", str(error))
         return layer
     layer.add(mask_url(url))
+    _warn_of_plain(layer, url)
     with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
         _examine_storage(layer, _greet_redis(layer, settings, url))
     return layer
+
+
+def _warn_of_plain(layer: Layer, url: str) -> None:
+    if hosts := plain_hosts(url):
+        remedy = "use rediss:// or amqps://, or a network that nobody else reads"
+        layer.warn(f"{', '.join(hosts)} is spoken to without encryption, the password included", remedy)
 
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
