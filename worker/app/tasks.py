@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from celery import Celery, Task
 
@@ -41,6 +41,9 @@ from .runtime import Runtime, Runtimes
 
 logger = logging.getLogger(__name__)
 
+_MOST_NAMED: Final = 5
+"""Failed calls that the end of a lane's task names."""
+
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
 Doing = Callable[[Runtime, T], Coroutine[Any, Any, None]]
@@ -48,10 +51,10 @@ RemoteCall = TypeVar("RemoteCall", ActivityCall, DelegateCall)
 Carrying = Callable[[RemoteCall], Coroutine[Any, Any, Result]]
 
 
-class BackgroundFailed(Exception):
-    """A fire-and-forget call failed after its retries. The run is not affected (SPEC R5.3).
+class TaskFailed(Exception):
+    """Calls of a task have failed. What that means for the run is settled when it is raised: it only shows.
 
-    Operators see this text: it names the call and the error's type, and nothing that the call works on.
+    Operators see this text: it names the calls and their errors' types, and nothing that the calls work on.
     """
 
 
@@ -94,7 +97,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
                 request = {"args": arguments, "kwargs": named, "delivery_info": celery_task.request.delivery_info}
                 runtimes.current().run(begin(request))
 
-            app.task(name=name, bind=True, shared=False, **options)(run)
+            app.task(name=name, bind=True, shared=False, throws=(TaskFailed,), **options)(run)
             app.conf.acts_coroutines[name] = begin
 
         return register
@@ -104,7 +107,8 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     @task(EXECUTE_INSTANCE, unpack_lane_id)
     async def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
         """Run the calls of one lane that are ready."""
-        await runtime.scheduler.drive(*lane)
+        if failed := await runtime.scheduler.drive(*lane):
+            raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
 
     @task(PROBE, unpack_probe, once=True, ignore_result=True)
     async def probe(runtime: Runtime, probe: Probe) -> None:
@@ -143,6 +147,8 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
         result = await runtime.carry_out(attempt, doing(message))
         if result is not None:
             await runtime.deliver(Delivery(attempt, result))
+    if isinstance(result, Failure):
+        raise TaskFailed(f"{attempt.id}: {result.type}")
 
 
 async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
@@ -153,4 +159,4 @@ async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall
         result = await doing(message)
         await runtime.reporter.close(attempt, result)
     if isinstance(result, Failure):
-        raise BackgroundFailed(f"{attempt.id}: {result.type}")
+        raise TaskFailed(f"{attempt.id}: {result.type}")

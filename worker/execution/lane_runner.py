@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
 _UNAVAILABLE_SECONDS: Final = 1.0
+_MOST_FAILED: Final = 10
+"""How many failed calls the end of a lane's task can name."""
 _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 
@@ -68,6 +70,8 @@ class LaneRunner:
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._meter = Meter()
         self._takes_up = True
+        self.failed: list[str] = []
+        """The calls that have failed here, each with its error's type."""
         self.follows: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self._run_status = "running"
@@ -217,6 +221,7 @@ class LaneRunner:
             holds=[Held(hold.call.index, pack_hold(hold)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
+        self._note_failures(outcomes, advance)
         sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:
             if sent:
@@ -249,6 +254,13 @@ class LaneRunner:
                 self._execution.hold(hold.call.index, hold.snapshot)
             elif advance.status == "paused":
                 self._execution.reconsider(hold.call.index)
+
+    def _note_failures(self, outcomes: Sequence[Outcome], advance: Advance) -> None:
+        taken = zip(outcomes, advance.accepted, strict=False)  # of a run that is gone nothing is said
+        failed = [outcome for outcome, is_ours in taken if is_ours and outcome.status is Status.FAILED]
+        for outcome in failed[: _MOST_FAILED - len(self.failed)]:
+            id_ = CallId(self._lane.run.run, self._lane.instance, outcome.index)
+            self.failed.append(f"{id_}: {(outcome.error or {}).get('type')}")
 
     def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:
         """What is in the outbox since this commit."""

@@ -45,6 +45,7 @@ class LoopRunner:
         self._mailbox = Mailbox()
         self._results: list[tuple[Attempt, Result]] = []
         """Answers that are not in the log yet."""
+        self.failed: list[str] = []  # its requests are told by the calls that they lead to
         self.follows: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self._is_stopped = False

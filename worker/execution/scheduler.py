@@ -48,16 +48,17 @@ class Scheduler:
         """Lanes that are being read, each with what is set when that has ended."""
         self._left: OrderedDict[LaneId, View] = OrderedDict()
 
-    async def drive(self, run: str, instance: str | None) -> None:
-        """Do everything in a lane that can be done now."""
+    async def drive(self, run: str, instance: str | None) -> list[str]:
+        """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type."""
         lane = run, instance
         if (runner := await self._present(lane)) is not None:
             runner.look_again()
-            return
+            return []
         if isinstance(self._left.get(lane), LaneView):
             del self._left[lane]
         with _task_of(lane):
-            await self._services.turns.take(run, self._run(lane, None))
+            return await self._services.turns.take(run, self._run(lane, None))
+        return []
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on.
@@ -90,8 +91,8 @@ class Scheduler:
             await opening.wait()
         return self._runners.get(lane)
 
-    async def _run(self, lane: LaneId, delivery: Delivery | None) -> None:
-        """Run a lane that has no runner until nothing more can be done here."""
+    async def _run(self, lane: LaneId, delivery: Delivery | None) -> list[str]:
+        """Run a lane that has no runner until nothing more can be done here; returns the calls that failed."""
         runner = await self._open(lane)
         if delivery is not None:
             runner.deliver(delivery)
@@ -101,6 +102,7 @@ class Scheduler:
             del self._runners[lane]
         if runner.follows is not None:
             await self.drive(lane[0], runner.follows or None)
+        return runner.failed
 
     async def _open(self, lane: LaneId) -> Runner:
         """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
