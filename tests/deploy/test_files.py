@@ -90,7 +90,7 @@ def check_command(command: list[str]) -> None:
             assert re.search(rf"^\s+{subcommand}\b", said_by("worker", "--help"), re.MULTILINE), subcommand
             known = said_by("worker", subcommand, "--help")
         case ["celery", "-A", "worker", "flower", *_]:
-            known = " ".join(f"--{name}" for name in flower_options)
+            known = " ".join(f"--{name.replace('_', '-')}" for name in flower_options)
         case ["celery", "-A", "worker", "inspect", method, *_]:
             assert method in said_by("celery", "inspect", "--list").split()
             known = said_by("celery", "inspect", "--help")
