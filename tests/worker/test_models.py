@@ -110,3 +110,19 @@ def test_a_worker_whose_model_cannot_be_had_says_so_and_does_not_start(
     backend = Backend(settings_apart(server, "modelless", model="gpt:5"), meeting, tmp_path)
     with pytest.raises(AssertionError, match="unknown provider 'gpt'"), backend.worker():
         pass
+
+
+def test_the_processes_of_a_worker_count_the_uses_of_a_scripted_answer_together(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    entries = [{"when": "day", "output": "first", "times": 7}, {"when": "day", "output": "then"}]
+    (tmp_path / "answers.json").write_text(json.dumps(entries), encoding="utf-8")
+    model = f"scripted:{tmp_path / 'answers.json'}"
+    backend = Backend(settings_apart(server, "counting", model=model, concurrency=2), meeting, tmp_path)
+    plan = {"type": "plan", "calls": [CALL]}
+    states = ({"type": "state", "_instance": f"i{n}", "text": f"day {n}"} for n in range(40))
+    with backend.worker("--processes", "2"):
+        run = backend.client.submit([plan, *states], delegates={"translator": TRANSLATOR})
+        result = backend.wait(run.id)
+    english = [result.data(f"i{n}")["state"]["english"] for n in range(40)]
+    assert (english.count("first"), english.count("then")) == (7, 33)

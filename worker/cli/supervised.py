@@ -9,6 +9,8 @@ from typing import Final
 
 LOADED: Final = "loaded"
 """The first line that a supervised process prints: its settings and activities are good. The second is `--json`'s."""
+SHARED: Final = "_ACTS_SHARED"
+"""The variable that names the descriptor of a file which the processes of one supervisor have in common."""
 
 
 def end_with_supervisor() -> None:

@@ -33,8 +33,14 @@ class Supervisor:
     """Runs one process for each command. `on_ready` is called once, with their announcements in that order."""
 
     def __init__(
-        self, commands: Sequence[Sequence[str]], env: Mapping[str, str], on_ready: Callable[[list[Any]], None]
+        self,
+        commands: Sequence[Sequence[str]],
+        env: Mapping[str, str],
+        on_ready: Callable[[list[Any]], None],
+        *shared: int,
     ) -> None:
+        self._shared = shared
+        """Descriptors that all processes have open."""
         self._commands = commands
         self._env = env
         self._on_ready = on_ready
@@ -82,6 +88,7 @@ class Supervisor:
         process = await asyncio.create_subprocess_exec(
             *self._commands[place],
             env=self._env,
+            pass_fds=self._shared,
             stdin=PIPE,
             stdout=PIPE,
             # Ctrl-C in a terminal reaches the whole group, and is for the supervisor to pass on.

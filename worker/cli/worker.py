@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from worker.cli.failures import COMPLETED, UNAVAILABLE
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import write_error
 from worker.cli.processors import usable_processors
-from worker.cli.supervised import LOADED, end_with_supervisor
+from worker.cli.supervised import LOADED, SHARED, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -89,6 +90,7 @@ def worker(
     os.environ.update(settings.to_environment())
     load_registry(settings)
     if supervised:
+        _count_together()
         _announce(stdout, LOADED)
     from broker_config import queue_names
     from worker.celery import app
@@ -128,7 +130,18 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
             processes = [{"worker": worker["worker"], "pid": worker["pid"]} for worker in ready]
             _announce(machine, {**ready[0], "pid": os.getpid(), "processes": processes})
 
-    return asyncio.run(Supervisor(commands, env, announce).run())
+    # What all of them count in it is of no use to others, and gone with the last of them.
+    with tempfile.TemporaryFile() as shared:
+        env = {**env, SHARED: str(shared.fileno())}
+        return asyncio.run(Supervisor(commands, env, announce, shared.fileno()).run())
+
+
+def _count_together() -> None:
+    """Let the processes of one worker count the uses of a scripted model's answers together."""
+    from worker.models.scripted import uses
+
+    # Not for what this process starts: there the number would be another file's.
+    uses.shared_file = int(os.environ.pop(SHARED))
 
 
 def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:

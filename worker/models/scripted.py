@@ -3,15 +3,19 @@
     [{"when": "Привет", "output": "Hello"},
      {"when": ["translator", "Bonjour"], "answer": {"calls": [], "output": "Hello"}, "times": 1}]
 
-The first entry counts whose `when` texts all occur in the messages of the request, and which this process has not used
-`times` times; without `when` an entry always fits, without `times` it is never used up. `output` is short for an answer
-of no calls. A text answer is what the model writes, letter by letter: so that answers can be wrong, too.
+The first entry counts whose `when` texts all occur in the messages of the request, and which has not been used `times`
+times, over all processes of an `acts worker`; without `when` an entry always fits, without `times` it is never used up.
+`output` is short for an answer of no calls. A text answer is what the model writes, letter by letter: so that answers
+can be wrong, too.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,17 +24,52 @@ from worker.errors import WorkerError
 from .errors import BadRequest
 from .request import Answer, Heard, ModelRequest
 
+_MOST_BYTES: Final = 1_000_000
 _KEYS: Final = {"when", "output", "answer", "times"}
 _SHAPE: Final = 'a list of {"when": TEXT or [TEXTS], "output": VALUE} or {"when": …, "answer": {"calls": […], …}}'
+
+
+class Uses:
+    """How often entries were used: counted in this process, or in a file that several processes have open."""
+
+    def __init__(self) -> None:
+        self.shared_file: int | None = None
+        """The descriptor of that file."""
+        self._own: dict[str, int] = {}
+
+    def take(self, entry: str, times: int) -> bool:
+        """Use an entry once more, if it has not been used so often."""
+        with self._counts() as counts:
+            used = counts.get(entry, 0)
+            if used < times:
+                counts[entry] = used + 1
+        return used < times
+
+    @contextmanager
+    def _counts(self) -> Iterator[dict[str, int]]:
+        if self.shared_file is None:
+            yield self._own
+            return
+        fcntl.lockf(self.shared_file, fcntl.LOCK_EX)
+        try:
+            counts = json.loads(os.pread(self.shared_file, _MOST_BYTES, 0) or b"{}")
+            yield counts
+            os.pwrite(self.shared_file, json.dumps(counts).encode(), 0)
+        finally:
+            fcntl.lockf(self.shared_file, fcntl.LOCK_UN)
+
+
+uses: Final = Uses()
+"""Those of the files that this process has read."""
 
 
 class ScriptedModel:
     """Answers from a list of entries, which are as described above."""
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]], name: str = "scripted") -> None:
+    def __init__(self, entries: Sequence[Mapping[str, Any]], path: Path = Path(), counted: Uses | None = None) -> None:
         self._entries = entries
-        self._name = name
-        self._used = [0] * len(entries)
+        self._path = path
+        self._uses = counted or Uses()
 
     @classmethod
     def load(cls, path: Path) -> ScriptedModel:
@@ -46,17 +85,17 @@ class ScriptedModel:
         for index, entry in enumerate(entries):
             if not _is_entry(entry):
                 raise WorkerError(f"the scripted model's {path}, entry {index}: it must be {_SHAPE}")
-        return cls(entries, f"scripted:{path.name}")
+        return cls(entries, path.resolve(), uses)
 
     async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
         """The first answer that fits. Raises `BadRequest`."""
         said = "\n".join(map(_content, request.messages))
         for index, entry in enumerate(self._entries):
-            if self._used[index] < entry.get("times", self._used[index] + 1) and _fits(entry, said):
-                self._used[index] += 1
+            times = entry.get("times")
+            if _fits(entry, said) and (times is None or self._uses.take(f"{self._path} {index}", times)):
                 text = _text(entry)
                 heard(text)
-                return Answer(text, self._name)
+                return Answer(text, f"scripted:{self._path.name}")
         raise BadRequest("the scripted model has no answer to this request")
 
 
