@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -97,22 +97,32 @@ class Layout:
         shared = self.context.fold()
         for promise in Promises(self.submission.context).all:
             alike: set[int] = set()
-            for lane in self.lanes.values():
-                if promise.instance not in (None, lane.instance):
+            for instance, waited_for, graph in self._readers_of_promises:
+                if promise.instance not in (None, instance):
                     continue
-                fold, waited_for = self.context.fold(lane.instance), lane.promised_places
+                fold = self.context.fold(instance)
                 if fold.root(KIND) is shared.root(KIND):  # the same is missing there as in the lanes before
-                    if id(lane.graph) in alike:
+                    if graph in alike:
                         continue
-                    alike.add(id(lane.graph))
+                    alike.add(graph)
                 needed = Reads((*promise.required(fold), *filter(promise.names, waited_for)))
                 for place in promise.missing(fold):
                     everywhere = promise.instance is None and not shared.exists(place)
-                    key = place, promise.at, None if everywhere else lane.instance
+                    key = place, promise.at, None if everywhere else instance
                     is_needed = needed.overlap(place)
                     if key not in found or is_needed:
                         found[key] = Promised(place, key[2], promise.schema_of(place), is_needed, promise.at)
         return tuple(found.values())
+
+    @property
+    def _readers_of_promises(self) -> Iterator[tuple[str | None, tuple[Reference, ...], int]]:
+        """The lanes by instance, with the promised places that they wait for, and which of them are alike. A request
+        has none yet: its calls may come in any instance, and it needs what a promise requires.
+        """
+        if self.submission.is_request:
+            yield from ((instance, (), 0) for instance in self.submission.instances or (None,))
+        for lane in self.lanes.values():
+            yield lane.instance, lane.promised_places, id(lane.graph)
 
     @cached_property
     def skipped(self) -> tuple[Unresolvable, ...]:

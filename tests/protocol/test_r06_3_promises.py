@@ -244,3 +244,19 @@ def test_r6_3a_a_skipped_call_says_what_is_not_there() -> None:
     assert (statuses(result, "①"), statuses(result, "②")) == (["done"], ["skipped", "skipped"])
     reasons = [str(entry.outcome.reason) for entry in result.log if entry.outcome.index == 1]
     assert reasons == ["†state.x is not there and no call can bring it any more"]
+
+
+def test_r6_3_a_request_needs_what_is_promised_and_required_too() -> None:
+    schema = {"properties": {"a": {}, "b": {}}, "required": ["a"]}
+    value = {"context": [{"type": "input", "schema": schema}], "schema": {"type": "string"}}
+    plan = check_submission(value)
+    assert [(str(one.place), one.instance, one.needed) for one in plan.promised] == [
+        ("†input.a", None, True),
+        ("†input.b", None, False),
+    ]
+    assert [problem.pointer for problem in unsupported(plan)] == ["/context/0"]
+    given = [{"type": "input", "_instance": "①", "a": 1}, {"type": "state", "_instance": "②", "x": 1}]
+    partly = check_submission({**value, "context": [*value["context"], *given]})
+    assert [(str(one.place), one.instance) for one in partly.promised if one.needed] == [("†input.a", None)]
+    waiting = check_submission({**value, "config": {"promise_seconds": 5}})
+    assert unsupported(waiting) == []

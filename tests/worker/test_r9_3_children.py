@@ -87,6 +87,15 @@ def test_r13_10_a_child_sees_its_own_messages_what_is_scoped_and_the_parameters(
     assert "secret" not in said
 
 
+def test_r9_2_the_parameters_of_a_child_need_not_fit_the_input_that_its_definition_declares(loops: Backend) -> None:
+    told = Told(loops, answer(output=1))
+    definition = told.definition()
+    schema = {"properties": {"deadline": {"type": "string"}}, "required": ["deadline"]}
+    definition["context"].append({"type": "input", "schema": schema})
+    result = ended(loops, submit(loops, [ASK], researcher=definition))
+    assert result.data()["state"] == {"answer": 1}
+
+
 def test_r9_3_each_instance_has_a_child_of_its_own_and_children_may_have_children(loops: Backend) -> None:
     inner = Told(loops, answer(output=7), answer(output=7))
     ask = {"_tool": "deeper", "_outputPath": "†state.seven"}

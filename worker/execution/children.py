@@ -19,6 +19,7 @@ from protocol.calls.call import Call
 from protocol.calls.delegates import declares_tools, delegate_context
 from protocol.calls.tools import Executor
 from protocol.engine.execution import Execution, Failure, Start, Success
+from protocol.language.messages import is_promise
 from worker.messaging.attempts import Attempt
 from worker.storage.audit import Actor, Deed
 from worker.storage.children import PARENT, Parent, child_id, end_of
@@ -108,9 +109,11 @@ class Children:
             generation += 1
 
     def _plan(self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition) -> Plan:
-        """The child's request, checked. Raises `Rejected`."""
+        """The child's request, checked. Raises `Rejected`. What a delegate declares of its input promises nothing: its
+        model bridges the gap to what it is given (SPEC R9.2).
+        """
         value = {
-            "context": context,
+            "context": [message for message in context if not is_promise(message)],
             "schema": own.get("schema", {}),
             "tools": own.get("tools", {}),
             "delegates": definition.delegates,
