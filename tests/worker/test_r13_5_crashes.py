@@ -84,8 +84,10 @@ class Died(BaseException):
 class World:
     """A log, a broker that is a list, and processes that come and go."""
 
-    def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int) -> None:
-        self.settings: Settings = settings_apart(server, f"crashes{seed}", limit_attempts=20)
+    def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False) -> None:
+        name = f"{'disturbed' if disturbs else 'crashes'}{seed}"
+        self.settings: Settings = settings_apart(server, name, limit_attempts=20)
+        self.disturbs = disturbs
         self.redis: Any = Redis.from_url(server.redis_url)
         self.chance = random.Random(seed)
         self.queue: list[TaskMessage] = []
@@ -100,7 +102,9 @@ class World:
         return self.chance.randrange(1, 20) if self.deaths_left else 10**9
 
     def step(self) -> Iterator[None]:
-        """Something that the process does: it may die before or after it."""
+        """Something that the process does: it may die before or after it, and a client may come before it."""
+        if self.disturbs and self.chance.random() < 0.08:
+            self._disturb()
         self.commands_left -= 1
         dies = self.commands_left == 0
         if dies and self.chance.random() < 0.5:
@@ -109,13 +113,27 @@ class World:
         if dies:
             raise Died
 
+    def _disturb(self) -> None:
+        """What a client may do at any time, as long as the run goes on."""
+        if self.run.status()["status"] not in ("running", "paused"):
+            return
+        match self.chance.randrange(4):
+            case 0:
+                self.run.pause()
+            case 1:
+                self.run.resume()
+            case 2:
+                self.run.send({"type": "state", "_instance": self.chance.choice("①②"), "noise": self.chance.random()})
+            case 3:
+                self.run.say("Go on.")
+
     def answered(self) -> set[int]:
         """The ticks whose solutions are in the log."""
         return {entry.message["tick"] for entry in self.run.log() if entry.message["type"] == "solution"}
 
     async def live(self) -> None:
         """Let processes drive the run until it is over."""
-        while self.run.status()["status"] == "running":
+        while self.run.status()["status"] in ("running", "paused"):
             redis = connect_async(self.settings)
             try:
                 await self._process(redis)
@@ -180,6 +198,8 @@ class World:
 
     def _recover(self) -> None:
         """What the sweep does when all that was at work, and all that was published, counts as lost."""
+        if self.run.status()["status"] == "paused":
+            self.run.resume()
         if self.run.status()["status"] != "running":
             return
         redis, keys = self.redis, self.keys
@@ -226,9 +246,23 @@ class _Mortal:
 def test_r13_5_a_loop_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = World(server, seed, deaths=1 + seed % 8)
     asyncio.run(world.live())
+    assert world.deaths
+    _verify(world)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_r13_5_a_loop_that_is_paused_resumed_and_sent_messages_meanwhile_takes_each_step_once(
+    server: EmbeddedServer, seed: int
+) -> None:
+    world = World(server, seed, deaths=seed % 3, disturbs=True)
+    asyncio.run(world.live())
+    _verify(world)
+
+
+def _verify(world: World) -> None:
+    """Each tick was answered once, each call has written once, and no more was asked than deaths explain."""
     result = world.run.result()
     assert (result.status, result.output) == ("completed", 14)
-    assert world.deaths
     assert all(times <= 1 + world.deaths for times in world.asked.values())
     assert world.asked.total() <= len(ANSWERS) + world.deaths
     log = [entry.message for entry in world.run.log()]

@@ -310,6 +310,7 @@ class LoopRunner:
             rests=rests,
             leaves=leaves,
             takes_up=mark,
+            status=view.status,
         )
         if advance.status == "gone":
             raise RunGone(view.run)

@@ -323,6 +323,7 @@ class MessageLog:
         takes_up: float | None = None,
         output_fault: str | None = None,
         work: int = 0,
+        status: str | None = None,
     ) -> Advance:
         """Append outcomes, claim and hold calls, all at once (see advance.lua).
 
@@ -330,6 +331,7 @@ class MessageLog:
         to wait for in the lane any more.
         `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
         `output_fault` is what `LaneView.output_fault` says, `work` what validation has taken (see `schemas.work`).
+        `status` is that of the run as the caller has read it, where another one is news.
         """
         keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
         request = {
@@ -342,6 +344,7 @@ class MessageLog:
             "park": park,
             "leaves": leaves,
             "takes_up": takes_up,
+            "status": status,
             "output_fault": output_fault,
             "work": work,
             "most_bytes": self._most_bytes,

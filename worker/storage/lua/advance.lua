@@ -23,7 +23,8 @@
 --      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
 --      15 untold   zset    the same, where a web hook is to be told of it -> when, in ms
 --      16 children set     the child runs that calls wait for
--- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, owner (the runner; what
+-- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, status
+--        (of the run as the caller has read it, where another one is news; else nil), owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
 --        as lost), work (what validation has taken since the last commit), most_bytes, most_work (what the calls of a run may
@@ -88,7 +89,7 @@ if not status then
 end
 local known = redis.call('HMGET', lanes, lane, '')
 local last, open = read_lane(known[1])
-local fresh = last == request.seen
+local fresh = last == request.seen and (request.status or status) == status
 local was_open, was_last = open, last
 local soonest -- of what becomes due by this commit
 
