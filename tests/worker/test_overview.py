@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
+from worker import AsyncClient
 from worker.errors import AmbiguousRun, RunNotFound, RunOver
 from worker.storage.keys import Keys, active_runs, ended_runs
 from worker.storage.retention import expire_run
@@ -136,3 +138,16 @@ def test_ended_runs_are_listed_as_long_as_they_are_kept() -> None:
             assert [summary.run for summary in client.runs()] == [ids[2], ids[1]]
             RunList(redis, prefix).note_ended(ids[2], 1)
             assert redis.zcard(ended_runs(prefix)) == 2
+
+
+def test_an_asyncio_program_names_finds_and_forgets_runs_too(backend: Backend, name: str) -> None:
+    async def act() -> None:
+        async with AsyncClient(backend.settings) as client:
+            run = await client.submit([], {"calls": []}, id=name, name=f"{name} of asyncio", tags=["t"])
+            found = await client.find(f"{name} of asyncio")
+            assert (run.id, found.id) == (name, name)
+            await found.delete()
+            with pytest.raises(RunNotFound):
+                await client.run(name)
+
+    asyncio.run(act())

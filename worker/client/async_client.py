@@ -71,10 +71,20 @@ class AsyncClient:
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
         allow: Iterable[str] | None = None,
+        id: str | None = None,  # the option's name everywhere
+        name: str | None = None,
+        tags: Iterable[str] = (),
     ) -> AsyncRun:
         """As `Client.submit`. Raises `protocol.Rejected`, `InfrastructureError`."""
-        run = to_thread(self._client.submit, context, solution, tools=tools, delegates=delegates, allow=allow)
-        return self._run_of(await run)
+        more: dict[str, Any] = {
+            "tools": tools,
+            "delegates": delegates,
+            "allow": allow,
+            "id": id,
+            "name": name,
+            "tags": tags,
+        }
+        return self._run_of(await to_thread(self._client.submit, context, solution, **more))
 
     async def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> AsyncRun:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
@@ -87,6 +97,10 @@ class AsyncClient:
     async def run(self, run: str) -> AsyncRun:
         """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
         return self._run_of(await to_thread(self._client.run, run))
+
+    async def find(self, text: str) -> AsyncRun:
+        """A run by its id, the beginning of it, its name, or `latest`. Raises as `Client.find` does."""
+        return self._run_of(await to_thread(self._client.find, text))
 
     def _run_of(self, run: Run) -> AsyncRun:
         return AsyncRun(run, self._redis, self.settings)
@@ -158,6 +172,10 @@ class AsyncRun:
     ) -> Retried:
         """Do failed calls again, in this run, or let them count as done. Raises as `Run.retry` does."""
         return await to_thread(self._run.retry, call=call, instance=instance, skip=skip, value=value)
+
+    async def delete(self) -> None:
+        """Forget a run that has ended. Raises `RunNotFound`, `RunOver` where it has not."""
+        await to_thread(self._run.delete)
 
     async def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""
