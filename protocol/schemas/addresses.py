@@ -41,6 +41,8 @@ def settled(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
             if path is not None:
                 del part[keyword]
                 part["$ref" if "$ref" not in part else keyword] = reference_to(path)
+    if isinstance(document, dict):
+        document.pop("$schema", None)  # whatever it is: the document is read as of this dialect
     for *_, part in schemas:
         for name in ("$schema", *(() if is_open else _NAMES)):
             if isinstance(part.get(name), str):

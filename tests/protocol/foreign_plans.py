@@ -61,5 +61,6 @@ def _read(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         value = json.loads(text)
     except ValueError:
         return
-    if isinstance(value, dict) and "context" in value:
+    is_request = isinstance(value, dict) and "schema" in value  # a model writes its calls
+    if isinstance(value, dict) and "context" in value and not is_request:
         yield name, value | {"tools": {call["_tool"]: ANY for call in calls_of(value)} | value.get("tools", {})}
