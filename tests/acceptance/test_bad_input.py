@@ -95,7 +95,7 @@ STRUCTURE = {
     "calls are no list": Bad({"context": [], "solution": {"calls": {}}}, ("/solution/calls",)),
     "a call is no object": Bad(calls("give"), (CALL,)),
     "a call without a tool": Bad(calls({"value": 1}), (CALL,)),
-    "tools are no object": Bad({"context": [], "tools": [], "solution": {"calls": []}}, ("/tools",)),
+    "tools are no object": Bad({"context": [], "tools": "count", "solution": {"calls": []}}, ("/tools",)),
     "a tool is no schema": Bad(calls() | {"tools": {"count": {"type": "nonsense"}}}, ("/tools/count",)),
 }
 

@@ -207,3 +207,8 @@ def test_the_answers_of_a_run_are_a_script_that_gives_them_again(loops: Backend,
         again = client.submit_document({**document, "context": [{"type": "text", "message": "the same"}]})
         assert again.wait(timeout_seconds=60).output == first.output == 13
         assert len(json.loads(again.script())) == 3
+
+
+def test_r13_1_no_instance_of_a_request_has_the_name_of_the_loops_lane(loops: Backend) -> None:
+    with pytest.raises(Rejected, match=r"/context/1/_instance: '[?]' is the loop's own"):
+        Asked(loops, context=[{"type": "state", "_instance": "?", "a": 1}])

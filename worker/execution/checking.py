@@ -24,6 +24,7 @@ from worker.registry.activities import Registry
 from worker.registry.activities import registry as default_registry
 from worker.registry.loading import load_activities
 from worker.registry.request_definitions import KnownDelegates
+from worker.storage.loop_entries import LOOP
 
 if TYPE_CHECKING:
     from protocol.analysis.reach import Reach
@@ -103,7 +104,7 @@ class Checker:
 
     def _held_against_settings(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = [*self._loosened(plan), *self._unknown_models(plan)]
+        problems = [*self._loosened(plan), *self._unknown_models(plan), *_reserved(plan)]
         for call in plan.calls if self._settings.model is None else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
@@ -160,6 +161,14 @@ class Checker:
                 there = ", ".join(known) or "none"
                 message = f"no model {asked!r} is configured (ACTS_MODEL, ACTS_MODELS); there is {there}"
                 yield Problem(pointer(*at, "model"), message)
+
+
+def _reserved(plan: Plan) -> Iterator[Problem]:
+    """The name of a loop's lane, where a request has an instance of that name."""
+    for index, message in enumerate(plan.context.messages if plan.submission.is_request else ()):
+        if message.get("_instance") == LOOP:
+            yield Problem(pointer("context", index, "_instance"), f"{LOOP!r} is the loop's own: use another name")
+            return
 
 
 def most_of(settings: Settings) -> dict[str, float | None]:
