@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from protocol.language.errors import Cause, ExpressionError, Problem, pointer, segments, shortened
+from protocol.language.limits import CONTROL, has_control_characters
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, parse_output_path
 from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
@@ -314,6 +315,8 @@ def _declare(item: Any, declared: Declared, *at: str | int) -> Iterator[Problem]
         yield Problem(pointer(*at), "must be the name of a tool, or an object of tool name to JSON Schema")
     else:
         for name, declaration in item.items():
+            if has_control_characters(name):
+                yield Problem(pointer(*at, name), CONTROL)
             tool = Tool(name, declaration)
             problem = _declaration_problem(tool, *at, name)
             if problem is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -160,3 +161,12 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+CONTROL: Final = "a name has no control characters"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def has_control_characters(name: str) -> bool:
+    """Whether a name holds what a terminal or a log would take for an order; names are shown as they are."""
+    return _CONTROL.search(name) is not None

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from protocol.language.errors import ExpressionError, Problem, pointer
+from protocol.language.limits import CONTROL, has_control_characters
 from protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
 from protocol.language.references import parse_output_path
 from protocol.schemas import schema_problem
@@ -24,6 +25,8 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     instance = message.get("_instance")
     if instance is not None and (not isinstance(instance, str) or not instance):
         yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
+    elif instance is not None and has_control_characters(instance):
+        yield Problem(pointer(*at, "_instance"), CONTROL)
     type_ = message.get("type")
     if type_ == "plan" and instance is not None:
         yield Problem(pointer(*at, "_instance"), "a plan runs once for each instance: leave _instance out")

@@ -18,7 +18,16 @@ import msgpack
 
 from protocol.calls.tools import Tool, read_tools
 from protocol.language.errors import Problem, Rejected, pointer
-from protocol.language.limits import Containers, Limits, TooManyContainers, exceeded, size_of, value_problems
+from protocol.language.limits import (
+    CONTROL,
+    Containers,
+    Limits,
+    TooManyContainers,
+    exceeded,
+    has_control_characters,
+    size_of,
+    value_problems,
+)
 from protocol.language.messages import Message
 from protocol.schemas import schema_problem
 from protocol.schemas.work import EXCEEDED, reading
@@ -279,6 +288,8 @@ def _delegate_problems(delegates: Any) -> Iterator[Problem]:
         yield Problem("/delegates", "must be an object of delegate name to request definition")
         return
     for name, definition in delegates.items():
+        if has_control_characters(name):
+            yield Problem(pointer("delegates", name), CONTROL)
         yield from definition_problems(definition, "delegates", name)
 
 

@@ -571,3 +571,17 @@ def test_r7_1_an_instance_whose_name_is_not_unicode_is_an_error_wherever_it_stan
     with pytest.raises(Rejected) as rejected:
         check_submission(value)
     assert [problem.pointer for problem in rejected.value.errors] == ["/context/0/_instance"]
+
+
+@pytest.mark.parametrize(
+    ("part", "at"),
+    [
+        ({"context": [{"type": "state", "_instance": "a\x1b[2J", "x": 1}]}, "/context/0/_instance"),
+        ({"tools": {"a\n": {}}}, "/tools/a\n"),
+        ({"delegates": {"a\x9b": {"context": []}}}, "/delegates/a\\x9b"),
+    ],
+)
+def test_a_name_with_control_characters_is_refused(part: dict[str, Any], at: str) -> None:
+    with pytest.raises(Rejected, match="no control characters") as rejected:
+        check_submission({"context": [], "solution": {"calls": []}} | part)
+    assert any("no control characters" in error.message for error in rejected.value.errors), at

@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
+from worker.cli import acts as group
 from worker.storage.keys import active_runs
 
 from .backend import Backend, Meeting
@@ -155,3 +158,26 @@ def test_an_amendment_from_a_file_is_an_object(backend: Backend, meeting: Meetin
     assert command(backend, "status", run, "--json").json["calls"] == {"waiting": 1, "running": 1}
     assert command(backend, "cancel", run).code == 0
     meeting.open_gate(gate)
+
+
+def test_what_ends_much_asks_on_a_terminal(backend: Backend, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of many calls is not cancelled, nor one emptied by an amendment, where the person says no."""
+    others = [{"_tool": "echo", "value": "†state.a", "_outputPath": f"†state.s{n}"} for n in range(120)]
+    run = submitted(backend, wait_at(gate), *others)
+    asked: list[str] = []
+
+    def refuse(question: str) -> None:
+        asked.append(question)
+        raise click.Abort
+
+    monkeypatch.setattr("worker.cli.control.confirmed", refuse)
+    runner, env = CliRunner(), backend.settings.to_environment()
+    runner.invoke(group, ["cancel", run], env=env)
+    runner.invoke(group, ["amend", run, "-"], env=env, input='{"calls": []}')
+    assert command(backend, "status", run, "--json").json["status"] == "running"
+    assert asked == [
+        f"end run {run} with 121 calls that have not ended?",
+        f"put nothing in place of the calls of run {run} that have not begun?",
+    ]
+    assert command(backend, "cancel", run, "--yes").code == 0
+    backend.meeting.open_gate(gate)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import at_option, found_run, message_id, print_status
 from worker.cli.options import Common, common_options, load_registry
-from worker.cli.output import print_json, print_text, tell
+from worker.cli.output import confirmed, print_json, print_text, tell
 from worker.cli.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.client.runs import Run
+
+
+_MANY: Final = 100
+"""So many calls are not given up on a terminal without a question."""
+_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal it does where much would end.")
 
 
 @click.command(short_help="Begin no more calls of a run.")
@@ -43,13 +48,22 @@ def resume(run: str, ticks: int | None, *, common: Common) -> int:
 
 @click.command(short_help="End a run as it stands.")
 @click.argument("run", metavar="RUN")
+@_yes_option
 @common_options
-def cancel(run: str, *, common: Common) -> int:
+def cancel(run: str, yes: bool, *, common: Common) -> int:
     """End RUN as it stands. What is at work is stopped where it can be; no result is taken any more.
 
     Exit codes: 0 cancelled, 3 not found, over already, or no server.
     """
-    return _order(run, common, lambda found: found.cancel())
+
+    def order(found: Run) -> None:
+        counts = found.status()["calls"]
+        left = sum(counts.get(status, 0) for status in ("waiting", "running", "held"))
+        if left >= _MANY and not yes:
+            confirmed(f"end run {found.id} with {counted(left, 'call')} that have not ended?")
+        found.cancel()
+
+    return _order(run, common, order)
 
 
 @click.command(short_help="Begin a new run where another one was.")
@@ -81,8 +95,9 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
 @click.argument("run", metavar="RUN")
 @click.argument("file")
 @click.option("--add", is_flag=True, help="Add them instead, also to a run that has completed or failed.")
+@_yes_option
 @common_options
-def amend(run: str, file: str, add: bool, *, common: Common) -> int:
+def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
     """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
 
     FILE holds {"calls": […]}, and "tools" and "delegates" where needed. The calls see what the run has come to. Those
@@ -100,6 +115,8 @@ def amend(run: str, file: str, add: bool, *, common: Common) -> int:
             raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
         load_registry(settings)
         with found_run(run, common) as found:
+            if value.get("calls") == [] and not add and not yes:
+                confirmed(f"put nothing in place of the calls of run {found.id} that have not begun?")
             found.amend(value, add=add)
             document = found.status()
     print_status(document, common)
