@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -179,6 +181,18 @@ def test_an_answer_of_ten_megabytes_is_not_taken() -> None:
     error = failed(streamed("x" * 10_000_000, pieces=1_000), InvalidAnswer)
     assert "more than 1000000 bytes" in str(error)
     failed(whole("x" * 10_000_000), InvalidAnswer)
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-encoding": "gzip"}])
+def test_of_an_error_of_many_megabytes_no_more_is_read_than_of_an_answer(headers: dict[str, str]) -> None:
+    pieces = [gzip.compress(b"x" * 64_000_000)] if headers else [b"x" * 64_000] * 1_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest):
+            answer_of(Reply(pieces, 400, headers), bytes_=100_000)
+        assert tracemalloc.get_traced_memory()[1] < 32_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_stream_without_an_answer_does_not_go_on_for_ever() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 from broker_config import ConfiguredModel
@@ -60,8 +62,24 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
             limits=limits(max_connections=most, max_keepalive_connections=most),
             timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=_CONNECT_SECONDS),
             follow_redirects=False,
+            event_hooks={"response": [partial(_cut_error, most_bytes=bounds.answer_bytes)]},
         ),
     }
+
+
+async def _cut_error(response: Any, *, most_bytes: int) -> None:
+    """Keep so many bytes of the body of an error, as they came: an SDK reads and unfolds the whole of it."""
+    if not response.is_error:
+        return
+    response.headers.pop("content-encoding", None)
+    plain = import_module(type(response).__module__.partition(".")[0])
+    kept = bytearray()
+    async for piece in response.stream:
+        kept += piece[: most_bytes - len(kept)]
+        if len(kept) == most_bytes:
+            break
+    await response.stream.aclose()
+    response.stream = plain.ByteStream(bytes(kept))
 
 
 @contextmanager
