@@ -14,7 +14,7 @@ from .test_control_cli import command
 
 def test_a_run_that_waits_says_which_queue_has_no_worker(aside: Backend) -> None:
     submission = {"solution": {"calls": [{"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.n"}]}}
-    told = command(aside, "run", "-", "--timeout", "7", "--json", stdin=submission)
+    told = command(aside, "run", "-", "--timeout", "15", "--json", stdin=submission)
     assert told.code == 3
     assert told.error_lines[0] == (
         "acts: no worker has said that it serves lathe: acts worker --queues lathe; see `acts doctor`"

@@ -95,24 +95,24 @@ def test_r13_3_the_most_tokens_of_an_answer_are_always_sent(loops: Backend) -> N
 
 
 def test_r13_3_a_loop_whose_time_is_over_fails_though_a_call_is_at_work(loops: Backend) -> None:
-    wait = {"_tool": "waitAtGate", "gate": "never", "_outputPath": "†state.x"}
+    wait = {"_tool": "waitAtGate", "gate": "r13.3 never", "_outputPath": "†state.x"}
     asked = Asked(loops, answer(wait), tools=["waitAtGate"], config={"seconds": 1})
     result = asked.result()
     assert (result.status, result.reason) == ("failed", "the limit of 1 seconds (config.seconds) is reached")
-    loops.meeting.open_gate("never")
+    loops.meeting.open_gate("r13.3 never")
 
 
 def test_r13_3_the_time_of_a_loop_stands_still_while_it_is_paused(loops: Backend) -> None:
-    wait = {"_tool": "waitAtGate", "gate": "later", "_outputPath": "†state.x"}
+    wait = {"_tool": "waitAtGate", "gate": "r13.3 later", "_outputPath": "†state.x"}
     asked = Asked(loops, answer(wait), answer(output=1), tools=["waitAtGate"], config={"seconds": 5})
-    loops.meeting.take("at:later")
+    loops.meeting.take("at:r13.3 later")
     asked.run.pause()
     # The time of the run is over by the clock, and another loop's, submitted later, ends for that.
-    other = Asked(loops, answer({**wait, "gate": "never, too"}), tools=["waitAtGate"], config={"seconds": 5})
+    other = Asked(loops, answer({**wait, "gate": "r13.3 too"}), tools=["waitAtGate"], config={"seconds": 5})
     assert other.result().status == "failed"
-    loops.meeting.open_gate("never, too")
+    loops.meeting.open_gate("r13.3 too")
     asked.run.resume()
-    loops.meeting.open_gate("later")
+    loops.meeting.open_gate("r13.3 later")
     assert asked.result().status == "completed"
 
 

@@ -76,7 +76,7 @@ def test_a_submission_that_calls_what_is_not_allowed_leaves_nothing(own_server: 
 
 def test_a_server_that_is_full_leaves_nothing(own_server: EmbeddedServer, redis: Redis) -> None:
     redis.config_set("maxmemory", 1)
-    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="refuses"):
+    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="is full"):
         client.submit(solution={"calls": [echo(1)]})
     redis.config_set("maxmemory", 0)
     assert our_keys(redis) == []
@@ -86,7 +86,7 @@ def test_a_server_that_gets_full_in_the_middle_leaves_nothing(own_server: Embedd
     memory: Any = redis.info("memory")
     redis.config_set("maxmemory", memory["used_memory"] + 4_000_000)
     context = [{"type": "state", "_instance": f"i{n}", "text": "x" * 10_000} for n in range(1_200)]
-    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="refuses"):
+    with Client(settings_for(own_server)) as client, pytest.raises(InfrastructureError, match="is full"):
         client.submit(context, {"calls": [echo("†state.text", _instance="i0")]})
     redis.config_set("maxmemory", 0)
     assert our_keys(redis) == []
