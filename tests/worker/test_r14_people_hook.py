@@ -27,6 +27,7 @@ from .test_control import echo
 from .test_r14_people import submitted, wait_held
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of the tests").decode()
+TOKEN = "whoever-knows-this-may-write-here"
 _names = count()
 
 
@@ -42,7 +43,7 @@ class Address(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/held"
+        return f"http://127.0.0.1:{self.server_port}/held?token={TOKEN}"
 
     def take(self) -> tuple[dict[str, str], bytes]:
         """The next request: its headers and its body."""
@@ -112,6 +113,7 @@ def test_r14_the_hook_is_told_what_acts_held_shows_signed_and_until_it_answers_w
             run.approve(0)
             assert backend.wait(run.id).status == "completed"
             assert address.taken.empty()
+        assert TOKEN not in backend.log.read_text()
 
 
 def test_r14_an_address_that_does_not_answer_is_in_nobodys_way(

@@ -29,7 +29,7 @@ from .packing import unpack
 from .refusals import count_refusal
 from .remote_control import refuse_command, restrict
 from .shares import Shares
-from .task_log import log_one_line_per_task
+from .task_log import hide_addresses, log_one_line_per_task
 from .transport import of_connections
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
+        hide_addresses()
         self._shares = Shares(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
         self._has_shares = False
         self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._shares.is_closed)
