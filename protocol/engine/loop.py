@@ -222,7 +222,7 @@ def estimate_tokens(request_bytes: int, limits: LoopLimits) -> int:
 def charge_tokens(usage: Any, estimate: int, losses: int) -> int:
     """What a tick has cost: what was reported, or the estimate; attempts that were lost before are charged whole."""
     reported = [usage.get(key) for key in ("input", "output")] if isinstance(usage, Mapping) else []
-    counts = [count for count in reported if isinstance(count, int)]
+    counts = [count for count in reported if isinstance(count, int) and count >= 0]  # no answer gives tokens back
     return losses * estimate + (sum(counts) if len(counts) == 2 else estimate)
 
 
