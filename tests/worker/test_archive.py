@@ -97,6 +97,11 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
             ([json.dumps(head | {"definition": "AAAA"})], "line 1: its definition cannot be read"),
             ([json.dumps(head | {"instances": [1]})], "line 1: its instances"),
             ([json.dumps(head | {"state": {}})], "line 1: its state lacks"),
+            *(
+                ([json.dumps(head | {"state": head["state"] | {key: value}})], f"line 1: in its state '{key}' is no")
+                for key, value in (("total", "x"), ("submitted", "1e300"), ("finished", "nan"), ("n:failed", "-1"))
+            ),
+            ([json.dumps(head | {"state": head["state"] | {"forked_from": "a"}})], "line 1: its state has one of"),
             ([*lines[:2], "[]"], "line 3: not an object"),
             ([*lines[:2], '{"id": "x", "lane": ""}'], "line 3: the entry x cannot be read"),
         ):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -20,6 +21,7 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol import Problem, Rejected
+from protocol.language.errors import shortened
 from worker.errors import NoLoop, RunNotFound
 from worker.messaging.packing import pack, unpack
 from worker.storage.clock import server_ms
@@ -34,6 +36,10 @@ from .labels import ID
 
 VERSION: Final = 1
 _AT_ONCE: Final = 500
+_NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "running", "bytes"})
+"""Fields of the state that are numbers; the counts of calls by status (`n:…`) are, too."""
+_NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
+"""A count, or a moment in ms that a date can have."""
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported"})
 """Fields of the state that say something of work under way, or of other runs."""
 
@@ -117,6 +123,10 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
         raise _refused(1, "its state is no object of texts")
     if not {"status", "total", "submitted"} <= state.keys():
         raise _refused(1, "its state lacks a status, a total or the time of its submission")
+    if odd := sorted(key for key, value in state.items() if _is_number(key) and not _NUMBER.match(value)):
+        raise _refused(1, f"in its state {shortened(odd[0], 40)!r} is no number")
+    if ("forked_from" in state) != ("forked_at" in state):
+        raise _refused(1, "its state has one of forked_from and forked_at alone")
     redis.set(keys.definition, definition)
     for start in range(0, len(instances), _AT_ONCE):
         redis.rpush(keys.instances, *instances[start : start + _AT_ONCE])
@@ -173,6 +183,10 @@ def _read(row: str | bytes, number: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refused(number, "not an object")
     return value
+
+
+def _is_number(key: str) -> bool:
+    return key in _NUMBERS or key.startswith("n:")
 
 
 def _refused(number: int, text: str) -> Rejected:
