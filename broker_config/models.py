@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from broker_config.urls import MASK, SecretUrl, mask_url
+from broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
 
-__all__ = ["MODEL_PATTERN", "ConfiguredModel", "missing_fallbacks", "read_models"]
+__all__ = ["MODEL_PATTERN", "ConfiguredModel", "check_base_url", "missing_fallbacks", "read_models"]
 
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
@@ -25,6 +25,11 @@ class ConfiguredModel(BaseModel):
     api_key: SecretStr | None = None
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        return check_base_url(value)
 
     @property
     def provider(self) -> str:
@@ -53,6 +58,13 @@ class ConfiguredModel(BaseModel):
             "api_key": None if self.api_key is None else self.api_key.get_secret_value(),
             "fallbacks": list(self.fallbacks),
         }
+
+
+def check_base_url(value: SecretUrl | None) -> SecretUrl | None:
+    """The address, which names http or https. Raises `ValueError`."""
+    if value is not None and scheme_of(value.get_secret_value()) not in ("http", "https"):
+        raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")
+    return value
 
 
 def read_models(value: object) -> object:

@@ -30,7 +30,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from broker_config.errors import NotConfigured, SettingsError
-from broker_config.models import MODEL_PATTERN, ConfiguredModel, missing_fallbacks, read_models
+from broker_config.models import MODEL_PATTERN, ConfiguredModel, check_base_url, missing_fallbacks, read_models
 from broker_config.urls import (
     BROKER_SCHEMES,
     MASK,
@@ -249,6 +249,11 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("model_base_url")
+    @classmethod
+    def _check_model_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        return check_base_url(value)
 
     @field_validator("broker_url")
     @classmethod

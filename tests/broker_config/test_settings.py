@@ -196,3 +196,11 @@ def test_a_file_that_is_found_loads_no_code_and_one_that_is_named_does(
     monkeypatch.delenv("ACTS_ENV_FILE")
     monkeypatch.setenv("ACTS_ACTIVITIES", "own.py")
     assert load().activities == ("own.py",)
+
+
+@pytest.mark.parametrize("url", ["localhost:11434/v1", "redis://localhost/v1"])
+def test_a_models_address_names_http(url: str) -> None:
+    with pytest.raises(SettingsError, match="should begin with http:// or https://"):
+        load(env_file=None, model="openai:m", model_base_url=url)
+    with pytest.raises(SettingsError, match="should begin with http:// or https://"):
+        load(env_file=None, models={"other": {"model": "openai:m", "base_url": url}})

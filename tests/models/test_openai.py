@@ -130,7 +130,7 @@ def test_a_servers_fault_passes(status: int) -> None:
     assert failed(reply, Unreachable).is_transient
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 501])
 def test_a_request_that_is_not_taken_fails_in_the_providers_words_without_the_key(status: int) -> None:
     error = failed(failing(status, f"no such thing with {KEY}"), BadRequest)
     assert f"{status}: no such thing with ***" in str(error)

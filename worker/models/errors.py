@@ -4,7 +4,7 @@
 |---|---|---|
 | `RateLimited` | 429 | asked again, after `Retry-After` or a backoff, until `request_seconds` |
 | `Unreachable` | no connection, one that broke, 5xx, no answer in time | the same |
-| `BadRequest` | 400-404 and the like: a wrong key, an unknown model | the run fails, in the provider's words |
+| `BadRequest` | 400-404, 501 and the like: a wrong key, an unknown model | the run fails, in the provider's words |
 | `Refused` | the model or the provider will not answer this | the error of a loop's tick; a delegate's call fails |
 | `Truncated` | the answer was cut off, by its length or by the connection | the same |
 | `InvalidAnswer` | no JSON, not what the schema demands, too large | the same |

@@ -28,6 +28,8 @@ _LONGEST_TEXT: Final = 2_000
 _TOO_MANY: Final = 429
 _LATER: Final = frozenset({408, 409, 425})
 _SERVERS_FAULT: Final = 500
+_NEVER: Final = frozenset({501, 505})
+"""What a server answers that takes no such requests: another one than a model's, mostly."""
 _KEY_LENGTH: Final = 4
 """A shorter one is no secret, and would be found where it is none."""
 
@@ -126,6 +128,8 @@ def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
     wait_seconds = _retry_after_seconds(error.response.headers)
     if status == _TOO_MANY:
         return RateLimited(text, retry_after_seconds=wait_seconds)
+    if status in _NEVER:
+        return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
     refused = BadRequest(text)
