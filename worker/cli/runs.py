@@ -68,7 +68,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 
     with found_run(run, common) as found:
         try:
-            progress.wait(found, lambda: _tell_held(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
+            progress.wait(found, _TellHeld(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
         except TimeoutError:
             raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
         document = found.result().to_dict()
@@ -110,7 +110,14 @@ def _span(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def _tell_held(run: Run) -> None:
-    """Say that a call waits for a person, as long as it does."""
-    if run.held():
-        tell(f"a call waits for a person: acts held {run.id}, then acts approve or acts reject")
+class _TellHeld:
+    """Says once that a call waits for a person, however many do."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._is_told = False
+
+    def __call__(self) -> None:
+        if not self._is_told and self._run.held():
+            self._is_told = True
+            tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
