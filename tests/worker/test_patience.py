@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from broker_config import EmbeddedServer
 from tests.acceptance.backend import server_settings
 from tests.acceptance.command import acts
 
-from .backend import ACTIVITIES, Backend
+from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command
 
 
-def test_a_run_that_waits_says_which_queue_has_no_worker(aside: Backend) -> None:
+def test_a_run_that_waits_says_which_queue_has_no_worker(tmp_path: Path) -> None:
     submission = {"solution": {"calls": [{"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.n"}]}}
-    told = command(aside, "run", "-", "--timeout", "15", "--json", stdin=submission)
+    with EmbeddedServer() as server:  # of its own: no other test's worker serves that queue
+        alone = Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path)
+        with alone.worker("-Q", "instances"):
+            told = command(alone, "run", "-", "--timeout", "10", "--json", stdin=submission)
     assert told.code == 3
     assert told.error_lines[0] == (
         "acts: no worker has said that it serves lathe: acts worker --queues lathe; see `acts doctor`"
