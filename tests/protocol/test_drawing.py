@@ -62,7 +62,7 @@ def test_whoever_reads_either_branch_gets_a_value_for_certain() -> None:
 
 
 def test_names_and_paths_cannot_break_out_of_their_labels() -> None:
-    evil = 'x"]; click c0 "javascript:1"\n--> c1 | <b>&#123;%% end'
+    evil = 'x"]; click c0 "javascript:1" --> c1 | <b>&#123;%% end'
     plan = checked(call(evil, to='†data["a\\"|]\\n c9"]'), call(evil, value='†data["a\\"|]\\n c9"]'))
     lines = drawn(plan)
     assert sum("-->|" in line for line in lines) == 1

@@ -70,7 +70,7 @@ def test_r6_7_of_many_independent_writers_the_edges_name_each() -> None:
 def test_r6_7_the_graph_is_drawn_as_a_mermaid_flowchart() -> None:
     plan = checked(
         call("find", to="†state.good || †state.bad"),
-        {"_tool": 'say "<hi>"\n#1;', "_delegate": "d", "value": "†state.good", "_outputPath": "†state.said"},
+        {"_tool": 'say "<hi>" #1;', "_delegate": "d", "value": "†state.good", "_outputPath": "†state.said"},
         {"_tool": "think", "_output": 1, "_outputPath": "†state.t", "about": "†state.bad"},
         call("log", event="†state.said"),
         activities={"find": ANY, "log": ANY},

@@ -45,7 +45,10 @@ def test_the_file_can_be_read_without_anything_of_ours(backend: Backend, exporte
     assert head["result"] == command(backend, "show", run, "--json").json
     messages = [entry["message"] for entry in entries if "message" in entry]
     assert messages == [line["message"] for line in command(backend, "log", run, "--json").json_lines]
-    assert command(backend, "export", run).stdout == file.read_text(encoding="utf-8")
+    again = [json.loads(line) for line in command(backend, "export", run).stdout.splitlines()]
+    for each in (head, again[0]):
+        each["state"].pop("look", None)  # when the sweep looks at it next
+    assert again == [head, *entries]
 
 
 def test_it_is_read_back_elsewhere_as_it_was_and_is_forked(backend: Backend, exported: tuple[str, Path]) -> None:
