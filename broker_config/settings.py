@@ -387,7 +387,7 @@ class Settings(BaseSettings):
 def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
     """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
 
-    A `.env` that nobody has named, but that is found in the current folder, loads no code: `ACTS_ACTIVITIES` counts
+    A `.env` that is not named, but found in the current folder, loads no code: `ACTS_ACTIVITIES` counts
     only in one that is given as `env_file`, or by `ACTS_ENV_FILE`.
 
     Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
@@ -414,7 +414,7 @@ def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Setting
 
 
 def code_left_out(environment: Mapping[str, str]) -> str | None:
-    """What code the `.env` in the current folder names that is not loaded, since nobody has named that file."""
+    """What code the `.env` in the current folder names that is not loaded, since that file is not named."""
     if environment.get(ENV_FILE) or any(name.upper() == _CODE for name in environment) or not FOUND.is_file():
         return None
     return next((value for name, value in dotenv_values(FOUND).items() if name.upper() == _CODE and value), None)

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from redis import Redis
@@ -26,6 +25,7 @@ from worker.messaging.attempts import lane_token
 from worker.messaging.limits import limits_of
 from worker.messaging.packing import pack
 from worker.storage.audit import Actor, deed
+from worker.storage.clock import date_now
 from worker.storage.definition import unpack_definition
 from worker.storage.history import History
 from worker.storage.keys import Keys, active_runs
@@ -197,7 +197,7 @@ class Retrier:
         shown = LaneView(view, lane.instance, [*lane.entries, laid_out])
         outcomes = []
         for index in sorted(lane.failed):
-            outcome = shown.execution.finish(index, given, _now())
+            outcome = shown.execution.finish(index, given, date_now())
             if (reason := _refusal(outcome, given)) is not None:
                 raise Rejected([Problem("", f"call {id_of(lane, index)} does not take the value: {reason}")])
             shown.apply(outcome)
@@ -222,7 +222,3 @@ def _refusal(outcome: Outcome, given: Success) -> str | None:
         if operation is not None and operation.value != given.value:
             return str(operation.value["message"])
     return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

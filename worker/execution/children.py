@@ -22,7 +22,7 @@ from protocol.engine.execution import Execution, Failure, Start, Success
 from protocol.language.messages import is_promise
 from worker.messaging.attempts import Attempt
 from worker.storage.audit import Actor, Deed
-from worker.storage.children import PARENT, Parent, child_id, end_of
+from worker.storage.children import PARENT, Parent, child_id, child_result, end_of
 from worker.storage.clock import server_ms
 from worker.storage.definition import Definition
 from worker.storage.history import History
@@ -78,9 +78,7 @@ class Children:
         keys, status = self._child(attempt)
         if status is not None and status in ENDED:
             end = end_of(History(self._redis, keys).entries())
-            result = Parent(attempt.id, attempt.number, depth).delivery(status, end).result
-            assert not isinstance(result, Started)
-            return result  # type: ignore[return-value]  # a child's result is no retry
+            return child_result(status, end)
         if status is not None:
             return Started(keys.run)
         try:

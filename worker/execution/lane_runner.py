@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -28,6 +27,7 @@ from protocol.language.errors import Conflict
 from protocol.schemas.work import METER, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.storage.clock import date_now
 from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
@@ -149,7 +149,7 @@ class LaneRunner:
         """
         starts: list[Start] = []
         holds: list[Hold] = []
-        now = _now()
+        now = date_now()
         while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts) - len(holds)):
             for decision in decisions:
                 if isinstance(decision, Hold):  # it is a start as well, and not to be begun
@@ -434,11 +434,11 @@ class LaneRunner:
     def _outcome(self, index: int, result: Success | Failure) -> Outcome:
         """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the runner's."""
         try:
-            return self._execution.finish(index, result, _now())
+            return self._execution.finish(index, result, date_now())
         except Exception as error:
             logger.exception("the result of call %d of run %s makes no outcome", index, self._lane.run.run)
             failure = Failure(type(error).__name__, "its result cannot be taken")
-            return self._execution.finish(index, failure, _now())
+            return self._execution.finish(index, failure, date_now())
 
     async def _note_global(self, advance: Advance) -> bool:
         """Read what is new in the global lane, where there is anything new; says so."""
@@ -477,7 +477,3 @@ class LaneRunner:
 
     def _lane_task(self, instance: str | None, among: int) -> TaskMessage:
         return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances, among)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -18,8 +18,8 @@ from protocol.engine.execution import Failure
 from protocol.engine.loop import Stage, charge_tokens
 from protocol.requests import Request
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from worker.messaging.messages import Delivery, TaskMessage, delivery_task, lane_task
-from worker.storage.children import Parent
+from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.storage.children import Parent, child_result
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
 from worker.storage.log import Advance, Claim, Rest
@@ -290,9 +290,8 @@ class LoopRunner:
 
     async def _answer(self, parent: Parent, status: str) -> None:
         """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
-        answer = parent.delivery(status, self._end_with)
-        delivery = replace(answer, attempt=self._view.tokens.given(answer.attempt))
-        await self._services.publish([delivery_task(delivery, self._services.settings.queue_instances)])
+        result, queue = child_result(status, self._end_with), self._services.settings.queue_instances
+        await self._services.publish([parent.answer(result, self._view.tokens, queue)])
 
     async def _advance(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from protocol import Rejected
@@ -19,6 +18,7 @@ from protocol.requests import Answer, Fate, Request, read_answer
 from protocol.submission.layout import Layout
 from worker.execution.checking import Checker
 from worker.messaging.attempts import lane_token
+from worker.storage.clock import date_now
 from worker.storage.definition import LaneRecord, all_places_of, gather_counts, pack_amended_lane, pack_amendment
 from worker.storage.loop_entries import LoopStep
 
@@ -87,7 +87,7 @@ def note_solution(
         "model": said.get("model"),
         "request": tick.digest,
         "usage": said.get("usage"),
-        "_date": _now(),
+        "_date": date_now(),
     }
     answer = {
         "first": view.first,
@@ -126,7 +126,7 @@ def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
     assert tick.solution is not None
     verdict = judge_output(tick.solution["solution"]["output"], view.request["schema"], view.fold, errors)
     errors += verdict.errors
-    date = _now()
+    date = date_now()
     for error in errors:
         step.append(lane_token(error.instance), _message(error, date))
     closing = {"errors": len(errors), "set_aside": verdict.set_aside}
@@ -223,7 +223,3 @@ def _error(error: Any, answer: Answer, request: Request) -> TickError:
         error.call,
         instance if instance in request.instances else None,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -18,7 +18,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any, Final
@@ -32,12 +31,12 @@ from redis.exceptions import LockError, RedisError, ResponseError
 from broker_config import Settings
 from worker.errors import InfrastructureError
 from worker.messaging.heartbeats import Reports, report_interval_seconds
-from worker.messaging.messages import Closing, Probe, Report, Sign, delivery_task, lane_task
+from worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
 from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
 from worker.messaging.refusals import count_refusal
 from worker.messaging.tokens import Tokens
-from worker.storage.children import PARENT, Parent, end_of
+from worker.storage.children import PARENT, Parent, child_result, end_of
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
@@ -362,10 +361,9 @@ class Sweeper:
         entry: Any = self._redis.hget(above.calls, parent.call.member)
         if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
             return False
-        answer = parent.delivery(status, end_of(History(self._redis, keys).entries()))
+        result = child_result(status, end_of(History(self._redis, keys).entries()))
         tokens = read_tokens(self._redis, keys.prefix)
-        delivery = replace(answer, attempt=tokens.given(answer.attempt))
-        self._publisher.publish([delivery_task(delivery, self._settings.queue_instances)])
+        self._publisher.publish([parent.answer(result, tokens, self._settings.queue_instances)])
         return True
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from protocol.engine.execution import Failure, Success
 from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.messages import Delivery
+from worker.messaging.messages import Delivery, TaskMessage, delivery_task
+from worker.messaging.tokens import Tokens
 
 if TYPE_CHECKING:
     from .log import Entry
@@ -53,13 +54,17 @@ class Parent:
         condition, _, rest = entry.partition(b":")
         return condition == b"running" or (condition == b"child" and rest.rpartition(b":")[2] == child.encode())
 
-    def delivery(self, status: str, end: Mapping[str, Any] | None) -> Delivery:
-        """What brings the child's result to the call; `end` is what its loop ended with."""
-        end = end or {}
-        if status == "completed":
-            return Delivery(Attempt(self.call, self.attempt), Success(end.get("output")))
-        why = end.get("reason") or f"its run is {status}"
-        return Delivery(Attempt(self.call, self.attempt), Failure("ChildFailed", why))
+    def answer(self, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
+        """The task that brings the child's result to the call."""
+        return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result), queue)
+
+
+def child_result(status: str, end: Mapping[str, Any] | None) -> Success | Failure:
+    """What a child that has ended answers; `end` is what its loop ended with."""
+    end = end or {}
+    if status == "completed":
+        return Success(end.get("output"))
+    return Failure("ChildFailed", end.get("reason") or f"its run is {status}")
 
 
 def child_id(call: CallId, generation: int = 0) -> str:

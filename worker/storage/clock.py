@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from redis import Redis
@@ -33,3 +34,8 @@ class ServerClock:
             self._asked = time.monotonic()
             self._ahead = now / 1000 - self._asked
         return int((time.monotonic() + self._ahead) * 1000)
+
+
+def date_now() -> str:
+    """This process's time as messages have it: ISO 8601, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
