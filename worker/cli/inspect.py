@@ -16,7 +16,7 @@ from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, flush, print_json, print_text, tell
 from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word
-from worker.cli.view import View, view_options
+from worker.cli.view import View, print_result, view_options
 from worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def show(run: str, instance: str | None, mermaid: bool, at: str | None, *, view:
 
     Exit codes: 0 found, 3 not found, or no server.
     """
-    from worker.cli.run import print_result
-
     moment = message_id(at)
     with found_run(run, common) as found:
         result = found.result(at=moment)

@@ -15,10 +15,10 @@ from worker.cli.checked import Checks, check_options
 from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from worker.cli.naming import Naming, context_option, naming_options
 from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import flush, print_json, print_text, tell
+from worker.cli.output import tell
 from worker.cli.patience import impatient, queues_of
 from worker.cli.rendering import call_name, counts_line
-from worker.cli.view import View, result_lines, view_options
+from worker.cli.view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from broker_config import Settings
@@ -99,18 +99,6 @@ def run(
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
                 with nullcontext() if embedded else impatient(settings, lambda: queues_of(plan, settings)):
                     return _see_through(submitted, findings, asked, answer)
-
-
-def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
-    """Print a run's document, as much of it as is asked for."""
-    chosen = view.chosen(document)
-    if as_json:
-        print_json(view.limited(chosen))
-    else:
-        for line in result_lines(chosen, view):
-            print_text(line)
-    # What comes after may take a while: tasks sent and not awaited, the end of the backend.
-    flush()
 
 
 @contextmanager

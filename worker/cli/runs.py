@@ -12,7 +12,7 @@ from worker.cli.inspect import found_run
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, print_json, print_text, tell
 from worker.cli.rendering import counts_line, status_word
-from worker.cli.view import View, view_options
+from worker.cli.view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from worker.client.overview import Summary
@@ -64,7 +64,6 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
     Exit codes: 0 completed, 1 failed or cancelled, 3 not found, no server, or timeout.
     """
     from worker.cli import progress
-    from worker.cli.run import print_result
 
     with found_run(run, common) as found:
         try:

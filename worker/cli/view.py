@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.output import escaped
+from worker.cli.output import escaped, flush, print_json, print_text
 from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
 from worker.cli.values import SHORT, WHOLE, Cut, value_lines
 
@@ -88,6 +88,18 @@ _OPTIONS: Final = (
     click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many."),
     click.option("--quiet", "-q", is_flag=True, help="Only the first line: how it stands."),
 )
+
+
+def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
+    """Print a run's document, as much of it as is asked for."""
+    chosen = view.chosen(document)
+    if as_json:
+        print_json(view.limited(chosen))
+    else:
+        for line in result_lines(chosen, view):
+            print_text(line)
+    # What comes after may take a while: tasks sent and not awaited, the end of the backend.
+    flush()
 
 
 def result_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:

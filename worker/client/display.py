@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from .results import Result
+from typing import Any, Final
 
 _MOST_ROWS: Final = 20
 _MOST_CHARACTERS: Final = 200
 _URGENT: Final = ("failed", "held", "running", "waiting", "skipped")
 
 
-def counted(result: Result) -> str:
+def counted(statuses: Iterable[str]) -> str:
     """How many calls stand how: `2 done, 1 failed`."""
-    return ", ".join(f"{count} {status}" for status, count in Counter(call.status for call in result.calls).items())
+    return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
 
 
-def html(result: Result) -> str:
-    """The result as two tables: its calls, and what each instance has come to."""
+def html(document: Mapping[str, Any]) -> str:
+    """A result, from its document (`Result.to_dict`), as two tables: its calls, and what each instance has come to."""
     calls = sorted(
-        result.calls, key=lambda call: _URGENT.index(call.status) if call.status in _URGENT else len(_URGENT)
+        document["calls"], key=lambda call: _URGENT.index(call["status"]) if call["status"] in _URGENT else len(_URGENT)
     )
-    data = [("", result.global_data), *result.instances.items()]
-    output = [] if result.output is None else [f"<p>output: <code>{_shown(result.output)}</code></p>"]
-    why = [] if result.reason is None else [f"<p>{escape(result.reason)}</p>"]
+    data = [("", document["global"]), *document["instances"].items()]
+    output = [] if document["output"] is None else [f"<p>output: <code>{_shown(document['output'])}</code></p>"]
+    why = [f"<p>{escape(document['reason'])}</p>"] if "reason" in document else []
+    head = f"<b>{escape(document['status'])}</b> {escape(counted(call['status'] for call in calls))}"
     return "".join(
         [
-            f"<p><b>{escape(result.status)}</b> {escape(counted(result))} <small>{escape(result.run)}</small></p>",
+            f"<p>{head} <small>{escape(document['run'])}</small></p>",
             *why,
             *output,
             _table(
                 ("call", "tool", "instance", "status", ""),
                 [
-                    (call.index, call.tool, call.instance or "", call.status, call.reason or (call.error or {}))
+                    (
+                        call["index"],
+                        call["tool"],
+                        call["instance"] or "",
+                        call["status"],
+                        call["reason"] or call["error"],
+                    )
                     for call in calls
                 ],
             ),
@@ -58,5 +62,5 @@ def _row(cell: str, values: Iterable[str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else "" if value == {} else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else "" if value in (None, {}) else json.dumps(value, ensure_ascii=False)
     return escape(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…")

@@ -108,10 +108,10 @@ class Result:
         return self.global_data if instance is None else self.instances[instance]
 
     def __repr__(self) -> str:
-        return f"<Result of {self.run}: {self.status}, {counted(self) or 'no calls'}>"
+        return f"<Result of {self.run}: {self.status}, {counted(call.status for call in self.calls) or 'no calls'}>"
 
     def _repr_html_(self) -> str:
-        return html(self)
+        return html(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The shape of `acts run --json`; `ticks`, `conflicts` and `reason` are there only where there are any."""
