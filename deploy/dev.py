@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | lock | setup [arguments]
 
-run      the main job on a real example (with arguments: `acts run` on those)
+run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
 test     the tests, in two processes; arguments go to pytest (-n 0: in one)
 nightly  the tests that take long too, thousands of examples for each law, and half an hour of chaos
 check    format, lint, types
@@ -30,6 +30,11 @@ PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, ".installed")
 OLDEST = (3, 11)
 EXAMPLE = ["deploy/examples/reviews.json", "--activities", "deploy/examples/reviews.py"]
+NEXT = """That was a plan of eleven calls for each of eight customers, and what came of it for one of them. Next:
+  . .venv/bin/activate; export ACTS_ACTIVITIES=deploy/examples/reviews.py
+  acts run deploy/examples/reviews.json --all          what came of it for every customer
+  acts check deploy/examples/reviews.json --mermaid    the plan as a picture
+and, in README.md, a file and functions of your own, the same from Python, a model that writes the plan."""
 INTERRUPTED = 130
 # A module's tests stay in one process, whose servers they share.
 IN_TWO = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
@@ -69,8 +74,17 @@ def main(arguments: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run `acts run`, by default on the example."""
-    return become(["-m", "worker", "run", *(arguments or EXAMPLE)])
+    """Run `acts run`; without arguments show the example's plan, run it, and say what comes next."""
+    if arguments:
+        return become(["-m", "worker", "run", *arguments])
+    for command in (["check", *EXAMPLE], ["run", *EXAMPLE, "--limit", "1"]):
+        print("$ acts " + " ".join(command), flush=True)
+        code = subprocess.call([PYTHON, "-m", "worker", *command])
+        if code:
+            return code
+        print(flush=True)
+    print(NEXT)
+    return 0
 
 
 def test(arguments: list[str]) -> int:

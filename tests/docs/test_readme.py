@@ -51,6 +51,14 @@ def test_the_first_example_can_be_checked(shop: Path) -> None:
     assert json.loads(done.stdout)["waves"] == [[0, 2], [1]]
 
 
+def test_the_first_example_runs_from_python(shop: Path) -> None:
+    (shop / "hello.py").write_text(block("python", "# hello.py"), encoding="utf-8")
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "hello.py"]
+    done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, "{'verified': 'Alex', 'greeting': 'Hello Alex'}"), done.stderr
+
+
 @pytest.fixture
 def agent(tmp_path: Path) -> Path:
     (tmp_path / "agent.py").write_text(block("python", "# agent.py"), encoding="utf-8")
