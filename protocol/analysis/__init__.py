@@ -9,6 +9,6 @@
 `analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
     order     `order` of the calls in all `worlds` of the `lane_views`: `order_races` by the `order_effects` of writes,
               and `order_switches` that keep readers apart
-    values    `values` that misfit and `fields` that are not there, by `type_flow` and the `algebra` of schemas
+    values    `values` that misfit and `fields` that are not there, by `type_flow` and the algebra of schemas
     texts     `texts` and `surroundings` of the calls, by the `known_places`
 """

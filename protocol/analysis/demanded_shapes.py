@@ -18,11 +18,11 @@ from protocol.language.errors import Conflict, OutputError, segments
 from protocol.language.paths import MISSING, copied, lookup, nest
 from protocol.language.references import Path, Reference
 from protocol.schemas import compiled
+from protocol.schemas.algebra import Algebra
 from protocol.state.fold import Fold
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
-from .algebra import Algebra
 from .sample_values import PLACEHOLDER, sample
 
 _MOST_READS: Final = 64

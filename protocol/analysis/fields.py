@@ -12,9 +12,9 @@ from protocol.calls.call import Call
 from protocol.graph.promises import schemas_at
 from protocol.language.references import Path, Reference
 from protocol.language.spelling import Patience
+from protocol.schemas.algebra import EVERYTHING, Algebra, is_empty, told, types_of
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, Algebra, is_empty, told, types_of
 from .type_flow import Source, TypeFlow
 
 _MOST_NAMES: Final = 12

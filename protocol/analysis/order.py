@@ -14,9 +14,9 @@ from typing import Final
 
 from protocol.graph.readers import places_read_first
 from protocol.language.messages import ERROR
+from protocol.schemas.algebra import Algebra
 from protocol.submission.layout import Layout
 
-from .algebra import Algebra
 from .finding import Finding, listed
 from .known_places import is_promised
 from .lane_views import View, views_of

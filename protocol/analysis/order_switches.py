@@ -14,8 +14,8 @@ from protocol.calls.call import Call
 from protocol.calls.tools import Tool
 from protocol.language.messages import ERROR
 from protocol.language.references import Expression, Path, Reference
+from protocol.schemas.algebra import EVERYTHING, Algebra, Values
 
-from .algebra import EVERYTHING, Algebra, Values
 from .lane_views import View
 from .type_flow import path_of
 

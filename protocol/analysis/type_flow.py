@@ -21,10 +21,9 @@ from protocol.language.messages import ERROR
 from protocol.language.paths import MISSING
 from protocol.language.references import Path, Reference
 from protocol.schemas import Schema
+from protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, of_types, types_of
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
-
-from .algebra import EVERYTHING, NOTHING, Algebra, Values, of_types, types_of
 
 _MOST_WRITERS: Final = 8
 """Where more calls write, nothing is said of what stands there."""

@@ -21,10 +21,10 @@ from protocol.language.paths import MISSING, type_name
 from protocol.language.references import Expression, Path, Reference
 from protocol.language.spelling import Patience
 from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from protocol.schemas.algebra import EVERYTHING, NOTHING, TYPES, Algebra, Values, is_empty, of_types, told, types_of
 from protocol.state.operations import Method
 from protocol.submission.layout import Layout
 
-from .algebra import EVERYTHING, NOTHING, TYPES, Algebra, Values, is_empty, of_types, told, types_of
 from .fields import Fields
 from .finding import Finding, listed, on_call
 from .type_flow import Source, TypeFlow, flows, path_of

@@ -7,6 +7,7 @@
 `parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `addresses`     where references lead
 `patterns`      regular expressions of ECMA-262, and what they cost
+`algebra`       sets of values, as schemas describe them: what two have in common, and whether one covers another
 `work`          how much a schema can take, read off before it is applied
 """
 

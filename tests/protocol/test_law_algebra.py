@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.analysis.algebra import Algebra, is_empty
 from protocol.language.paths import MISSING, lookup
 from protocol.language.references import Path
 from protocol.schemas import compiled
+from protocol.schemas.algebra import Algebra, is_empty
 
 from .schema_strategies import schema_values, schemas
 
@@ -47,3 +47,17 @@ def test_a_value_inside_another_is_there_and_fits(
         for other in admitting(inner, part):
             assert algebra.fit(inside, algebra.made_of(other))
             assert algebra.fit(algebra.made_of(other), inside)
+
+
+@given(many_schemas, many_schemas, schema_values, paths)
+def test_what_is_covered_by_a_schema_fits_it_whatever_it_is(
+    outer: list[Any], inner: list[Any], value: Any, path: tuple[str | int, ...]
+) -> None:
+    algebra = Algebra()
+    part = lookup(value, path)
+    if part is MISSING:
+        return
+    for one in admitting(outer, value):
+        inside = algebra.along(algebra.made_of(one), path)
+        for other in inner:
+            assert not algebra.covered(inside, other) or not compiled(other).problems(part)

@@ -40,9 +40,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
-from protocol.analysis.algebra import Algebra
 from protocol.analysis.values import convertible
 from protocol.schemas import compiled
+from protocol.schemas.algebra import Algebra
 from worker.registry.activities import Activity, Policy, make_activity
 
 

@@ -22,8 +22,8 @@ from jsonschema_rs import canonical as c
 from protocol.language.errors import shortened
 from protocol.language.paths import MISSING, lookup, parts_of
 from protocol.language.references import Path
-from protocol.schemas import Schema
-from protocol.schemas.parts import IN_PLACE, held, referred
+
+from .parts import IN_PLACE, Schema, held, referred
 
 _MOST_NODES: Final = 20_000
 """A larger schema counts as one that admits everything."""
@@ -92,6 +92,15 @@ class Algebra:
         if pair not in self._fits:
             self._fits[pair] = self._may_fit(given, wanted)
         return self._fits[pair]
+
+    def covered(self, given: Values, wanted: Schema) -> bool:
+        """Whether each of some values is one that a schema admits, as it is made for the moment; True is a proof."""
+        nodes, cases = _size(wanted)
+        wide = nodes > _MOST_NODES or cases * given.cases > _MOST_CASES
+        if wide or not self._lasts(nodes + given.nodes + _PER_CASE * cases * given.cases):
+            self.is_complete = False
+            return False
+        return bool(_tried(lambda: canonicalize(wanted).covers(given.schema) == c.Containment.YES))
 
     def both(self, some: Values, others: Values) -> Values:
         """The values that are in both, as far as that can be said: else some more."""
