@@ -29,6 +29,8 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     ANSWERED = "answered"
     """It was a question, and this is its result."""
+    REPLACED = "replaced"
+    """It ends as skipped, and other calls stand in for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,5 @@ class Ruling:
     """Why it was rejected."""
     answer: Any = None
     """The result of a question."""
+    amendment: Mapping[str, Any] | None = None
+    """The calls that stand in for it, as they were handed in."""

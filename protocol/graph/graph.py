@@ -11,7 +11,7 @@ Where many calls wait for the same many writers, listing each pair would take th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -98,6 +98,22 @@ class Graph:
             {**self.scopes, **{reader: moved(places) for reader, places in other.scopes.items()}},
             {**self.promises, **{named(node): place for node, place in other.promises.items()}},
             (*self.left_out, *other.left_out),
+        )
+
+    def with_stand_ins(self, stand_ins: Mapping[int, Nodes]) -> Graph:
+        """The graph in which whoever waits for a call waits for those that stand in for it, too (SPEC R14.2)."""
+
+        def joined(nodes: Nodes) -> Nodes:
+            return tuple(dict.fromkeys(_reached(reversed(nodes), lambda node: stand_ins.get(node, ()))))
+
+        def moved(places: Mapping[Reference, Nodes]) -> dict[Reference, Nodes]:
+            return {place: joined(nodes) for place, nodes in places.items()}
+
+        return replace(
+            self,
+            waits={reader: moved(places) for reader, places in self.waits.items()},
+            barriers={barrier: joined(nodes) for barrier, nodes in self.barriers.items()},
+            scopes={reader: moved(places) for reader, places in self.scopes.items()},
         )
 
     def before(self, index: int) -> tuple[int, ...]:

@@ -181,3 +181,23 @@ def test_what_ends_much_asks_on_a_terminal(backend: Backend, gate: str, monkeypa
     ]
     assert command(backend, "cancel", run, "--yes").code == 0
     backend.meeting.open_gate(gate)
+
+
+def test_a_run_is_steered_without_its_activities(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = backend.client.submit_document(
+        {
+            "context": [{"type": "input", "schema": {"type": "object", "properties": {"a": {}}}}],
+            "solution": {"calls": [wait_at(gate), {"_tool": "echo", "value": "†input.a", "_outputPath": "†state.b"}]},
+            "config": {"promise_seconds": 60},
+        }
+    ).id
+    meeting.take(f"at:{gate}")
+    elsewhere = backend.settings.to_environment() | {"ACTS_ACTIVITIES": "no_such_module_anywhere"}
+    message = [{"type": "input", "input": {"a": 1}}]
+    for arguments in (["pause"], ["held"], ["status"], ["show"], ["send"], ["resume"], ["explain"], ["cancel"]):
+        more = {"send": ["-"], "explain": ["state.a"]}.get(arguments[0], [])
+        found = acts(arguments[0], run, *more, stdin=message if more == ["-"] else None, env=elsewhere)
+        assert found.code == 0, (arguments, found.stderr)
+    for verb in (["approve", run, "0"], ["reject", run, "0", "--reason", "no"], ["say", run, "hello"]):
+        assert "no_such_module" not in acts(*verb, env=elsewhere).stderr
+    meeting.open_gate(gate)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import found_run, print_status
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
+from worker.cli.options import Common, common_options, load_registry
+from worker.cli.output import confirmed, escaped, print_json, print_text, tell
 from worker.cli.rendering import call_name, counted, heading
 from worker.cli.values import value_lines
 
@@ -19,6 +22,44 @@ if TYPE_CHECKING:
     from worker.client.runs import Run
 
 by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR].")
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Which held calls are decided on alike."""
+
+    is_all: bool
+    tools: tuple[str, ...]
+    is_sure: bool
+    """Whether the person at the terminal is not to be asked."""
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether it is about calls that are not named one by one."""
+        return self.is_all or bool(self.tools)
+
+    def includes(self, call: Mapping[str, Any]) -> bool:
+        """Whether a held call is one of them."""
+        return self.is_all or call["tool"] in self.tools
+
+
+def _many_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of `Many`; it receives them as `many`."""
+
+    @functools.wraps(command)
+    def with_many(*, is_all: bool, tools: tuple[str, ...], yes: bool, **own: Any) -> int:
+        return command(many=Many(is_all, tools, yes), **own)
+
+    decorated: Callable[..., int] = with_many
+    for option in (
+        click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal it does where it is more than one."),
+        click.option(
+            "--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."
+        ),
+        click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
+    ):
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command(short_help="Print what waits for a person.")
@@ -55,19 +96,35 @@ def held(run: str, *, common: Common) -> int:
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="[CALL]", required=False)
 @click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out.")
+@click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.')
 @click.option("--plan", metavar="DIGEST", help="Let the plan run that `acts held` shows under this digest.")
+@_many_options
 @by_option
 @common_options
 def approve(
-    run: str, call: str | None, parameters: str | None, plan: str | None, by: str | None, *, common: Common
+    run: str,
+    call: str | None,
+    parameters: str | None,
+    calls: str | None,
+    plan: str | None,
+    many: Many,
+    by: str | None,
+    *,
+    common: Common,
 ) -> int:
     """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it. With --plan it
     is the plan of a loop that runs, refused where another one waits by now.
 
     Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
-    if (call is None) is (plan is None):
-        raise click.UsageError("give either CALL or --plan DIGEST")
+    if [call is not None, plan is not None, many.is_meant].count(True) != 1:
+        raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
+    if call is None and (parameters is not None or calls is not None):
+        raise click.UsageError("--parameters and --calls are for one CALL")
+    if parameters is not None and calls is not None:
+        raise click.UsageError("give either --parameters or --calls")
+    if many.is_meant:
+        return _decide_many(run, common, many, "approve", lambda found, one: found.approve(one, by=by))
     if plan is not None:
         with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
             found.approve_plan(plan, by=by)
@@ -75,7 +132,15 @@ def approve(
         print_status(document, common)
         return COMPLETED
     assert call is not None
-    return _decide(run, common, lambda found: found.approve(call, parameters=_object(parameters, common), by=by))
+    if calls is not None:
+        load_registry(common.settings())
+    return _decide(
+        run,
+        common,
+        lambda found: found.approve(
+            call, parameters=_object(parameters, common), calls=_amendment(calls, common), by=by
+        ),
+    )
 
 
 @click.command(short_help="Answer a question of a run.")
@@ -97,16 +162,49 @@ def answer(run: str, call: str, text: str | None, value: str | None, by: str | N
 
 @click.command(short_help="Reject a held call.")
 @click.argument("run", metavar="RUN")
-@click.argument("call", metavar="CALL")
+@click.argument("call", metavar="[CALL]", required=False)
 @click.option("--reason", metavar="TEXT", required=True, help="Why: the message of the error that the call ends with.")
+@_many_options
 @by_option
 @common_options
-def reject(run: str, call: str, reason: str, by: str | None, *, common: Common) -> int:
+def reject(run: str, call: str | None, reason: str, many: Many, by: str | None, *, common: Common) -> int:
     """Have CALL of RUN end with the error Rejected, which goes where an exception would.
 
     Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
+    if (call is not None) is many.is_meant:
+        raise click.UsageError("give one of CALL, --all, and --tool NAME")
+    if call is None:
+        return _decide_many(run, common, many, "reject", lambda found, one: found.reject(one, reason, by=by))
     return _decide(run, common, lambda found: found.reject(call, reason, by=by))
+
+
+def _decide_many(run: str, common: Common, many: Many, verb: str, decide: Callable[[Run, str], str]) -> int:
+    """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
+    and so are questions, where they are not rejected.
+    """
+    from worker.errors import AlreadyDecided, NotHeld
+
+    with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
+        calls = [call for call in found.held() if many.includes(call)]
+        chosen = [call for call in calls if verb == "reject" or not call.get("question")]
+        if len(calls) > len(chosen):
+            tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
+        if len(chosen) > 1 and not many.is_sure:
+            for call in chosen:
+                tell(f"{call['call']}  {call_name(call['index'], call['tool'])}")
+            confirmed(f"{verb} {counted(len(chosen), 'call')} of run {found.id}?")
+        decisions = {}
+        for call in chosen:
+            with suppress(AlreadyDecided, NotHeld):
+                decisions[call["call"]] = decide(found, call["call"])
+        document = {**found.status(), "decisions": decisions}
+    if common.json:
+        print_json(document)
+    else:
+        left = counted(document["calls"].get("held", 0), "call")
+        print_text(f"decided {counted(len(decisions), 'call')}, {left} of run {run} still held")
+    return COMPLETED
 
 
 def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
@@ -137,6 +235,17 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     if value is None or isinstance(value, dict):
         return value
     raise Rejected([Problem("", "parameters must be an object")])
+
+
+def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
+    """The calls of a file. Raises `protocol.Rejected`."""
+    from protocol import Problem, Rejected
+    from worker.cli.source import read_submission
+
+    value = read_submission(file, common.settings()) if file is not None else None
+    if value is None or isinstance(value, dict):
+        return value
+    raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
 
 
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:

@@ -20,6 +20,7 @@
 `amendment_steps`  how a run is changed in many lanes
 `sending`        adding data messages to a run under way
 `people`         what waits for a person, and deciding on it
+`replacing`      other calls in place of a held one
 `loops`          more ticks for a loop, something said in it, what it asked
 `fork`           a new run from a moment of another
 `programs`       how a process of ours starts another

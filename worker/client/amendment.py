@@ -44,6 +44,7 @@ from worker.storage.lane import id_key, known_calls
 from worker.storage.log import Entry, standing
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
+from .replacing import Replacement
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
@@ -67,6 +68,8 @@ class _Lane:
     """Its calls at work."""
     waiting: tuple[Call, ...]
     """Its calls that have not begun."""
+    replaced: tuple[Call, ...]
+    """Those that others stand in for."""
 
 
 class Amender:
@@ -101,39 +104,51 @@ class Amender:
     def _list(self, submitted: int) -> None:
         self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})
 
-    def amend(self, value: Any, *, resume: Callable[[], None], adds: bool = False) -> None:
-        """Put the calls of an amendment in place of those that have not begun; `resume` the run if it was running.
+    def amend(
+        self, value: Any, *, resume: Callable[[], None], adds: bool = False, instead: Replacement | None = None
+    ) -> None:
+        """Put the calls of an amendment in place of those that have not begun, or in place of one held call; `resume`
+        the run if it was running.
 
         Raises `Rejected`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
         found = self._steps.do("begin", adds=adds)
         try:
-            lanes, definition, by, first, plan = self._planned(value, found["by"], adds=adds)
+            lanes, definition, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
         except BaseException:
             self._steps.do("drop")
             if found["resumes"] and not found["by"]:
                 resume()
             raise
         order = deed(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
-        self._steps.do("plan", by=by, adds=adds, deed=order.pack())
-        self._write(lanes, plan, definition, by, first if adds else None)
+        keeps = adds or instead is not None
+        self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
+        self._write(lanes, plan, definition, by, first if keeps else None, instead)
         self._steps.do("end")
-        order.tell(self._keys.run)
+        (order if instead is None else instead.who).tell(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
 
-    def _planned(self, value: Any, before: str, *, adds: bool) -> tuple[list[_Lane], Definition, str, int, Plan]:
+    def _planned(
+        self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None
+    ) -> tuple[list[_Lane], Definition, str, int, Plan]:
         """The run as it is, what names the amendment, its first call, and its plan; nothing is written.
 
         Raises `Rejected`.
         """
         lanes, definition = self._read()
-        by, first = _identity(value, before, lanes)
-        if adds and any(call.gather and call.index < first for lane in lanes for call in lane.waiting):
+        by, first = _identity(value if instead is None else [instead.call.member, value], before, lanes)
+        if instead is not None and by != before:
+            instead.refuse()
+        keeps = adds or instead is not None
+        if keeps and any(call.gather and call.index < first for lane in lanes for call in lane.waiting):
             text = "the run has a _gather call that has not begun: add calls when it has, or replace it"
             raise Rejected([Problem("", text)])
-        so_far = _so_far(lanes, definition, first, adds=adds)
+        so_far = _so_far(lanes, definition, first, keeps=keeps)
+        if instead is not None:
+            others = {instance: calls for instance, calls in so_far.kept.items() if instance != instead.call.instance}
+            so_far = replace(so_far, kept=others, is_template=False)
         return lanes, definition, by, first, self._check(value, so_far)
 
     def _read(self) -> tuple[list[_Lane], Definition]:
@@ -151,23 +166,35 @@ class Amender:
                 entries[entry.instance].append(entry)
         return [_lane(definition, *lane, begun) for lane in entries.items()], definition
 
-    def _write(self, lanes: Sequence[_Lane], plan: Plan, definition: Definition, by: str, added: int | None) -> None:
+    def _write(
+        self,
+        lanes: Sequence[_Lane],
+        plan: Plan,
+        definition: Definition,
+        by: str,
+        added: int | None,
+        instead: Replacement | None,
+    ) -> None:
         """Write the lanes that have not been written, the global one before the others. Where calls are `added`, from
-        that index on, those that have not begun stay.
+        that index on, those that have not begun stay, also the one that they are `instead` of.
         """
         is_shared_written = lanes[0].record.amendment == by
         version = len(definition.versions) - is_shared_written
         requests = [
             request
             for lane in lanes
-            if lane.record.amendment != by and (request := _request(lane, plan, version, by, added)) is not None
+            if lane.record.amendment != by
+            and (request := _request(lane, plan, version, by, added, instead)) is not None
         ]
         for request in requests:
             self._skip_many(request)
         if not is_shared_written:
             counts = gather_counts(lane.gathers for lane in plan.lanes.values())
             gathers = [(str(index), count) for index, count in counts.items()]
-            shared = pack_amendment(plan, _awaited(lanes[0], plan))
+            awaited = _awaited(lanes[0], plan)
+            if instead is not None and instead.call.index in definition.awaited:
+                awaited |= {call.index for call in plan.calls}
+            shared = pack_amendment(plan, awaited)
             self._steps.do("lane", **requests.pop(0), shared=shared, gathers=gathers)
         self._steps.do_all("lane", (request | {"shared": b"", "gathers": []} for request in requests))
 
@@ -185,7 +212,8 @@ def _lane(
     records = [entry.record for entry in entries if entry.record is not None]
     record = unpack_lane(records[-1], definition.tools) if records else LaneRecord()
     ended = {entry.call for entry in standing(entries) if entry.status is not None}
-    left = [call for call in definition.lane_calls(record, instance) if call.index not in ended]
+    calls = definition.lane_calls(record, instance)
+    left = [call for call in calls if call.index not in ended]
     return _Lane(
         instance=instance,
         record=record,
@@ -193,6 +221,7 @@ def _lane(
         last=max(known_calls(definition, records, instance), default=-1),
         begun=tuple(call for call in left if (instance, call.index) in begun),
         waiting=tuple(call for call in left if (instance, call.index) not in begun),
+        replaced=tuple(call for call in calls if call.index in record.stand_ins),
     )
 
 
@@ -205,8 +234,8 @@ def _identity(value: Any, before: str, lanes: Sequence[_Lane]) -> tuple[str, int
     return f"{digest}:{first}", first
 
 
-def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, adds: bool) -> SoFar:
-    kept = {lane.instance: [call for call in lane.waiting if call.index < first] for lane in lanes if adds}
+def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, keeps: bool) -> SoFar:
+    kept = {lane.instance: [call for call in lane.waiting if call.index < first] for lane in lanes if keeps}
     messages = sorted(
         ((id_key(id_), message) for lane in lanes for id_, message in lane.messages), key=lambda pair: pair[0]
     )
@@ -224,24 +253,33 @@ def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, adds:
 
 
 def _kept(lane: _Lane, added: int) -> tuple[Layer, ...]:
-    """The calls that stay, each with what the context held when it came."""
-    waiting = {call.index: call for call in lane.waiting}
+    """The calls that stay, each with what the context held when it came; among them those that others stand in for."""
+    waiting = {call.index: call for call in (*lane.replaced, *lane.waiting)}
     layers = []
     for layer in lane.record.kept:
         layers.append(replace(layer, calls=tuple(waiting.pop(c.index) for c in layer.calls if c.index in waiting)))
     record = lane.record
-    layers.append(Layer(tuple(waiting.values()), added, record.held, record.promised, record.required))
+    layers.append(Layer(tuple(waiting.values()), added, record.held, record.promised, record.required, record.unseen))
     return tuple(layer for layer in layers if layer.calls)
 
 
-def _request(lane: _Lane, plan: Plan, version: int, by: str, added: int | None) -> dict[str, Any] | None:
+def _request(
+    lane: _Lane, plan: Plan, version: int, by: str, added: int | None, instead: Replacement | None
+) -> dict[str, Any] | None:
     """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
+    own = instead if instead is not None and instead.call.instance == lane.instance else None
     new = plan.lanes.get(lane.instance)
     calls = new.calls if new is not None else ()
     is_gathered = new is not None and new.gathers is not None
     if lane.instance is not None and not (calls or lane.begun or lane.waiting or is_gathered):
         return None
     is_template = plan.submission.is_template and new is not None
+    kept = _kept(lane, added) if added is not None else ()
+    dropped = [call.index for call in lane.waiting] if added is None else []
+    reason, stand_ins = REPLACED, lane.record.stand_ins if added is not None else {}
+    if own is not None:
+        dropped, stand_ins = [own.call.index], {**stand_ins, own.call.index: tuple(call.index for call in calls)}
+        reason = f"replaced by call{'s' * (len(calls) > 1)} {', '.join(str(call.index) for call in calls)}"
     record = LaneRecord(
         calls=lane.begun if is_template else (*lane.begun, *calls),
         **(all_places_of(new) if new is not None else {}),
@@ -249,12 +287,16 @@ def _request(lane: _Lane, plan: Plan, version: int, by: str, added: int | None) 
         begun=frozenset(call.index for call in lane.begun),
         amendment=by,
         tick=lane.record.tick if lane.begun or lane.waiting else None,
-        kept=_kept(lane, added) if added is not None else (),
+        kept=kept,
+        stand_ins=stand_ins,
+        unseen=frozenset(call.index for layer in kept for call in layer.calls) if own is not None else frozenset(),
     )
     return {
         "lane": lane_token(lane.instance),
-        "dropped": [call.index for call in lane.waiting] if added is None else [],
-        "detail": pack({"reason": REPLACED}),
+        "dropped": dropped,
+        "detail": pack({"reason": reason}),
+        "ruling": own.ruling if own is not None else None,
+        "decided": own.who.pack() if own is not None else None,
         "record": pack_amended_lane(record),
         "added": len(calls),
     }

@@ -186,10 +186,15 @@ class AsyncRun:
         return await to_thread(self._run.held)
 
     async def approve(
-        self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None
+        self,
+        call: str | int,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        by: str | None = None,
     ) -> str:
-        """Let a held call run, as it was shown or with other parameters. As `Run.approve`."""
-        return await to_thread(self._run.approve, call, parameters=parameters, by=by)
+        """Let a held call run, as shown, with other parameters, or other calls in its place. As `Run.approve`."""
+        return await to_thread(self._run.approve, call, parameters=parameters, calls=calls, by=by)
 
     async def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
         """Answer a question: the value is the call's result. As `Run.answer`."""

@@ -20,6 +20,7 @@ from .runs import Run
 if TYPE_CHECKING:
     from redis import Redis
 
+    from protocol.submission.amendments import SoFar
     from worker.messaging.publisher import Publisher
 
     from .dispatcher import Dispatcher
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 class Client:
     """Submits to the configured broker, and reads the log.
 
-    Settings come from the environment unless given; the activities that they name are loaded. Others must be registered
-    before a submission that uses them is checked: import their modules.
+    Settings come from the environment unless given; the activities that they name are loaded when something is checked
+    for the first time. Others must be registered before a submission that uses them is checked: import their modules.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Client:
     ) -> None:
         given = {"broker_url": broker, "redis_url": redis}
         self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
-        self.checker = Checker(self.settings, registry)
+        self._registry = registry
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +130,11 @@ class Client:
             return self.run_of(import_lines(self._redis, self.settings, lines))
 
     @cached_property
+    def checker(self) -> Checker:
+        """Checks submissions. Only this loads activities: reading and steering runs needs none."""
+        return Checker(self.settings, self._registry)
+
+    @cached_property
     def _overview(self) -> Overview:
         from .overview import Overview
 
@@ -136,7 +142,10 @@ class Client:
 
     def run_of(self, run: str) -> Run:
         """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher, self.checker.check_amendment)
+        return Run(run, self._redis, self.settings, lambda: self._publisher, self._check_amendment)
+
+    def _check_amendment(self, value: Any, so_far: SoFar) -> Plan:
+        return self.checker.check_amendment(value, so_far)
 
     def dead_letters(self) -> DeadLetters:
         """The fire-and-forget calls that failed for good (SPEC R5.3)."""

@@ -66,13 +66,13 @@ class _Lane:
             self.ended.pop(index, None)
         if entry.call is None:
             return
-        if entry.snapshot is not None:
+        if entry.status is not None:
+            self.ended[entry.call] = entry.status.value
+            self.held.pop(entry.call, None)
+        elif entry.snapshot is not None:
             self.held[entry.call] = _Hold(entry.id, entry.snapshot)
         elif entry.ruling is not None:
             self.held[entry.call].is_decided = True
-        elif entry.status is not None:
-            self.ended[entry.call] = entry.status.value
-            self.held.pop(entry.call, None)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,8 +38,12 @@ from worker.storage.leases import PUBLISHED_SECONDS
 from worker.storage.log import Entry
 from worker.storage.scripts import Script, pack_request
 
+from .replacing import Replacement, placed_calls
+
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
+
+    from .amendment import Amender
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +121,36 @@ class People:
             raise Rejected(problems)
         return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
 
+    def replace(
+        self,
+        call: str | int,
+        amendment: Mapping[str, Any],
+        amender: Amender,
+        *,
+        by: str | None = None,
+        resume: Callable[[], None],
+    ) -> str:
+        """Put other calls in place of a held one, checked as an amendment. Returns the id of the decision in the log.
+
+        Raises as `approve` does; `Rejected` with everything that is wrong with them.
+        """
+        id_ = self._find(call)
+        value = placed_calls(amendment, id_.instance)
+        ruling = Ruling(Verdict.REPLACED, amendment=value)
+
+        def refuse() -> None:
+            if self._held(id_) is None:
+                raise NotHeld(_not_held(id_))
+
+        if self._held(id_) is None:
+            decision, fields = self._same(id_, ruling), self._redis.hget(self._keys.state, "amending:by")
+            if fields is None:
+                return decision
+        instead = Replacement(id_, pack_ruling(ruling), self._deed(id_, ruling, by), refuse)
+        with suppress(NotHeld):  # it was decided on a moment ago: that may be the same
+            amender.amend(value, resume=resume, instead=instead)
+        return self._same(id_, ruling)
+
     def _held(self, id_: CallId) -> HeldCall | None:
         """The call, where it waits for a person."""
         return next(read_held(self._redis, self._keys, only=id_.member), None)
@@ -129,8 +164,7 @@ class People:
             yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
-        done = deed(self._settings, ruling.verdict.value, call=id_.name)
-        done = replace(done, actor=replace(done.actor, name=by)) if by else done
+        done = self._deed(id_, ruling, by)
         self._due.note_until(self._keys.run, _PUBLISHED_MS)
         answer = self._write(id_, ruling, done)
         if answer["status"] == "gone":
@@ -138,11 +172,15 @@ class People:
         if answer["is_amended"]:
             raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
         if "id" not in answer:
-            return self._same(id_, ruling, answer["status"])
+            return self._same(id_, ruling)
         done.tell(self._keys.run)
         if answer["is_published"]:
             self._publish(id_)
         return str(answer["id"])
+
+    def _deed(self, id_: CallId, ruling: Ruling, by: str | None) -> Deed:
+        done = deed(self._settings, ruling.verdict.value, call=id_.name)
+        return replace(done, actor=replace(done.actor, name=by)) if by else done
 
     def _write(self, id_: CallId, ruling: Ruling, done: Deed) -> dict[str, Any]:
         """Run the script (see decide.lua)."""
@@ -164,14 +202,15 @@ class People:
         except InfrastructureError as error:
             logger.warning("run %s has the decision, the workers' sweep publishes its task: %s", id_.run, error)
 
-    def _same(self, id_: CallId, ruling: Ruling, status: str) -> str:
+    def _same(self, id_: CallId, ruling: Ruling) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
         name = id_.name
+        status = (self._redis.hget(self._keys.state, "status") or b"").decode()  # type: ignore[union-attr]
         decided = [entry for entry in self._history.lane(id_.instance) if entry.call == id_.index and entry.ruling]
         if not decided and status in ENDED:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
         if not decided:
-            raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
+            raise NotHeld(_not_held(id_))
         found = unpack_ruling(decided[-1].ruling or b"")
         if found == ruling:
             return decided[-1].id
@@ -221,8 +260,7 @@ class People:
         records = [entry.record for entry in entries if entry.record is not None]
         call = known_calls(definition, records, id_.instance).get(id_.index)
         if call is None or not held:
-            name = id_.name
-            raise NotHeld(f"call {name} of run {id_.run} is not held: see `acts held` for what waits for a person")
+            raise NotHeld(_not_held(id_))
         return call, definition.tools.get(call.tool), unpack_hold(held[-1]).snapshot.parameters
 
     def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
@@ -234,6 +272,10 @@ class People:
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
         if tool is not None and not meta:
             yield from tool.problems({**call.meta_properties, **parameters})
+
+
+def _not_held(id_: CallId) -> str:
+    return f"call {id_.name} of run {id_.run} is not held: see `acts held` for what waits for a person"
 
 
 def _date(entry: Entry) -> str:

@@ -185,16 +185,32 @@ class Run:
         with redis_errors(self._settings):
             return [call.to_dict() for call in self._people.held()]
 
-    def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
-        """Let a held call run, as it was shown or with other `parameters`; `call` is its id or index (SPEC R14.2).
+    def approve(
+        self,
+        call: str | int,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        by: str | None = None,
+    ) -> str:
+        """Let a held call run, as it was shown or with other `parameters`, or other `calls` in its place, an amendment
+        as `amend` takes it; `call` is its id or index (SPEC R14.2).
 
         Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The
-        same decision twice is one. Raises `protocol.Rejected` where its tool refuses the parameters, `NotHeld`,
-        `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        same decision twice is one. Raises `protocol.Rejected` where its tool refuses the parameters, or the calls do
+        not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         self._state()
         with redis_errors(self._settings):
-            return self._people.approve(call, parameters=parameters, by=by)
+            if calls is None:
+                return self._people.approve(call, parameters=parameters, by=by)
+            if parameters is not None:
+                raise ValueError("give other parameters or other calls, not both")
+            from .amendment import Amender
+
+            value = {"calls": list(calls)} if isinstance(calls, Sequence) else calls
+            amender = Amender(self.id, self._redis, self._settings, self._check)
+            return self._people.replace(call, value, amender, by=by, resume=self.resume)
 
     def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
         """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""

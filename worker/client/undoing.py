@@ -56,8 +56,8 @@ def _spread_within(view: RunView, lane: EndedLane, shared: set[int]) -> None:
     skipped = lane.of_status(Status.SKIPPED) - lane.undone
     records: list[bytes | None] = [*lane.records] or [None]
     for record in records if skipped else ():
-        graph = view.work(record, lane.instance).graph
-        lane.undone |= _behind(graph, lane.undone | shared, skipped)
+        work = view.work(record, lane.instance)
+        lane.undone |= _behind(work.graph, lane.undone | shared, skipped - work.replaced)
 
 
 def _behind(graph: Graph, undone: set[int], skipped: set[int]) -> set[int]:
@@ -102,7 +102,7 @@ def new_record(view: RunView, lane: EndedLane) -> bytes:
         left -= {call.index for call in calls}
         first = int((following.amendment or ":0").rpartition(":")[2])
         if calls:
-            layers.append(Layer(calls, first, record.held, record.promised, record.required))
+            layers.append(Layer(calls, first, record.held, record.promised, record.required, record.unseen))
     return pack_amended_lane(replace(unpacked[-1], kept=(*unpacked[-1].kept, *layers)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ class Layer:
     promised: frozenset[str]
     required: frozenset[str]
     """The places as the lane's record had them until then."""
+    unseen: frozenset[int] = frozenset()
+    """Other calls of the lane that they wait for neither, as in the record."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class LaneRecord:
     tick: int | None = None
     """Which tick of a loop brought its calls: their errors are appended when that tick is over (SPEC R13.1)."""
     kept: tuple[Layer, ...] = ()
+    stand_ins: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For calls that a person has replaced, which are in `kept`, the calls that stand in for them (SPEC R14.2)."""
+    unseen: frozenset[int] = frozenset()
+    """Calls in `kept` that those of the record do not wait for: they stand in for one that had nothing to wait for."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +140,12 @@ class Definition:
         """What the lane's calls wait for; `shared` are the global calls it can see."""
         kept = {call.index for layer in record.kept for call in layer.calls}
         own = [call for call in calls if call.index not in record.begun and call.index not in kept]
-        graph = _graph(own, _writers(calls, shared), record)
+        seen = [call for call in calls if call.index not in record.unseen]
+        graph = _graph(own, _writers(seen, shared), record)
         for layer in record.kept:
-            before = [[call for call in seen if call.index < layer.before] for seen in (calls, shared)]
-            graph = graph.beside(_graph(layer.calls, _writers(*before), layer))
+            own, others = ([call for call in seen if call.index < layer.before] for seen in (calls, shared))
+            own = [call for call in own if call.index not in layer.unseen]
+            graph = graph.beside(_graph(layer.calls, _writers(own, others), layer))
         return graph
 
     def gathers(
@@ -249,6 +257,12 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
             "amendment": record.amendment,
             **({"tick": record.tick} if record.tick is not None else {}),
             **({"kept": [_pack_layer(layer) for layer in record.kept]} if record.kept else {}),
+            **(
+                {"stand_ins": [[index, *found] for index, found in record.stand_ins.items()]}
+                if record.stand_ins
+                else {}
+            ),
+            **({"unseen": sorted(record.unseen)} if record.unseen else {}),
         }
     )
 
@@ -268,6 +282,8 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         amendment=fields.get("amendment"),
         tick=fields.get("tick"),
         kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
+        stand_ins={index: tuple(found) for index, *found in fields.get("stand_ins", ())},
+        unseen=frozenset(fields.get("unseen", ())),
     )
 
 
@@ -296,12 +312,13 @@ def _pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _pack_layer(layer: Layer) -> dict[str, Any]:
     places = _pack_places({name: getattr(layer, name) for name in PLACES})
-    return {"calls": _pack_calls(layer.calls), "before": layer.before, **places}
+    unseen = {"unseen": sorted(layer.unseen)} if layer.unseen else {}
+    return {"calls": _pack_calls(layer.calls), "before": layer.before, **places, **unseen}
 
 
 def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
-    places = (frozenset(fields.get(name, ())) for name in PLACES)
-    return Layer(_unpack_calls(fields["calls"], tools), fields["before"], *places)
+    places = {name: frozenset(fields.get(name, ())) for name in (*PLACES, "unseen")}
+    return Layer(_unpack_calls(fields["calls"], tools), fields["before"], **places)
 
 
 def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:

@@ -136,11 +136,13 @@ def pack_ruling(ruling: Ruling) -> bytes:
         fields["reason"] = ruling.reason
     if ruling.verdict is Verdict.ANSWERED:
         fields["answer"] = ruling.answer
+    if ruling.amendment is not None:
+        fields["amendment"] = dict(ruling.amendment)
     return pack(fields)
 
 
 def unpack_ruling(data: bytes) -> Ruling:
     """What `pack_ruling` has written."""
     fields = unpack(data)
-    given = {name: fields[name] for name in ("parameters", "reason", "answer") if name in fields}
+    given = {name: fields[name] for name in ("parameters", "reason", "answer", "amendment") if name in fields}
     return Ruling(Verdict(fields["verdict"]), **given)

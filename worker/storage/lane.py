@@ -70,6 +70,8 @@ class LaneWork:
     gathers: Gathers | None = None
     tick: int | None = None
     """Which tick of a loop brought it."""
+    replaced: frozenset[int] = frozenset()
+    """The calls for which others stand in."""
 
     @cached_property
     def by_index(self) -> Mapping[int, Call]:
@@ -129,9 +131,12 @@ class RunView:
         calls = self.definition.lane_calls(record, instance)
         shared = self.calls if instance is not None else ()
         graph = self.definition.graph(calls, record, shared)
+        stand_ins = {**self.record.stand_ins, **record.stand_ins}
+        graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
         gathers = self.definition.gathers(calls, record, shared, self.record.begun)
         awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
-        return LaneWork(calls, graph, awaited & {call.index for call in shared}, gathers, record.tick)
+        awaited &= {call.index for call in shared}
+        return LaneWork(calls, graph, awaited, gathers, record.tick, frozenset(stand_ins))
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global lane; those seen before are passed over."""

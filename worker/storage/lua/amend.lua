@@ -11,7 +11,8 @@
 --        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py)
 --        skip    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
 --                msgpack)
---        lane    the same, and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
+--        lane    the same, ruling and decided (what a person has decided of the one held call that is dropped, and who it was,
+--                or nil: see decide.lua), and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
 --                gathers (pairs of a new gather call and the number of lanes in which it waits)
 --        undo    lane, undone (calls that have ended: they are tried again), detail (who has it so, msgpack), record (or ""),
 --                given (outcomes given by hand: {call, status, detail, messages}), gathers (as above), unsettled (gather
@@ -76,7 +77,14 @@ local function skip()
         local is_held = entry and string.find(entry, '^held:')
         if not entry or is_held then
             redis.call('HSET', calls, field, 'skipped')
-            last = redis.call('XADD', log, '*', 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail)
+            local fields = { 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail }
+            if request.ruling then
+                fields[#fields + 1] = 'j'
+                fields[#fields + 1] = request.ruling
+                fields[#fields + 1] = 'w'
+                fields[#fields + 1] = request.decided
+            end
+            last = redis.call('XADD', log, '*', unpack(fields))
             skipped = skipped + 1
         end
         if is_held then -- it had begun to wait for a person
