@@ -1,6 +1,6 @@
-"""What holds for every test: inherited signals, the number of examples, and the order of two processes.
+"""What holds for every test: inherited signals, the number of examples, and the order in which modules begin.
 
-`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, some hundreds.
+`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, up to 150.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
 # Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few times.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("ci", _UNHURRIED, max_examples=100)
+settings.register_profile("ci", _UNHURRIED, max_examples=50)
 settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 _LONGEST_FIRST = ("chaos", "worker", "acceptance", "security", "deploy", "nestful")
-"""Folders whose modules take long. Begun last, one of them would leave the other process without work."""
+"""Folders whose modules take long. Begun last, one of them would leave the other processes without work."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
