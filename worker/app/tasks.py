@@ -6,7 +6,9 @@ A message that is none of ours is refused with one line in the worker's log, whi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -144,9 +146,11 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
     attempt = message.attempt
     await runtime.reporter.announce(attempt)
     with runtime.reporter.at_work(attempt):
+        begun = time.monotonic()
         result = await runtime.carry_out(attempt, doing(message))
         if result is not None:
-            await runtime.deliver(Delivery(attempt, result))
+            took_ms = int((time.monotonic() - begun) * 1000)
+            await runtime.deliver(Delivery(replace(attempt, took_ms=took_ms), result))
     if isinstance(result, Failure):
         raise TaskFailed(f"{attempt.id}: {result.type}")
 

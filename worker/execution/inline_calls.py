@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from worker.messaging.attempts import Attempt, Result
@@ -13,6 +15,9 @@ from .children import Started
 from .invocation import invoke
 from .services import Services
 
+_Ended = tuple[Result | Started, int]
+"""What has come of an attempt, and how long it took in ms."""
+
 
 class InlineCalls:
     """The calls of one lane that are at work in this process."""
@@ -20,7 +25,7 @@ class InlineCalls:
     def __init__(self, services: Services, run: str) -> None:
         self._services = services
         self._run = run
-        self._tasks: dict[asyncio.Task[Result | Started], Attempt] = {}
+        self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -45,7 +50,7 @@ class InlineCalls:
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Hold the lease of an attempt while a coroutine is at work on it."""
-        self._tasks[asyncio.ensure_future(self._services.turns.take(self._run, working))] = attempt
+        self._tasks[asyncio.ensure_future(self._services.turns.take(self._run, _timed(working)))] = attempt
         self._services.leases.hold(self._run, attempt.id.member)
 
     async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
@@ -53,7 +58,10 @@ class InlineCalls:
         arriving = asyncio.ensure_future(arrival)
         done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)
         arriving.cancel()
-        ended = [(self._tasks.pop(task), task.result()) for task in self._tasks.keys() & done]
+        ended = list[tuple[Attempt, Result | Started]]()
+        for task in self._tasks.keys() & done:
+            result, took_ms = task.result()
+            ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
         self._services.leases.drop(self._run, [attempt.id.member for attempt, _ in ended])
         return sorted(ended, key=lambda pair: pair[0].id.index)
 
@@ -62,3 +70,9 @@ class InlineCalls:
         for task in self._tasks:
             task.cancel()
         self._services.leases.drop(self._run, [attempt.id.member for attempt in self.attempts])
+
+
+async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:
+    begun = time.monotonic()
+    result = await working
+    return result, int((time.monotonic() - begun) * 1000)

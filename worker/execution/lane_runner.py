@@ -33,6 +33,7 @@ from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
 from worker.storage.log import Advance, Claim, Delegated, Held, Rest
 from worker.storage.loop_entries import LOOP
+from worker.storage.timings import Spent
 
 from .admission import Admission
 from .children import Started
@@ -68,6 +69,8 @@ class LaneRunner:
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
+        self._spent: dict[int, Spent] = {}
+        """What the calls took whose outcomes are not in the log yet."""
         self._meter = Meter()
         self._takes_up = True
         self.failed: list[str] = []
@@ -193,6 +196,7 @@ class LaneRunner:
                 outcome = self._outcome(index, result)
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
+                self._spent[index] = Spent(attempt.took_ms, attempt.number)
         return outcomes, rests, delegated
 
     def _rest(self, index: int, delay_seconds: float) -> None:
@@ -221,6 +225,7 @@ class LaneRunner:
             holds=[Held(hold.call.index, pack_hold(hold)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
+        self._spent.clear()
         self._note_failures(outcomes, advance)
         sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:
@@ -417,6 +422,7 @@ class LaneRunner:
             claims=claims,
             holds=holds,
             sendings=self._sendings,
+            attempts=self._spent,
             park=park,
             leaves=leaves,
             takes_up=lane.mark if self._takes_up else None,

@@ -92,6 +92,8 @@ class Attempt:
     """What shows that a result or a report is about a call that was given away (see `tokens`)."""
     seal: str = field(default="", repr=False)
     """What shows that its run was really cancelled (see `cancellation`)."""
+    took_ms: int | None = None
+    """How long its code was at work, once it has ended."""
 
     @property
     def losses(self) -> int:

@@ -8,6 +8,7 @@
 `definition`    how a checked plan is written down
 `run_writer`    writing a run down
 `log`           reading and committing
+`timings`       what the log says of the time that a call took
 `loop_entries`  what the log holds of a run's loop, and one step of it
 `children`      how a run and the call that it answers know each other
 `held_calls`    what waits for a person, and what was decided, as bytes

@@ -39,6 +39,7 @@ from .keys import Keys, due_runs, secret
 from .loop_entries import LoopEntry, LoopStep, loop_keys, read_loop_entry
 from .scripts import pack_request, read_script
 from .secret import new_secret
+from .timings import Spent
 
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500
@@ -81,6 +82,8 @@ class Entry:
     """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
     deed: Deed | None = None
     """Who did what, where the entry was written on order from outside."""
+    spent: Spent | None = None
+    """What the call took that has ended with this entry, where it was carried out."""
     is_of_lane: bool = True
     """Whether it belongs to a lane, or else to the run."""
 
@@ -203,6 +206,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         run_status=status if b"l" not in fields else None,
         loop=loop,
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
+        spent=Spent.read(detail.get("t")),
         is_of_lane=b"l" in fields,
     )
 
@@ -318,6 +322,7 @@ class MessageLog:
         holds: Sequence[Held] = (),
         delegated: Sequence[Delegated] = (),
         sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
+        attempts: Mapping[int, Spent] = MappingProxyType({}),
         park: bool = False,
         leaves: bool = False,
         takes_up: float | None = None,
@@ -329,7 +334,8 @@ class MessageLog:
 
         `missed` says by call which promised places it had to do without, `settled` are gather calls that have nothing
         to wait for in the lane any more.
-        `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten.
+        `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten,
+        `attempts` what those that were carried out took.
         `output_fault` is what `LaneView.output_fault` says, `work` what validation has taken (see `schemas.work`).
         `status` is that of the run as the caller has read it, where another one is news.
         """
@@ -357,6 +363,7 @@ class MessageLog:
                     sendings.get(outcome.index),
                     wakes=outcome.index in wakes,
                     missed=missed.get(outcome.index, ()),
+                    spent=attempts.get(outcome.index),
                 )
                 for outcome in outcomes
             ],
@@ -478,11 +485,13 @@ def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str]) -> dict[str, Any]:
+def _outcome(
+    outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
+) -> dict[str, Any]:
     return {
         "call": outcome.index,
         "status": outcome.status.value,
-        "detail": _detail(outcome, missed),
+        "detail": _detail(outcome, missed, spent),
         "missed": ", ".join(missed),
         "wakes": wakes,
         "messages": [pack(message) for message in outcome.messages],
@@ -491,7 +500,7 @@ def _outcome(outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, miss
     }
 
 
-def _detail(outcome: Outcome, missed: Sequence[str]) -> bytes:
+def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> bytes:
     detail: dict[str, Any] = {}
     if outcome.error is not None:
         detail["error"] = dict(outcome.error)
@@ -499,6 +508,8 @@ def _detail(outcome: Outcome, missed: Sequence[str]) -> bytes:
         detail["reason"] = outcome.reason
     if missed:
         detail["missed"] = list(missed)
+    if spent is not None and (packed := spent.pack()) is not None:
+        detail["t"] = packed
     return pack(detail) if detail else b""
 
 
