@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from .client.authoring import Draft, Ref, ref
     from .client.client import Client
     from .client.local import local
+    from .client.log_entries import LogEntry
     from .client.progress import Event
     from .client.results import CallResult, Result
-    from .client.runs import LogEntry, Run
+    from .client.runs import Run
     from .messaging.attempts import CurrentCall, current_call
     from .models.request import Answer, Usage
     from .registry.activities import activity, delegate, model
@@ -88,7 +89,7 @@ _HOMES: Final = {
     "DeadLetters": "worker.storage.dead_letters",
     "Draft": "worker.client.authoring",
     "Event": "worker.client.progress",
-    "LogEntry": "worker.client.runs",
+    "LogEntry": "worker.client.log_entries",
     "Message": "protocol",
     "Output": "protocol",
     "Ref": "worker.client.authoring",

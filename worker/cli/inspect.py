@@ -15,12 +15,13 @@ import click
 from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, flush, print_json, print_text, tell
-from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word
+from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
 from worker.cli.view import View, print_result, view_options
 from worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
-    from worker.client.runs import LogEntry, Run
+    from worker.client.log_entries import LogEntry
+    from worker.client.runs import Run
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
@@ -63,10 +64,13 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
 @click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs.")
+@click.option("--timings", is_flag=True, help="Say when calls began, what they waited and took; the slowest first.")
 @at_option
 @view_options
 @common_options
-def show(run: str, instance: str | None, mermaid: bool, at: str | None, *, view: View, common: Common) -> int:
+def show(
+    run: str, instance: str | None, mermaid: bool, timings: bool, at: str | None, *, view: View, common: Common
+) -> int:
     """Print what failed and was skipped in RUN, and its folded data, now or as of a past message.
 
     Of many instances a few are shown, of large values the beginning; --all prints everything, and --json always does.
@@ -75,7 +79,7 @@ def show(run: str, instance: str | None, mermaid: bool, at: str | None, *, view:
     """
     moment = message_id(at)
     with found_run(run, common) as found:
-        result = found.result(at=moment)
+        result = found.result(at=moment, waits=timings or common.json)
         if mermaid:
             from worker.client.drawing import draw
 
@@ -84,6 +88,10 @@ def show(run: str, instance: str | None, mermaid: bool, at: str | None, *, view:
         document = result.to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
+    if timings and not common.json:
+        for line in timing_lines(view.chosen(document)["calls"], view.most(_NEWEST)):
+            print_text(line)
+        return COMPLETED
     print_result(document, view, as_json=common.json)
     return COMPLETED
 
@@ -99,7 +107,8 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     """Print the newest messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
 
     Of a long log the last messages are printed, of a large value the beginning; --all prints everything, and --json
-    always does. --failed and --tool choose by the call that wrote a message, --quiet prints how many there are.
+    always does. With --all there are also calls that have left no message: sent and forgotten, passing thoughts,
+    skipped. --failed and --tool choose by the call that wrote a message, --quiet prints how many there are.
 
     --audit prints who did what to the run instead.
 
@@ -113,9 +122,9 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
                 _print_deed(entry, as_json=common.json)
                 flush()
             return COMPLETED
-        newest = _print_newest(found.log(instance=instance), view, as_json=common.json)
+        newest = _print_newest(found.log(instance=instance, every=view.is_all), view, as_json=common.json)
         if follow:
-            for entry in found.log(instance=instance, follow=True):
+            for entry in found.log(instance=instance, follow=True, every=view.is_all):
                 if id_key(entry.id) > id_key(newest) and _is_asked_for(entry, view):
                     _print_entry(entry, view, as_json=common.json)
                     flush()
@@ -204,8 +213,7 @@ def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> 
 
 
 def _is_asked_for(entry: LogEntry, view: View) -> bool:
-    call = entry.message.get("_call")
-    tool = call.get("_tool") if isinstance(call, dict) else None
+    tool = _tool(entry)
     if entry.message.get("type") == "error" and isinstance(data := entry.message.get("data"), dict):
         failed = data.get("call")
         tool = failed.get("_tool") if isinstance(failed, dict) else None
@@ -216,17 +224,38 @@ def _is_asked_for(entry: LogEntry, view: View) -> bool:
 
 def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
     if as_json:
-        print_json({"id": entry.id, "instance": entry.instance, "message": dict(entry.message)})
+        message = dict(entry.message) or None
+        end = {"end": entry.end.to_dict()} if entry.end is not None else {}
+        print_json({"id": entry.id, "instance": entry.instance, "message": message, **end})
         return
     _print_deed(entry, as_json=False)
-    if not entry.message:
+    if entry.message:
+        shown = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
+    elif entry.end is not None and entry.end.call is not None:
+        shown = {key: value for key, value in entry.end.call.items() if key != "_tool"}
+    else:
         return
-    message = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
-    call = entry.message.get("_call")
-    origin = f"  ← {escaped(str(call.get('_tool')))}" if isinstance(call, dict) else ""
-    origin += f", given by {escaped(str(entry.message['_by']))}" if "_by" in entry.message else ""
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
-    print_text(f"{_stamp(entry)}  {where}  {escaped(_line(message, view))}{origin}")
+    print_text(f"{_stamp(entry)}  {where}  {escaped(_line(shown, view))}{_origin(entry)}")
+
+
+def _origin(entry: LogEntry) -> str:
+    """Which call the entry is of, how that has ended, and what it took."""
+    tool, end = _tool(entry), entry.end
+    parts = [f"← {escaped(tool)}"] if tool is not None else []
+    if "_by" in entry.message:
+        parts.append(f"given by {escaped(str(entry.message['_by']))}")
+    if end is not None and not entry.message:
+        parts.append(end.status if end.reason is None else f"{end.status}: {escaped(end.reason)}")
+    if end is not None:
+        parts += timing_words(end.timing.to_dict())
+    return "  " + ", ".join(parts) if parts else ""
+
+
+def _tool(entry: LogEntry) -> str | None:
+    """The tool of the call that wrote the message, or has ended with the entry."""
+    call = entry.message.get("_call") or (entry.end.call if entry.end is not None else None)
+    return str(call.get("_tool")) if isinstance(call, Mapping) else None
 
 
 def _line(message: Mapping[str, Any], view: View) -> str:

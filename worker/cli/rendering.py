@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -169,6 +170,35 @@ def calls_lines(
     if most is not None and len(alike) > most:
         left = sum(map(len, islice(alike.values(), most, None)))
         yield f"  … and {counted(left, f'{status} call')} more: --all"
+
+
+def timing_lines(calls: Iterable[Mapping[str, Any]], most: int | None = None) -> Iterator[str]:
+    """When calls began, what they waited and took, one a line; those first that took longest, of `most` at most."""
+    timed = [call for call in calls if (call.get("timing") or {}).get("began") is not None]
+    timed.sort(key=lambda call: call["timing"]["seconds"], reverse=True)
+    for call in timed[:most]:
+        name = f"{call_name(call['index'], call['tool'])} ({escaped(call['instance'] or 'global')})"
+        began = datetime.fromisoformat(call["timing"]["began"]).astimezone()
+        clock = began.isoformat(timespec="milliseconds")[11:23]
+        yield f"{clock}  {name}: {', '.join(timing_words(call['timing']))}"
+    if (left := len(timed) - len(timed[:most])) > 0:
+        yield f"… and {counted(left, 'call')} more: --all, --limit"
+    if not timed:
+        yield "no call has ended whose time at work the log has"
+
+
+def timing_words(timing: Mapping[str, Any]) -> list[str]:
+    """What a call took, as far as that is known: `3 ms`, `waited 1.2 s`, `2 attempts`."""
+    took, waited, attempts = timing["seconds"], timing["waited_seconds"], timing["attempts"]
+    return [
+        *([_span(took)] if took is not None else []),
+        *([f"waited {_span(waited)}"] if waited else []),
+        *([counted(attempts, "attempt")] if attempts is not None and attempts > 1 else []),
+    ]
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
 
 
 def _cause(call: Mapping[str, Any], cut: Cut) -> str:

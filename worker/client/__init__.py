@@ -9,6 +9,8 @@
 `dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside
 `results`        a result, folded from the log
+`timings`        when calls began and ended, and what they waited for
+`log_entries`    what is shown of the log's entries
 `drawing`        the picture of a run
 `display`        what a notebook shows of a result
 `absence`        why a value is not there

@@ -87,7 +87,7 @@ def absence(
     if instance is not None:
         lanes.append(_Lane(definition, instance, _entries(history, instance, at), lanes[0].fold))
     fold = lanes[-1].fold
-    at_work = history.at_work() if at is None else frozenset()
+    at_work = history.at_work().keys() if at is None else frozenset()
     calls = [call for lane in lanes for call in lane.calls.values()]
     near = Places([fold], [Written(calls)], Patience(likeness=_LIKENESS)).nearest(place)
     looked_into = islice(history.instances(), _MOST_INSTANCES) if instance is None else ()

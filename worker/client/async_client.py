@@ -128,9 +128,9 @@ class AsyncRun:
             if (event := event_of(entry)) is not None:
                 yield event
 
-    async def result(self, at: str | None = None) -> Result:
-        """What the run has come to, now or as of a past id (SPEC R11.2)."""
-        return await to_thread(self._run.result, at)
+    async def result(self, at: str | None = None, *, waits: bool = False) -> Result:
+        """What the run has come to, now or as of a past id. As `Run.result`."""
+        return await to_thread(self._run.result, at, waits=waits)
 
     async def status(self, at: str | None = None) -> dict[str, Any]:
         """The run's status and its calls counted by theirs: `acts status --json`."""

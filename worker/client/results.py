@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from protocol.calls.call import Call
@@ -18,6 +19,9 @@ from worker.storage.log import Entry
 from worker.storage.loop_entries import LoopEntry
 
 from .display import counted, html
+from .timings import Timing, Waits, milliseconds, timing_of
+
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 CANCELLED: Final = "the run was cancelled"
 """Why a call that had not ended was skipped."""
@@ -41,11 +45,16 @@ class CallResult:
     """Which tick of a loop brought it (SPEC R13.9)."""
     child: str | None = None
     """The run that has answered it, or is to (SPEC R9.3)."""
+    timing: Timing | None = None
+    """When it began and ended, where it has."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call."""
+        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `timing` where it
+        has begun or ended.
+        """
         tick = {"tick": self.tick} if self.tick is not None else {}
         child = {"child": self.child} if self.child is not None else {}
+        timing = {"timing": self.timing.to_dict()} if self.timing is not None else {}
         return {
             "id": self.id,
             "index": self.index,
@@ -56,6 +65,7 @@ class CallResult:
             "reason": self.reason,
             **tick,
             **child,
+            **timing,
         }
 
 
@@ -164,6 +174,8 @@ class Assembly:
         has_come = self._at is None or id_key(entry.id) <= self._at
         if entry.record is not None and (has_come or not lane.records):
             lane.records.append(entry.record)
+        if entry.lays_out and has_come:
+            lane.laid_out_ms = milliseconds(entry.id)
         if not has_come:
             return
         if entry.amendment is not None:
@@ -174,14 +186,18 @@ class Assembly:
         if entry.call is not None and entry.status is not None:
             reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
             lane.ended[entry.call] = (entry.status, entry.error, reason)
+            lane.timings[entry.call] = timing_of(entry, since_ms=lane.decided.get(entry.call, lane.laid_out_ms))
         elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
             lane.held[entry.call] = entry.snapshot is not None
+            lane.decided[entry.call] = milliseconds(entry.id)
         if entry.call is not None and entry.child is not None:
             lane.children[entry.call] = entry.child
         for index in entry.undone:
             lane.children.pop(index, None)
             lane.ended.pop(index, None)
             lane.held.pop(index, None)
+            lane.decided.pop(index, None)
+            lane.timings.pop(index, None)
 
     def _feed_loop(self, entry: Entry, said: LoopEntry) -> None:
         """Take in an entry of the run's loop."""
@@ -195,8 +211,12 @@ class Assembly:
         if said.end is not None or said.extension is not None:
             self._end = said.end
 
-    def result(self, status: str, at_work: Collection[tuple[str | None, int]] = ()) -> Result:
-        """The result, where the run has this status and these calls, by instance and index, are at work."""
+    def result(
+        self, status: str, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
+    ) -> Result:
+        """The result, where the run has this status and these calls, by instance and index, are at work, each at that
+        attempt. With `waits` it says for how long calls waited for a worker.
+        """
         shared = self._lanes[None].fold
         folds = {instance: lane.fold for instance, lane in self._lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
@@ -207,7 +227,7 @@ class Assembly:
             seconds = self._definition.config["promise_seconds"]
             reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
         reason = self._exceeded or reason
-        calls = sorted(self._calls(status, at_work), key=lambda call: call.index)
+        calls = sorted(self._calls(status, at_work, waits), key=lambda call: call.index)
         return Result(
             run=self._run,
             status="failed" if reason is not None else status,
@@ -231,8 +251,12 @@ class Assembly:
         reason = CANCELLED if status == "cancelled" else self._exceeded
         return (Status.SKIPPED, None, reason) if reason is not None else None
 
-    def _calls(self, status: str, at_work: Collection[tuple[str | None, int]]) -> Iterator[CallResult]:
+    def _calls(
+        self, status: str, at_work: Mapping[tuple[str | None, int], int], with_waits: bool
+    ) -> Iterator[CallResult]:
+        waits = Waits(self._definition, self._lanes[None].records) if with_waits else None
         for instance, lane in self._lanes.items():
+            before = waits.of(lane.records[-1], instance) if waits is not None and lane.records else _NONE
             ticks = ticks_of(self._definition, lane.records)
             for call in known_calls(self._definition, lane.records, instance).values():
                 child = lane.children.get(call.index)
@@ -241,10 +265,22 @@ class Assembly:
                 under_way = Status.RUNNING if is_at_work else held
                 end = lane.ended.get(call.index) or self._stopped(status)
                 found = _call_result(call, instance, end, under_way)
-                yield replace(found, tick=ticks.get(call.index), child=child)
+                timing = lane.timings.get(call.index)
+                if end is None and (attempts := at_work.get((instance, call.index))) is not None:
+                    timing = Timing(attempts=attempts)
+                elif timing is not None:
+                    timing = replace(timing, ready_ms=self._ready(lane, timing, before.get(call.index)))
+                yield replace(found, tick=ticks.get(call.index), child=child, timing=timing)
+
+    def _ready(self, lane: _Lane, timing: Timing, before: Iterable[int] | None) -> int | None:
+        """When all that a call waited for had ended; None where that is not asked for."""
+        if before is None or timing.ready_ms is None:
+            return None
+        known = (lane.timings.get(index) or self._lanes[None].timings.get(index) for index in before)
+        return max((timing.ready_ms, *(one.ended_ms for one in known if one is not None and one.ended_ms is not None)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Lane:
     """What is known of one lane so far."""
 
@@ -255,6 +291,12 @@ class _Lane:
     """The calls that were held, and whether nothing was decided yet."""
     children: dict[int, str] = field(default_factory=dict)
     """The runs that answer calls."""
+    timings: dict[int, Timing] = field(default_factory=dict)
+    """`ready_ms` says no more than when it was laid out or decided on."""
+    decided: dict[int, int] = field(default_factory=dict)
+    """When calls were held, or it was decided on them."""
+    laid_out_ms: int = 0
+    """When it was last said what is to be done in the lane."""
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:

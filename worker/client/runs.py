@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,17 +17,18 @@ from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
 from worker.messaging.attempts import CallId
-from worker.storage.audit import Deed, deed
+from worker.storage.audit import deed
 from worker.storage.children import PARENT, Parent
 from worker.storage.connections import redis_errors
 from worker.storage.definition import require_format, unpack_definition
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
-from worker.storage.lane import id_key
-from worker.storage.log import Entry, is_at_work
+from worker.storage.lane import amended, id_key
+from worker.storage.log import is_at_work
 from worker.storage.loop_entries import LOOP
 
 from .control import Control
+from .log_entries import LogEntry, Messages
 from .progress import Event, Progress
 from .results import Assembly, Result
 
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 
 FOREIGN: Final = "foreign"
 """The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One message of the log, or where no message is, what was done to the run from outside."""
-
-    id: str
-    instance: str | None
-    message: Mapping[str, Any]
-    deed: Deed | None = None
 
 
 class Run:
@@ -299,7 +289,7 @@ class Run:
         """The run as the lines of a file: its log, definition and result (see `archive`)."""
         from .archive import export_lines
 
-        result = self.result().to_dict()
+        result = self.result(waits=True).to_dict()
         with redis_errors(self._settings):
             yield from export_lines(self._redis, self._keys, result)
 
@@ -351,8 +341,9 @@ class Run:
         self._state()
         yield from self._progress.events(timeout_seconds=timeout_seconds)
 
-    def result(self, at: str | None = None) -> Result:
-        """What the run has come to, now or as of a past id (SPEC R11.2).
+    def result(self, at: str | None = None, *, waits: bool = False) -> Result:
+        """What the run has come to, now or as of a past id (SPEC R11.2); with `waits` its calls' `timing` says for how
+        long each could have run and had not begun, which takes longer to find out.
 
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
         what was under way at a past moment is not in the log, and counts as waiting.
@@ -366,13 +357,13 @@ class Run:
             if status is None or definition is None:
                 raise RunNotFound(self.id)
             assembly = Assembly(self.id, unpack_definition(definition), self._history.instances(instances), at=at)
-            at_work: Collection[tuple[str | None, int]] = ()
+            at_work: Mapping[tuple[str | None, int], int] = {}
             if at is None and int(running or 0):
                 at_work, page = self._history.at_work(), None  # what ends meanwhile is in the log then
             until = max(at, self._progress.submitted(), key=id_key) if at is not None else "+"
             for entry in self._history.entries(until=until, first=page if at is None else None):
                 assembly.feed(entry)
-        return assembly.result(status.decode() if at is None else self._progress.status_at(at), at_work)
+        return assembly.result(status.decode() if at is None else self._progress.status_at(at), at_work, waits=waits)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
@@ -408,22 +399,37 @@ class Run:
                 raise RunNotFound(self.id)
             return absence(unpack_definition(data), self._history, reference, instance=instance, at=at)
 
-    def log(self, *, instance: str | None = None, follow: bool = False, audit: bool = False) -> Iterator[LogEntry]:
+    def log(
+        self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
+    ) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
-        With `audit` also who did what to the run (see `worker.storage.audit`). Raises `InstanceNotFound`.
+        With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
+        left no message: sent and forgotten, passing thoughts, skipped. Raises `InstanceNotFound`.
         """
         self._state()
         self._hold(instance)
         seen = "0-0"
         with redis_errors(self._settings):
+            messages = self._messages(audit, every)
             for entry in self._history.entries() if instance is None else self._history.lane(instance):
                 seen = entry.id
-                yield from _shown(entry, audit)
+                yield from messages.shown(entry)
         if follow:
             for entry in self._progress.entries(seen):
+                shown = list(messages.shown(entry))
                 if instance in (None, entry.instance):
-                    yield from _shown(entry, audit)
+                    yield from shown
+
+    def _messages(self, audit: bool, every: bool) -> Messages:
+        if not every:
+            return Messages(audit=audit)
+        data: Any = self._redis.get(self._keys.definition)
+        if data is None:
+            raise RunNotFound(self.id)
+        shared = self._history.lane(None)
+        until = shared[-1].id if shared else "0-0"
+        return Messages(audit=audit, definition=amended(unpack_definition(data), shared), until=until)
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):
@@ -446,10 +452,3 @@ class Run:
         """Raise `InstanceNotFound` for an instance that the run does not have."""
         if instance is not None and instance not in (known := self._instances()):
             raise InstanceNotFound(self.id, instance, known)
-
-
-def _shown(entry: Entry, audit: bool) -> Iterator[LogEntry]:
-    """What `Run.log` shows of an entry, if anything."""
-    deed = entry.deed if audit else None
-    if entry.message is not None or deed is not None:
-        yield LogEntry(entry.id, entry.instance, entry.message or {}, deed)

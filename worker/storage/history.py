@@ -79,15 +79,17 @@ class History:
             self._name(member) for member, entry in calls if b":" in entry and not entry.startswith(b"held:")
         )
 
-    def at_work(self) -> frozenset[tuple[str | None, int]]:
-        """The instances and indexes of the calls that are at work now."""
+    def at_work(self) -> dict[tuple[str | None, int], int]:
+        """The calls that are at work now, by instance and index, each with its attempt."""
         members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
-        found = set[tuple[str | None, int]]()
+        found = dict[tuple[str | None, int], int]()
         while page := list(islice(calls, _CALLS_AT_ONCE)):
             entries: Any = self._redis.hmget(self._keys.calls, page)
-            found.update(self._name(call) for call, entry in zip(page, entries, strict=True) if is_at_work(entry))
-        return frozenset(found)
+            for call, entry in zip(page, entries, strict=True):
+                if is_at_work(entry):
+                    found[self._name(call)] = int(entry.split(b":")[1])
+        return found
 
     def _name(self, member: bytes) -> tuple[str | None, int]:
         id_ = CallId.of_member(self._keys.run, member.decode())

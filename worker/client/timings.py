@@ -1,0 +1,100 @@
+"""When a call began and ended, what it waited for a worker, and how often it was tried.
+
+The log has the server's time in the ids of its entries: that of the end of each call, and so of all that it waited
+for. For how long it was at work is written beside its end (`worker.storage.timings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from worker.storage.definition import Definition, unpack_lane
+from worker.storage.log import Entry
+
+_SECOND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of one call, as far as the log has them; all in ms, moments by the server's clock."""
+
+    ended_ms: int | None = None
+    took_ms: int | None = None
+    """For how long its last attempt was at work."""
+    ready_ms: int | None = None
+    """When all that it waited for had ended, a person's decision included."""
+    attempts: int | None = None
+    """How often it was begun, where it was carried out."""
+
+    @property
+    def began_ms(self) -> int | None:
+        """When its last attempt began."""
+        return self.ended_ms - self.took_ms if self.ended_ms is not None and self.took_ms is not None else None
+
+    @property
+    def waited_ms(self) -> int | None:
+        """For how long it could have run and had not begun: in a queue, for a slot, for its next attempt."""
+        if self.began_ms is None or self.ready_ms is None:
+            return None
+        return max(self.began_ms - self.ready_ms, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: what is not known is null."""
+        return {
+            "began": _date(self.began_ms),
+            "ended": _date(self.ended_ms),
+            "seconds": _seconds(self.took_ms),
+            "waited_seconds": _seconds(self.waited_ms),
+            "attempts": self.attempts,
+        }
+
+
+class Waits:
+    """Which calls each call of a run waits for."""
+
+    def __init__(self, definition: Definition, shared: Iterable[bytes]) -> None:
+        """`shared` are the records of the global lane."""
+        self._definition = definition
+        records = [unpack_lane(record, definition.tools) for record in shared]
+        self._shared = definition.lane_calls(records[-1], None) if records else ()
+        self._known: dict[bytes, dict[int, tuple[int, ...]]] = {}
+
+    def of(self, record: bytes, instance: str | None) -> Mapping[int, tuple[int, ...]]:
+        """Call -> the calls that it waits for, in a lane of that record. A call that reads in every instance is left
+        out: it waits for other lanes.
+        """
+        if record in self._known:
+            return self._known[record]
+        unpacked = unpack_lane(record, self._definition.tools)
+        calls = self._definition.lane_calls(unpacked, instance)
+        graph = self._definition.graph(calls, unpacked, self._shared if instance is not None else ())
+        found = {call.index: graph.before(call.index) for call in calls if not call.gather}
+        if self._definition.are_same_everywhere(unpacked):
+            self._known[record] = found
+        return found
+
+
+def timing_of(entry: Entry, *, since_ms: int | None = None) -> Timing:
+    """Of the call that has ended with an entry; `since_ms` is when it was laid out, where that is known."""
+    spent = entry.spent
+    took_ms, attempts = (spent.took_ms, spent.attempts) if spent is not None else (None, None)
+    return Timing(milliseconds(entry.id), took_ms, since_ms, attempts)
+
+
+def milliseconds(id_: str) -> int:
+    """The server's time in an id of the log."""
+    return int(id_.partition("-")[0])
+
+
+def _date(moment_ms: int | None) -> str | None:
+    if moment_ms is None:
+        return None
+    date = datetime.fromtimestamp(moment_ms / _SECOND, UTC)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _seconds(span_ms: int | None) -> float | None:
+    return span_ms / _SECOND if span_ms is not None else None
