@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from .generate import PYTHON, with_names
 from .pages import ROOT, run_page
 
 
@@ -14,3 +18,15 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
     run_page((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), folder)
+
+
+def test_the_examples_of_the_python_page_run() -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    command = [sys.executable, "-m", "tests.docs.python_page", str(PYTHON)]
+    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_python_page_has_every_public_name_with_its_signature() -> None:
+    page = PYTHON.read_text(encoding="utf-8")
+    assert page == with_names(page), "python -m tests.docs.generate"

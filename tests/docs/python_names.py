@@ -1,0 +1,97 @@
+"""Every public name of the Python API, with its signature, from the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+import worker
+from protocol import Rejected
+from protocol.analysis.provenance import Explanation, Origin
+from worker.client.authoring import DraftCall
+from worker.client.log_entries import CallEnd
+from worker.client.overview import Summary
+from worker.client.results import TickResult
+from worker.client.retrying import Retried
+from worker.client.timings import Timing
+
+_GIVEN: Final = (TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
+"""What methods of public names give or raise, and is imported from nowhere."""
+_NOT_FOR_USERS: Final = ("run_of", "require", "add")
+_RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
+
+
+def names() -> str:
+    """All of them: decorators and functions, classes, values that these give, errors."""
+    public = {name: getattr(worker, name) for name in worker.__all__}
+    errors = {name: one for name, one in public.items() if inspect.isclass(one) and issubclass(one, Exception)}
+    classes = {name: one for name, one in public.items() if inspect.isclass(one) and name not in errors}
+    functions = {name: one for name, one in public.items() if name not in errors and name not in classes}
+    given = {one.__name__: one for one in _GIVEN if one is not Rejected}
+    lines = ["`from worker import …`:", ""]
+    for name, function in functions.items():
+        lines += _function(name, function)
+    for name, one in (*classes.items(), *given.items()):
+        lines += _class(name, one, is_public=name in classes)
+    lines += ["", "### Errors", "", *_item("protocol.Rejected", Rejected)]
+    for name, error in errors.items():
+        lines += _item(name, error)
+    return "\n".join(lines)
+
+
+def _function(name: str, function: Any) -> Iterator[str]:
+    if not callable(function):
+        yield f"- `{name}`: where references begin (`ref.state.user`)."
+        return
+    yield from _item(f"{name}{signature(function)}", function)
+
+
+def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
+    yield from ("", f"### `{name}`", "")
+    if not is_public:
+        yield "Given by methods of the others; it is not imported."
+    yield sentence(one)
+    yield ""
+    if is_dataclass(one):
+        yield "- Fields: " + ", ".join(f"`{each.name}: {_plain(each.type)}`" for each in fields(one)) + "."
+    elif "__init__" in vars(one) and not name.endswith(("Run", "Ref", "DeadLetters", "DraftCall")):
+        yield f"- `{name}{signature(one)}`"
+    for member, value in vars(one).items():
+        if member.startswith("_") or member in _NOT_FOR_USERS:
+            continue
+        if isinstance(value, property):
+            yield from _item(f".{member}", value)
+        elif inspect.isfunction(value):
+            yield from _item(f".{member}{signature(value)}", value)
+
+
+def _item(head: str, documented: Any) -> Iterator[str]:
+    said = sentence(documented)
+    yield f"- `{head}`" + (f": {said}" if said else "")
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """The parameters with their defaults, and what is returned where that is not nothing."""
+    found = inspect.signature(function)
+    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    shown = found.replace(
+        parameters=[each for each in parameters if each.name != "self"], return_annotation=inspect.Signature.empty
+    )
+    returned = (
+        _plain(found.return_annotation) if found.return_annotation not in (found.empty, "None", "Any", None) else ""
+    )
+    return f"{shown}" + (f" -> {returned}" if returned and not inspect.isclass(function) else "")
+
+
+def sentence(documented: Any) -> str:
+    """A docstring on one line, without what only readers of the code need."""
+    text = (inspect.getdoc(documented) or "").split("\n\n    ")[0]
+    return _RULES.sub("", " ".join(text.split()))
+
+
+def _plain(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return text
