@@ -51,7 +51,10 @@ class Fold:
         """Take in one operation."""
         name = operation.place.kind
         if name not in self._kinds:
-            self._kinds[name] = Kind(partial(self._below, name) if self._base is not None else None)
+            # Of errors the own count alone (SPEC R3.1). The kind holds the base, and nothing that leads back to this
+            # fold: so a lane is freed when it is left, and not when Python searches for garbage.
+            below = partial(self._base._kind, name) if self._base is not None and name != ERROR else None
+            self._kinds[name] = Kind(below)
         self._kinds[name].operations.append(operation)
 
     def value(self, reference: Reference) -> Any:
@@ -137,10 +140,6 @@ class Fold:
     def _all(self) -> Iterator[tuple[str, Kind]]:
         base = dict(self._base._all()) if self._base is not None else {}
         yield from (base | self._kinds).items()
-
-    def _below(self, name: str) -> Kind | None:
-        """What the kind's own operations are on top of: of errors the own count alone (SPEC R3.1)."""
-        return self._base._kind(name) if self._base is not None and name != ERROR else None
 
     def _kind(self, name: str) -> Kind | None:
         """The kind as the reader sees it: the base's own where nothing is on top of it."""

@@ -43,4 +43,4 @@ async def read(context: list[dict[str, Any]]) -> list[int]:
 
 @cache
 def _redis() -> Redis:
-    return Redis.from_url(load().require_redis())
+    return Redis.from_url(load().require_redis(), max_connections=load().concurrency)

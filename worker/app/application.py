@@ -18,6 +18,7 @@ from worker.models.configured import verify_models
 from worker.recovery.sweep import SweepStep
 from worker.registry.activities import Registry
 
+from .garbage import GarbageStep
 from .health import HealthStep
 from .pool import POOL
 from .runtime import Runtimes
@@ -33,7 +34,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app.amqp.Consumer = QueueConsumer
     label_logs(app)
     app.conf.worker_pool = POOL
-    app.steps["worker"].update({SweepStep, ReservedStep, RefusalsStep})
+    app.steps["worker"].update({GarbageStep, SweepStep, ReservedStep, RefusalsStep})
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

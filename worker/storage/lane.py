@@ -158,6 +158,20 @@ class RunView:
             self.seen = entry.id
 
 
+class _Gathered:
+    """What was gathered: for which calls, and the values of all instances.
+
+    Apart from the lane, which holds the execution that asks for it: in a circle they would outlive their use.
+    """
+
+    def __init__(self) -> None:
+        self.calls: frozenset[int] = frozenset()
+        self.folds: Mapping[str, Fold] = {}
+
+    def of(self, call: Call) -> Mapping[str, Fold] | None:
+        return self.folds if call.index in self.calls else None
+
+
 class LaneView:
     """One lane: the values its reader sees, and the state of its calls."""
 
@@ -183,6 +197,7 @@ class LaneView:
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
+        self._gathered = _Gathered()
         self.execution = Execution(
             self.calls,
             work.graph,
@@ -190,7 +205,7 @@ class LaneView:
             definition.tools,
             instance=instance,
             returns=definition.returns,
-            gather=self._gathered,
+            gather=self._gathered.of,
             defers_errors=work.tick is not None,
             limits=run.limits,
             approvals=definition.approvals,
@@ -199,8 +214,6 @@ class LaneView:
         self._told: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
-        self._folds: tuple[frozenset[int], Mapping[str, Fold]] = frozenset(), {}
-        """What was gathered: for which calls, and the values of all instances."""
         self.feed(standing(entries))
         self.note_global()
 
@@ -330,7 +343,7 @@ class LaneView:
     @property
     def gathering(self) -> list[Call]:
         """The gather calls of the global lane that can be decided once `gather` has read for them."""
-        left, loaded = self._unsettled, self._folds[0]
+        left, loaded = self._unsettled, self._gathered.calls
         if left is None:
             return []
         calls = self.execution.gathering
@@ -344,15 +357,11 @@ class LaneView:
             operation = read_operation(message, f"message {id_}")
             if operation is not None and operation.place.kind in kinds:
                 folds[instance].append(message, f"message {id_}")
-        self._folds = frozenset(call.index for call in calls), folds
+        self._gathered.calls, self._gathered.folds = frozenset(call.index for call in calls), folds
 
     def let_go(self) -> None:
         """Keep no longer what was gathered."""
-        self._folds = frozenset(), {}
-
-    def _gathered(self, call: Call) -> Mapping[str, Fold] | None:
-        calls, folds = self._folds
-        return folds if call.index in calls else None
+        self._gathered.calls, self._gathered.folds = frozenset(), {}
 
 
 def _places(call: Call) -> Iterator[Reference]:

@@ -219,6 +219,9 @@ def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
 def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of one lane, without the ends of calls that were undone later and what was decided of them."""
     last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
+    if not last:
+        yield from entries
+        return
     for number, entry in enumerate(entries):
         is_undone = entry.call is not None and number < last.get(entry.call, -1)
         yield replace(entry, status=None, snapshot=None, ruling=None) if is_undone else entry
