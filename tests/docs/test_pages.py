@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .generate import PYTHON, with_names
+from .generate import CONCEPTS, PYTHON, with_names
 from .pages import ROOT, run_page
+from .pictures import with_pictures
 
 
 @pytest.mark.parametrize("name", ["tutorial", "how-to"])
@@ -30,3 +31,8 @@ def test_the_examples_of_the_python_page_run() -> None:
 def test_the_python_page_has_every_public_name_with_its_signature() -> None:
     page = PYTHON.read_text(encoding="utf-8")
     assert page == with_names(page), "python -m tests.docs.generate"
+
+
+def test_the_examples_of_the_concepts_hold_and_are_drawn_as_the_page_shows_them() -> None:
+    page = CONCEPTS.read_text(encoding="utf-8")
+    assert page == with_pictures(page), "python -m tests.docs.generate"
