@@ -197,7 +197,8 @@ class Settings(BaseSettings):
         description="What a submission's schemas may take to be read and applied to its calls; 100,000 are about a ms.",
     )
     limit_run_bytes: Size = Field(
-        ByteSize(1024 * _MIB), description="What the calls of one run may write to its log; beyond, the run fails."
+        ByteSize(1024 * _MIB),
+        description="What may be written to one run after its submission; beyond, it fails, and refuses messages.",
     )
     limit_run_schema_work: Count = Field(
         5_000_000_000,

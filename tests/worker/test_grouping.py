@@ -101,3 +101,35 @@ def test_who_was_cancelled_keeps_no_other_one_waiting(own: EmbeddedServer, redis
         return await other
 
     assert asked(own, ask) == b"here"
+
+
+def test_large_commands_do_not_go_out_together(own: EmbeddedServer, redis: Redis) -> None:
+    sizes: list[list[int]] = []
+
+    async def ask(connection: Any) -> list[Any]:
+        make = connection.pipeline
+
+        def pipeline(**options: Any) -> Any:
+            made = make(**options)
+            execute = made.execute
+
+            async def noting(**how: Any) -> Any:
+                sizes.append([len(command[0][-1]) for command in made.command_stack])
+                return await execute(**how)
+
+            made.execute = noting
+            return made
+
+        connection.pipeline = pipeline
+        commands = GroupedCommands(connection)
+        return await asyncio.gather(
+            *(commands.execute("APPEND", "k", b"x" * size) for size in [700_000] * 9 + [1] * 50)
+        )
+
+    async def asking() -> list[Any]:
+        async with connect_async(settings_for(own)) as connection:
+            return await ask(connection)
+
+    assert max(asyncio.run(asking())) == 9 * 700_000 + 50
+    assert max(map(sum, sizes)) <= 2 * 700_000
+    assert [1] * 40 in [group[-40:] for group in sizes], "small ones do"

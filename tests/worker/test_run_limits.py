@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from protocol import Rejected
 from worker import RunOver
 
 from .backend import Backend, Meeting
+from .loops import LOOP_MODEL, Asked, answer
 
 HEAVY = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
 """Looks more than a thousand times at each element."""
@@ -20,9 +22,10 @@ def small(backend: Backend, meeting: Meeting, tmp_path_factory: pytest.TempPathF
     """A worker under whose settings a run may take little."""
     names = {f"queue_{of}": f"few-{of}" for of in ("instances", "delegates", "background", "reports")}
     little = {"limit_run_bytes": 20_000, "limit_run_schema_work": 1_000_000}
-    settings = backend.settings.model_copy(update={"key_prefix": "few", **names, **little})
+    model = {"model": "told:told", "activities": (*backend.settings.activities, str(LOOP_MODEL))}
+    settings = backend.settings.model_copy(update={"key_prefix": "few", **names, **little, **model})
     running = Backend(settings, meeting, tmp_path_factory.mktemp("few"))
-    with running.worker("-Q", "few-instances"):
+    with running.worker("-Q", "few-instances,few-delegates"):
         yield running
 
 
@@ -37,7 +40,7 @@ def test_a_run_that_writes_more_than_it_may_fails_with_the_reason_and_keeps_what
     result = small.run(chain("x" * 1_000, 40))
     assert (result.status, result.reason) == (
         "failed",
-        "its calls have written more than 20000 bytes (ACTS_LIMIT_RUN_BYTES)",
+        "more than 20000 bytes have been written to its log (ACTS_LIMIT_RUN_BYTES)",
     )
     ended = [call.status for call in result.calls]
     assert 5 < ended.count("done") < 30
@@ -64,3 +67,35 @@ def test_what_takes_little_is_not_counted(backend: Backend) -> None:
     state = backend.redis.hgetall(f"{backend.settings.key_prefix}:{{{result.run}}}:state")
     assert (result.status, b"work" in state) == ("completed", False)
     assert int(state[b"bytes"]) > 0
+
+
+def test_messages_that_are_sent_count_and_are_refused_beyond(small: Backend) -> None:
+    document = {
+        "context": [{"type": "input", "schema": {"type": "object", "properties": {"go": {}}, "required": ["go"]}}],
+        "solution": {"calls": [{"_tool": "echo", "value": "†input.go", "_outputPath": "†data.went"}]},
+        "config": {"promise_seconds": 60},
+    }
+    run = small.client.submit_document(document)
+    for _ in range(3):
+        run.send({"type": "state", "state": {"text": "x" * 6_000}})
+    with pytest.raises(Rejected, match=r"18\d\d\d bytes have been written .* 20000 \(ACTS_LIMIT_RUN_BYTES\)"):
+        run.send({"type": "state", "state": {"text": "x" * 6_000}})
+    run.send({"type": "input", "input": {"go": 1}})
+    assert small.wait(run.id).status == "completed"
+
+
+def test_what_a_loop_writes_counts(small: Backend) -> None:
+    told = Asked(small, answer(output="x" * 19_000), answer(output=1))
+    result = told.result()
+    assert (result.status, result.reason) == (
+        "failed",
+        "more than 20000 bytes have been written to its log (ACTS_LIMIT_RUN_BYTES)",
+    )
+
+
+def test_what_is_said_to_a_loop_is_refused_beyond(small: Backend) -> None:
+    told = Asked(small, answer(output=1))
+    assert told.result().status == "completed"
+    with pytest.raises(Rejected, match="ACTS_LIMIT_RUN_BYTES"):
+        told.run.say("x" * 20_000)
+    assert told.run.status()["status"] == "completed"

@@ -6,8 +6,9 @@ import asyncio
 import base64
 import json
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +33,7 @@ from worker.recovery.sweep import Sweeper
 from worker.registry.activities import registry
 from worker.storage.keys import Keys, due_runs, probes
 from worker.storage.leases import Leases
+from worker.storage.scripts import pack_request
 from worker.storage.secret import read_tokens
 
 from .backend import DEADLINE_SECONDS, settings_for
@@ -141,6 +143,11 @@ def waitAtDoor(name: str) -> int:
     return DOORS.wait(name)
 
 
+@activity
+def makeText(length: int) -> str:
+    return "x" * length
+
+
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
     with EmbeddedServer() as log, EmbeddedServer() as broker:
@@ -180,6 +187,45 @@ def test_calls_that_are_ready_together_are_claimed_and_ended_in_commits_of_bound
     assert run.status()["calls"] == {"done": count}
     assert process.asked("evalsha") >= 3, "outcomes of 500 calls each"
     assert process.asked("xrange") < 10
+
+
+def test_large_results_are_written_in_commits_of_bounded_size(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def noting(request: Mapping[str, Any]) -> bytes:
+        packed = pack_request(request)
+        sizes.append(len(packed))
+        return packed
+
+    monkeypatch.setattr("worker.storage.log.pack_request", noting)
+    run = process.submit([{"_tool": "makeText", "length": 700_000, "_outputPath": f"†state.p{n}"} for n in range(12)])
+    process.drive(run)
+    assert run.status()["calls"] == {"done": 12}
+    assert max(sizes) < 3 * 2**20
+    assert all(len(run.result().data()["state"][f"p{n}"]) == 700_000 for n in range(12))
+
+
+def test_two_tasks_for_a_lane_whose_run_has_had_its_turn_make_one_runner(process: Process) -> None:
+    run = process.submit([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}])
+
+    async def busy(seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251  # it holds the loop, as validation does
+
+    async def both(scheduler: Scheduler) -> None:
+        turns = scheduler._services.turns
+        await turns.take("other", busy(0))
+        gate = asyncio.Event()
+        keeping = asyncio.ensure_future(turns.take(run.id, gate.wait()))
+        await asyncio.sleep(0)
+        await turns.take(run.id, busy(0.1))
+        await asyncio.gather(scheduler.drive(run.id, None), scheduler.drive(run.id, None))
+        gate.set()
+        await keeping
+
+    process.run(both)
+    assert run.status()["calls"] == {"done": 1}
 
 
 def test_leases_are_renewed_in_pages(process: Process) -> None:

@@ -26,6 +26,8 @@ from worker.storage.loop_entries import LOOP, LoopStep, loop_keys
 from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
 
+from .sending import beyond
+
 if TYPE_CHECKING:
     from worker.messaging.publisher import Publisher
 
@@ -187,9 +189,12 @@ class LoopControl:
             self._list()
         if not any("w" in fields for _, fields in step.entries):
             step.entries[-1][1].extend(["w", done.pack()])
-        answer = unpack(self._script(loop_keys(self._keys), [pack_request(step.to_request(_PUBLISHED_MS))]))
+        request = step.to_request(_PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
+        answer = unpack(self._script(loop_keys(self._keys), [pack_request(request)]))
         if answer["status"] == "gone":
             raise RunNotFound(run)
+        if "bytes" in answer:
+            raise Rejected([beyond(answer["bytes"], self._settings)])
         if not answer["is_taken"]:
             return False
         done.tell(run)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 
 from broker_config import Settings
+from protocol import Problem, Rejected
 from protocol.submission.additions import check_data
 from worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
 from worker.messaging.attempts import lane_token
@@ -65,6 +66,8 @@ class Sender:
             raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it any more")
         if answer["is_amended"]:
             raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
+        if answer["is_full"]:
+            raise Rejected([beyond(answer["bytes"], self._settings)])
         order.tell(run)
         self._publish(answer["lanes"])
         return tuple(answer["ids"])
@@ -86,6 +89,7 @@ class Sender:
             "who": order.pack(),
             "published_ms": _PUBLISHED_MS,
             "window": self._settings.publish_window,
+            "most_bytes": int(self._settings.limit_run_bytes),
         }
         names = [keys.state, keys.log, keys.lanes, keys.published, keys.backlog, keys.parked]
         answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
@@ -98,3 +102,11 @@ class Sender:
             self._publisher().publish(lane_task(run, lane or None, queue) for lane in lanes)
         except InfrastructureError as error:
             logger.warning("run %s has the messages, the workers' sweep publishes its tasks: %s", run, error)
+
+
+def beyond(written: int, settings: Settings) -> Problem:
+    """Why nothing more may be written to a run."""
+    most = int(settings.limit_run_bytes)
+    return Problem(
+        "", f"{written} bytes have been written to the run: with this, more than {most} (ACTS_LIMIT_RUN_BYTES)"
+    )

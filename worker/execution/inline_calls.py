@@ -26,6 +26,8 @@ class InlineCalls:
         self._services = services
         self._run = run
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
+        self._ended: dict[int, str] = {}
+        """The leases of calls that have ended and are not in the log yet, by index."""
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -62,14 +64,20 @@ class InlineCalls:
         for task in self._tasks.keys() & done:
             result, took_ms = task.result()
             ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
-        self._services.leases.drop(self._run, [attempt.id.member for attempt, _ in ended])
+        self._ended.update((attempt.id.index, attempt.id.member) for attempt, _ in ended)
         return sorted(ended, key=lambda pair: pair[0].id.index)
+
+    def let_go(self, *indexes: int) -> None:
+        """What has come of these calls is in the log, or is of no use: nothing is at work on them here."""
+        if found := [self._ended.pop(index) for index in indexes if index in self._ended]:
+            self._services.leases.drop(self._run, found)
 
     def dismiss(self) -> None:
         """Stop what is at work."""
         for task in self._tasks:
             task.cancel()
-        self._services.leases.drop(self._run, [attempt.id.member for attempt in self.attempts])
+        at_work = [attempt.id.member for attempt in self.attempts]
+        self._services.leases.drop(self._run, [*at_work, *self._ended.values()])
 
 
 async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +29,7 @@ from protocol.language.errors import Conflict
 from protocol.schemas.work import METER, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.messaging.packing import pack
 from worker.storage.clock import date_now
 from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
@@ -50,6 +53,10 @@ _MOST_FAILED: Final = 10
 """How many failed calls the end of a lane's task can name."""
 _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
+_MOST_BYTES: Final = 2**20
+"""A commit that holds so much takes nothing more along."""
+_HEAVY_BYTES: Final = 2**16
+"""What is as large as this takes one of the process's few places for it, in which runs take turns."""
 
 
 class LaneRunner:
@@ -65,18 +72,22 @@ class LaneRunner:
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run)
         self._mailbox = Mailbox()
-        self._results: list[tuple[Attempt, Result | Started]] = []
+        self._results: deque[tuple[Attempt, Result | Started]] = deque()
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._spent: dict[int, Spent] = {}
         """What the calls took whose outcomes are not in the log yet."""
+        self._load = 0
+        """The bytes of what the next commit holds."""
         self._meter = Meter()
         self._takes_up = True
         self.failed: list[str] = []
         """The calls that have failed here, each with its error's type."""
         self.follows: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
+        self.is_stopped = False
+        """Whether it was said from outside that the run is over."""
         self._run_status = "running"
         """As the last commit reported it, or a task that says that there is something new."""
 
@@ -88,9 +99,15 @@ class LaneRunner:
         """A task says that there is something new in the lane."""
         self._mailbox.look_again()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is, as far as it is known here."""
+        return self._run_status not in _UNDER_WAY
+
     def stop(self) -> None:
-        """The run was cancelled: leave, and take everything along that is at work here."""
+        """The run is over: leave, and take everything along that is at work here."""
         self._run_status = "cancelled"
+        self.is_stopped = True
         self._mailbox.ring()
 
     async def run(self) -> LaneView:
@@ -116,23 +133,27 @@ class LaneRunner:
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
+        self._load = 0
+        if self.is_over:
+            self._results.clear()  # nothing more is taken
         outcomes, rests, delegated = self._take_results()
         await self._gather()
         starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
-        is_all = not self._results and len(outcomes) + len(starts) + len(holds) < _MOST
+        is_all = not self._results and not self._is_full(len(outcomes) + len(starts) + len(holds))
         starts = await self._admission.admit(starts)
         settled = self._lane.newly_settled()
         if outcomes or rests or delegated or starts or holds or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
             ended = [self._lane.by_index[index] for index in indexes]
-            await self._commit(outcomes, rests, delegated, starts, settled, holds, is_all=is_all)
+            async with self._place(starts):
+                await self._commit(outcomes, rests, delegated, starts, settled, holds, is_all=is_all)
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
         if not is_all:
             return True
         self._mailbox.give_receipts(committed=True)
-        if self._run_status not in _UNDER_WAY:
+        if self.is_over:
             return False
         if self._lane.waits_for_global and await self._park():
             return True
@@ -153,10 +174,17 @@ class LaneRunner:
         starts: list[Start] = []
         holds: list[Hold] = []
         now = date_now()
-        while decisions := self._execution.decide(now, most=_MOST - len(outcomes) - len(starts) - len(holds)):
+        while not self._is_full(count := len(outcomes) + len(starts) + len(holds)):
+            decisions = self._execution.decide(now, most=_MOST - count)
+            if not decisions:
+                break
             for decision in decisions:
+                if self._load >= _MOST_BYTES and isinstance(decision, Start) and _is_written(decision):
+                    self._execution.reconsider(decision.call.index)
+                    continue
                 if isinstance(decision, Hold):  # it is a start as well, and not to be begun
                     holds.append(decision)
+                    self._load += len(pack_hold(decision))
                     continue
                 outcome = self._forget(decision, now) if isinstance(decision, Start) else decision
                 if isinstance(outcome, Start):
@@ -177,27 +205,44 @@ class LaneRunner:
         if isinstance(message, Failure):
             return self._execution.finish(start.call.index, message, now)
         self._sendings[start.call.index] = message
+        self._load += len(message.body)
         return self._execution.finish(start.call.index, Success(None), now)
 
     def _take_results(self) -> tuple[list[Outcome], list[Rest], list[Delegated]]:
         """Make outcomes of the results, and take each in before the next is looked at."""
-        results, self._results = self._results[:_MOST], self._results[_MOST:]
-        outcomes, rests, delegated = [], [], []
-        for attempt, result in results:
+        outcomes: list[Outcome] = []
+        rests: list[Rest] = []
+        delegated: list[Delegated] = []
+        while self._results and not self._is_full(len(outcomes) + len(rests) + len(delegated)):
+            attempt, result = self._results.popleft()
             index = attempt.id.index
             if self._status(index) not in (Status.WAITING, Status.RUNNING):
+                self._inline.let_go(index)
                 continue
             if isinstance(result, Started):
                 delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):
                 rests.append(Rest(index, attempt.number, result.delay_seconds))
+                self._inline.let_go(index)  # from now on its lease says when it is due
                 self._rest(index, result.delay_seconds)
             else:
                 outcome = self._outcome(index, result)
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
                 self._spent[index] = Spent(attempt.took_ms, attempt.number)
+                self._load += sum(len(pack(message)) for message in outcome.messages)
         return outcomes, rests, delegated
+
+    def _place(self, starts: Sequence[Start]) -> AbstractAsyncContextManager[None]:
+        """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
+        is_sent = self._lane.run.sends_much and any(self._services.remote.leaves(start.call) for start in starts)
+        if self._load < _HEAVY_BYTES and not is_sent:
+            return nullcontext()
+        return self._services.heavy.one(self._lane.run.run)
+
+    def _is_full(self, count: int) -> bool:
+        """Whether a commit that holds so many takes nothing more along."""
+        return count >= _MOST or self._load >= _MOST_BYTES
 
     def _rest(self, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""
@@ -226,6 +271,7 @@ class LaneRunner:
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
         self._spent.clear()
+        self._inline.let_go(*(outcome.index for outcome in outcomes), *(one.index for one in delegated))
         self._note_failures(outcomes, advance)
         sent = self._sent(outcomes, advance)
         if advance.status not in _UNDER_WAY:
@@ -236,7 +282,7 @@ class LaneRunner:
             self.follows, advance = LOOP, replace(advance, woken=())
         woken = [self._lane_task(lane or None, advance.among) for lane in advance.woken]
         is_ours = all(advance.accepted)
-        messages = self._start(starts, advance) if is_ours else []
+        messages = await self._start(starts, advance) if is_ours else []
         self._hold(holds, advance)
         self._lane.let_go()
         if is_ours:
@@ -278,9 +324,10 @@ class LaneRunner:
             if attempt:
                 self._execution.record(start.call.index, Status.WAITING)
 
-    def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
-        """Carry out the claimed calls: in line, or as messages to be published."""
+    async def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
+        """Carry out the claimed calls: in line, or as messages. Returns those that are still to be published."""
         messages: list[TaskMessage] = []
+        size = 0
         for start, attempt in zip(starts, self._attempts(starts, advance), strict=True):
             if advance.status == "paused":
                 self._execution.reconsider(start.call.index)
@@ -298,6 +345,10 @@ class LaneRunner:
                 self._results.append((attempt, Failure("Conflict", str(conflict))))
             else:
                 messages += [message] if message is not None else []
+                size += len(message.body) if message is not None else 0
+            if size >= _MOST_BYTES:
+                await self._services.publish(messages)
+                messages, size = [], 0
         return messages
 
     def _attempts(self, starts: Sequence[Start], advance: Advance) -> list[Attempt | None]:
@@ -353,6 +404,7 @@ class LaneRunner:
         if (size := len(message.body)) > (most := self._services.limits.call_bytes):
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
             return Failure("TooLarge", text)
+        self._lane.run.sends_much |= size >= _HEAVY_BYTES
         return message
 
     def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
@@ -483,3 +535,8 @@ class LaneRunner:
 
     def _lane_task(self, instance: str | None, among: int) -> TaskMessage:
         return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances, among)
+
+
+def _is_written(start: Start) -> bool:
+    """Whether a commit holds all that a call is given: it is to wait for a person, or is sent and forgotten."""
+    return isinstance(start, Hold) or start.call.is_fire_and_forget

@@ -50,15 +50,17 @@ class Scheduler:
 
     async def drive(self, run: str, instance: str | None) -> list[str]:
         """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type."""
-        lane = run, instance
+        with _task_of((run, instance)):
+            return await self._services.turns.take(run, self._drive((run, instance)))
+        return []
+
+    async def _drive(self, lane: LaneId) -> list[str]:
         if (runner := await self._present(lane)) is not None:
             runner.look_again()
             return []
         if isinstance(self._left.get(lane), LaneView):
             del self._left[lane]
-        with _task_of(lane):
-            return await self._services.turns.take(run, self._run(lane, None))
-        return []
+        return await self._run(lane, None)
 
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on.
@@ -80,7 +82,7 @@ class Scheduler:
         await self._run(lane, delivery)
 
     def cancel(self, run: str) -> None:
-        """A run was cancelled: its runners stop."""
+        """A run is over before all of its calls have ended: its runners stop."""
         for (driven, _), runner in self._runners.items():
             if driven == run:
                 runner.stop()
@@ -100,6 +102,8 @@ class Scheduler:
             self._leave(lane, await runner.run())
         finally:
             del self._runners[lane]
+        if isinstance(runner, LaneRunner) and runner.is_over and not runner.is_stopped:
+            self.cancel(lane[0])
         if runner.follows is not None:
             await self.drive(lane[0], runner.follows or None)
         return runner.failed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from broker_config import Settings
 from protocol import Limits
@@ -15,12 +16,16 @@ from worker.storage.log import MessageLog
 from worker.storage.slots import Slots
 
 from .children import Children
+from .places import Places
 from .remote import Remote
 from .threads import Threads
 from .turns import Turns
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 """Sees to it that tasks which stand in the log are published; never raises (see `relay`)."""
+
+_HEAVY_AT_ONCE: Final = 4
+"""How many large commits, with what they send, one process has under way."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Services:
     """What the calls of a loop's solutions are held against."""
     children: Children
     """Starts the runs of delegates that have tools."""
+    heavy: Places = field(default_factory=lambda: Places(_HEAVY_AT_ONCE))
+    """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 
     def activity(self, name: str) -> Activity | None:
         """The activity that this worker carries out under the name (`ACTS_ALLOW`)."""

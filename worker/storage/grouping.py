@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_COMMANDS: Final = 100
 """How many commands go out together: their answers come together, too."""
+_MOST_BYTES: Final = 2**20
+"""How many bytes they have: what is behind waits until a server has read them."""
 _PIPELINES: Final = 2
 """How many pipelines are under way at a time; what is asked for meanwhile waits, and goes out together."""
 _FIRST_WAIT_SECONDS: Final = 0.05
@@ -84,12 +86,21 @@ class GroupedCommands:
 
     async def _send_all(self) -> None:
         while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(_MOST_COMMANDS, len(self._waiting)))]
+            group = self._next()
             wait_seconds = _FIRST_WAIT_SECONDS
             while group := await self._ask([one for one in group if not one[1].done()]):
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
             self._outage.succeeded()
+
+    def _next(self) -> list[Waiting]:
+        """The commands that go out together, at least one."""
+        group: list[Waiting] = []
+        size = 0
+        while self._waiting and len(group) < _MOST_COMMANDS and size < _MOST_BYTES:
+            group.append(self._waiting.popleft())
+            size += sum(len(part) for part in group[-1][0] if isinstance(part, bytes))
+        return group
 
     async def _ask(self, group: list[Waiting]) -> list[Waiting]:
         """Send a group; returns those that the server will take later."""

@@ -12,7 +12,7 @@ from redis.client import Pipeline
 from worker.messaging.attempts import CallId, lane_token
 
 from .keys import Keys
-from .log import INSTANCES_AT_ONCE, Entry, is_at_work, read_entry, read_flat
+from .log import INSTANCES_AT_ONCE, PAGE_BYTES, Entry, is_at_work, read_entry, read_flat
 from .scripts import Script
 
 _PAGE: Final = 200
@@ -67,7 +67,7 @@ class History:
         found: list[Entry] = []
         before = b""
         while True:
-            *_, page, before = self._lane(keys=names, args=[lane, "0-0", before, _PAGE])
+            *_, page, before = self._lane(keys=names, args=[lane, "0-0", before, _PAGE, PAGE_BYTES])
             found += [read_flat(id_, flat) for id_, flat in page]
             if not before:
                 return found[::-1]

@@ -93,6 +93,8 @@ class RunView:
         self.seen = "0-0"
         self.gave_up = "0-0"
         """The id with which the run gave up what was promised and had not come."""
+        self.sends_much = False
+        """Whether it was seen here that what a remote call is given is large."""
         self._work: dict[bytes, LaneWork] = {}
 
     @classmethod

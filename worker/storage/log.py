@@ -44,6 +44,8 @@ from .timings import Spent
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500
 """How many entries one command reads."""
+PAGE_BYTES: Final = 2**20
+"""Of a lane it reads no more once it has so many bytes."""
 INSTANCES_AT_ONCE: Final = 5_000
 """How many names of instances one command reads."""
 
@@ -288,10 +290,12 @@ class MessageLog:
         keys, lane = self._keys(run), lane_token(instance)
         names = keys.log, keys.lanes, keys.published
         _, open_calls, mark, now, found, before = await self._commands.run_script(
-            self._lane, names, lane, after, "", _PAGE
+            self._lane, names, lane, after, "", _PAGE, PAGE_BYTES
         )
         while before:
-            *_, older, before = await self._commands.run_script(self._lane, names, lane, after, before, _PAGE)
+            *_, older, before = await self._commands.run_script(
+                self._lane, names, lane, after, before, _PAGE, PAGE_BYTES
+            )
             found += older
         entries = [read_flat(id_, flat) for id_, flat in reversed(found)]
         return Opened(entries, open_calls, float(mark) if mark is not None else None, int(now))
@@ -408,7 +412,7 @@ class MessageLog:
 
     async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
-        request = pack_request(step.to_request(self._published))
+        request = pack_request(step.to_request(self._published, self._most_bytes))
         reply = await self._commands.run_script(self._loop, loop_keys(self._keys(run)), request)
         found = unpack(reply)
         if "due" in found:

@@ -133,8 +133,8 @@ class LoopStep:
         """Add a message to a lane."""
         self.entries.append((lane, ["m", pack(message)]))
 
-    def to_request(self, published_ms: int) -> dict[str, Any]:
-        """As the script takes it."""
+    def to_request(self, published_ms: int, most_bytes: int, *, refuses: bool = False) -> dict[str, Any]:
+        """As the script takes it; `refuses` a step by which the run would have written more than it may."""
         return {
             "lane": LOOP,
             "from": self.before,
@@ -152,4 +152,6 @@ class LoopStep:
             "pauses": self.pauses,
             "alarm": self.alarm_ms,
             "published_ms": published_ms,
+            "most_bytes": most_bytes,
+            "refuses": refuses,
         }

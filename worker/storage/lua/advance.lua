@@ -212,19 +212,13 @@ if ended > 0 then
     end
 end
 
--- A run that takes more than a run may ends as it stands, whatever is at work.
-local function spends(what, amount, most, text)
-    if amount > 0 and redis.call('HINCRBY', state, what, amount) > most and not is_over(status) then
-        status = 'failed'
-        local reason = string.format(text, most)
-        redis.call('HSET', state, 'exceeded', reason)
-        change_status(state, log, statuses, status, now, nil, reason)
-        becomes_due(now + request.published_ms)
-    end
-end
-spends('bytes', grown, request.most_bytes, 'its calls have written more than %.0f bytes (ACTS_LIMIT_RUN_BYTES)')
-spends('work', request.work, request.most_work,
+local was = status
+status = spend(state, log, statuses, status, now, 'bytes', grown, request.most_bytes, MOST_BYTES)
+status = spend(state, log, statuses, status, now, 'work', request.work, request.most_work,
     'the schemas exceed the validation budget of a run, %.0f (ACTS_LIMIT_RUN_SCHEMA_WORK)')
+if status ~= was then
+    becomes_due(now + request.published_ms)
+end
 
 for _, retry in ipairs(request.retries) do
     local condition, attempt, failures = read(entries[retry.call])

@@ -11,8 +11,10 @@
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
 --        or ""), alone (whether every call has to have ended), pauses (whether the run is paused with it), extends (a run
 --        that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), published_ms
---        (how long a published task may lie before it counts as lost)
--- Returns msgpack: status (of the run; "gone" where there is none), is_taken, woken (lanes to be published), due (when
+--        (how long a published task may lie before it counts as lost), most_bytes (what a run may write), refuses (whether
+--        a step that goes beyond is not taken; else the run fails with it)
+-- Returns msgpack: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what
+--          the run had written), woken (lanes to be published), due (when
 --          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
 --          to be taken back: see advance.lua)
 
@@ -31,6 +33,17 @@ if request.alone and redis.call('HGET', state, 'remaining') ~= '1' then
 end
 if not is_open or amending or stage ~= request.from or last ~= request.seen then
     return cmsgpack.pack({ status = status, is_taken = false, woken = {} })
+end
+
+local grown = 0
+for _, entry in ipairs(request.entries) do
+    for _, value in ipairs(entry[2]) do
+        grown = grown + #value
+    end
+end
+local bytes = tonumber(redis.call('HGET', state, 'bytes') or 0)
+if request.refuses and bytes + grown > request.most_bytes then
+    return cmsgpack.pack({ status = status, is_taken = false, bytes = bytes, woken = {} })
 end
 
 local alarm = request.lane .. '\31@due'
@@ -85,6 +98,7 @@ if request.pauses and status == 'running' then
     status = 'paused'
     change_status(state, log, statuses, status, now)
 end
+status = spend(state, log, statuses, status, now, 'bytes', grown, request.most_bytes, MOST_BYTES)
 local woken, due = {}, now + request.published_ms
 if request.alarm and not is_over(status) then
     redis.call('ZADD', leases, request.alarm, alarm)

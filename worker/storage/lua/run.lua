@@ -45,3 +45,17 @@ local function end_status(state)
     local counts = tonumber(failed or 0) > tonumber(forgiven or 0)
     return (counts or output_fault or missed or loop_fault) and 'failed' or 'completed'
 end
+
+-- Count what a run has taken: `amount` more of `what`, of which it may have the `most`. Beyond, a run under way ends as it
+-- stands, whatever is at work. Returns its status.
+local function spend(state, log, statuses, status, now, what, amount, most, text)
+    if amount == 0 or redis.call('HINCRBY', state, what, amount) <= most or is_over(status) then
+        return status
+    end
+    local reason = string.format(text, most)
+    redis.call('HSET', state, 'exceeded', reason)
+    change_status(state, log, statuses, 'failed', now, nil, reason)
+    return 'failed'
+end
+
+local MOST_BYTES = 'more than %.0f bytes have been written to its log (ACTS_LIMIT_RUN_BYTES)'

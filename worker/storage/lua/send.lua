@@ -4,16 +4,23 @@
 -- KEYS 1 state (hash)    2 log (stream)    3 lanes (hash)    4 published (zset)    5 backlog (list)    6 parked (zset);
 --      see advance.lua
 -- ARGV 1 the request, msgpack: messages (pairs of lane and message, which is msgpack), who (sends them; see audit.py), published_ms (how long a published
---        task may lie before it counts as lost), window (see window.lua)
+--        task may lie before it counts as lost), window (see window.lua), most_bytes (what a run may
+--        write)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
---          added), ids (of what was added), lanes (to be published)
+--          added), bytes (what the run had written), is_full (whether it may not write these, too: nothing was added), ids (of what was added), lanes (to be published)
 
 local state, log, lanes, published, backlog, parked = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
-local run = redis.call('HMGET', state, 'status', 'amending', 'look')
+local run = redis.call('HMGET', state, 'status', 'amending', 'look', 'bytes')
 local status, look = run[1], tonumber(run[3] or nil)
 local ids, woken, touched = {}, {}, {}
-if status and not is_over(status) and not run[2] then
+local bytes, grown = tonumber(run[4] or 0), 0
+for _, pair in ipairs(request.messages) do
+    grown = grown + #pair[2]
+end
+local is_full = bytes + grown > request.most_bytes
+if status and not is_over(status) and not run[2] and not is_full then
+    redis.call('HINCRBY', state, 'bytes', grown)
     local clock = redis.call('TIME')
     local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local due = now + request.published_ms
@@ -41,4 +48,4 @@ if status and not is_over(status) and not run[2] then
         end
     end
 end
-return cmsgpack.pack({ status = status or 'gone', is_amended = run[2] ~= false, ids = ids, lanes = woken })
+return cmsgpack.pack({ status = status or 'gone', is_amended = run[2] ~= false, is_full = is_full, bytes = bytes, ids = ids, lanes = woken })

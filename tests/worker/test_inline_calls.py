@@ -1,0 +1,48 @@
+"""The leases of calls in line: each is held until what has come of its call is in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from protocol.engine.execution import Success
+from worker.execution.inline_calls import InlineCalls
+from worker.execution.turns import Turns
+from worker.messaging.attempts import Attempt, CallId, Result
+
+
+class Held(set[str]):
+    """The leases that are held."""
+
+    def hold(self, run: str, lease: str) -> None:
+        self.add(lease)
+
+    def drop(self, run: str, leases: list[str]) -> None:
+        self.difference_update(leases)
+
+
+async def made() -> Result:
+    return Success(1)
+
+
+def test_a_lease_is_held_until_what_has_come_of_the_call_is_in_the_log() -> None:
+    async def calling() -> None:
+        held = Held()
+        services: Any = SimpleNamespace(turns=Turns(), leases=held)
+        inline = InlineCalls(services, "run")
+        attempts = [Attempt(CallId("run", None, index)) for index in range(3)]
+        members = [attempt.id.member for attempt in attempts]
+        for attempt in attempts:
+            inline.watch(made(), attempt)
+        assert held == {*members}
+        ended: list[Any] = []
+        while len(ended) < 3:
+            ended += await inline.wait(asyncio.get_running_loop().create_future())
+        assert held == {*members}, "nothing is in the log yet"
+        inline.let_go(0, 7)
+        assert held == {*members[1:]}
+        inline.dismiss()
+        assert held == set()
+
+    asyncio.run(calling())
