@@ -15,10 +15,11 @@ from broker_config import EmbeddedServer
 from protocol.engine.execution import Outcome, Status
 from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage
+from worker.storage.commits import Advance, Claim, Rest
 from worker.storage.connections import connect, connect_async
 from worker.storage.keys import Keys
 from worker.storage.leases import Leases
-from worker.storage.log import Advance, Claim, MessageLog, Rest
+from worker.storage.log import MessageLog
 
 from .backend import settings_for
 

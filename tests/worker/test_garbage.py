@@ -12,8 +12,8 @@ from protocol import Limits, check
 from worker.app.garbage import GarbageStep
 from worker.messaging.tokens import Tokens
 from worker.storage.definition import pack_definition, pack_lane, unpack_definition
+from worker.storage.entries import Entry
 from worker.storage.lane import LaneView, RunView
-from worker.storage.log import Entry
 
 
 @pytest.fixture

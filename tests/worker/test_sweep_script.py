@@ -20,9 +20,9 @@ from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.messaging.tokens import Tokens
 from worker.recovery.sweep import Sweeper
+from worker.storage.commits import Claim
 from worker.storage.connections import connect
 from worker.storage.keys import Keys, active_runs, probes, secret
-from worker.storage.log import Claim
 
 from .test_advance_script import RUN, Log, done
 

@@ -14,9 +14,9 @@ from protocol.language.references import Reference
 from protocol.language.spelling import Patience
 from protocol.state.fold import Fold
 from worker.storage.definition import Definition
+from worker.storage.entries import Entry, standing
 from worker.storage.history import History
 from worker.storage.lane import amended, id_key, known_calls
-from worker.storage.log import Entry, standing
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""

@@ -38,10 +38,10 @@ from worker.storage.definition import (
     unpack_definition,
     unpack_lane,
 )
+from worker.storage.entries import Entry, standing
 from worker.storage.history import History
 from worker.storage.keys import Keys, active_runs
 from worker.storage.lane import id_key, known_calls
-from worker.storage.log import Entry, standing
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .replacing import Replacement

@@ -26,10 +26,10 @@ from worker.errors import NoLoop, RunNotFound
 from worker.messaging.packing import pack, unpack
 from worker.storage.clock import server_ms
 from worker.storage.definition import FORMAT, require_format, unpack_definition
+from worker.storage.entries import read_entry
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs
 from worker.storage.lane import id_key
-from worker.storage.log import read_entry
 from worker.storage.retention import delete_run, expire_run
 
 from .labels import ID

@@ -17,8 +17,8 @@ from protocol.analysis.provenance import Explanation
 from worker.errors import RunNotFound
 from worker.registry.activities import Registry
 from worker.storage.connections import connect_async_client, redis_errors
+from worker.storage.entries import Entry, read_entry
 from worker.storage.keys import ENDED, Keys
-from worker.storage.log import Entry, read_entry
 
 from .client import Client
 from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream

@@ -36,10 +36,10 @@ from worker.storage.definition import (
     unpack_lane,
 )
 from worker.storage.due import DueRuns
+from worker.storage.entries import Entry, read_entry
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import id_key, known_calls
-from worker.storage.log import Entry, read_entry
 from worker.storage.loop_entries import LOOP, take_in
 from worker.storage.retention import delete_run
 

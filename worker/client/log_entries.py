@@ -10,8 +10,8 @@ from typing import Any
 from protocol.calls.call import Call
 from worker.storage.audit import Deed
 from worker.storage.definition import Definition
+from worker.storage.entries import Entry
 from worker.storage.lane import id_key, known_calls
-from worker.storage.log import Entry
 
 from .timings import Timing, timing_of
 

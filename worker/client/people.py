@@ -30,12 +30,12 @@ from worker.messaging.packing import unpack
 from worker.storage.audit import Deed, deed
 from worker.storage.definition import unpack_definition
 from worker.storage.due import DueRuns
+from worker.storage.entries import Entry
 from worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held, unpack_hold, unpack_ruling
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import amended, known_calls
 from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.log import Entry
 from worker.storage.scripts import Script, pack_request
 
 from .replacing import Replacement, placed_calls

@@ -16,9 +16,9 @@ from broker_config import Settings
 from protocol.engine.statuses import Status
 from worker.errors import RunNotFound
 from worker.storage.connections import redis_errors
+from worker.storage.entries import Entry, read_entry
 from worker.storage.held_calls import unpack_ruling
 from worker.storage.keys import ENDED, Keys
-from worker.storage.log import Entry, read_entry
 
 AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000

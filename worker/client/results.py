@@ -14,8 +14,8 @@ from protocol.engine.solution_output import holds_references, output_fault, reso
 from protocol.state.fold import Fold
 from worker.messaging.attempts import call_name
 from worker.storage.definition import Definition
+from worker.storage.entries import Entry
 from worker.storage.lane import id_key, known_calls, ticks_of
-from worker.storage.log import Entry
 from worker.storage.loop_entries import LoopEntry
 
 from .display import counted, html

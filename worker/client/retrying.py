@@ -27,10 +27,10 @@ from worker.messaging.packing import pack
 from worker.storage.audit import Actor, deed
 from worker.storage.clock import date_now
 from worker.storage.definition import unpack_definition
+from worker.storage.entries import Entry, standing
 from worker.storage.history import History
 from worker.storage.keys import Keys, active_runs
 from worker.storage.lane import LaneView, RunView, known_calls
-from worker.storage.log import Entry, standing
 from worker.storage.secret import read_tokens
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy

@@ -21,10 +21,10 @@ from worker.storage.audit import deed
 from worker.storage.children import PARENT, Parent
 from worker.storage.connections import redis_errors
 from worker.storage.definition import require_format, unpack_definition
+from worker.storage.entries import is_at_work
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import amended, id_key
-from worker.storage.log import is_at_work
 from worker.storage.loop_entries import LOOP
 
 from .control import Control

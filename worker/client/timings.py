@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from worker.storage.definition import Definition, unpack_lane
-from worker.storage.log import Entry
+from worker.storage.entries import Entry
 
 _SECOND: Final = 1000
 

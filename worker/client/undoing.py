@@ -9,8 +9,8 @@ from protocol.engine.execution import Status
 from protocol.graph.graph import Graph
 from worker.messaging.attempts import call_name
 from worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
+from worker.storage.entries import Entry, standing
 from worker.storage.lane import RunView
-from worker.storage.log import Entry, standing
 
 
 @dataclass(slots=True)

@@ -31,10 +31,10 @@ from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_toke
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.messaging.packing import pack
 from worker.storage.clock import date_now
+from worker.storage.commits import Advance, Claim, Delegated, Held, Rest
 from worker.storage.held_calls import pack_hold
 from worker.storage.lane import LaneView, RunGone
 from worker.storage.leases import runner_lease
-from worker.storage.log import Advance, Claim, Delegated, Held, Rest
 from worker.storage.loop_entries import LOOP
 from worker.storage.timings import Spent
 

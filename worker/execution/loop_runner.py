@@ -20,9 +20,9 @@ from protocol.requests import Request
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.storage.children import Parent, child_result
+from worker.storage.commits import Advance, Claim, Rest
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
-from worker.storage.log import Advance, Claim, Rest
 from worker.storage.loop_entries import LOOP, LoopStep
 
 from .loop_requests import config_of, next_request, request_of

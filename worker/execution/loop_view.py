@@ -22,9 +22,10 @@ from worker.messaging.packing import pack
 from worker.messaging.tokens import Tokens
 from worker.storage.children import Parent
 from worker.storage.definition import Definition, unpack_definition, unpack_lane
+from worker.storage.entries import Entry
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone, id_key
-from worker.storage.log import Entry, MessageLog
+from worker.storage.log import MessageLog
 from worker.storage.loop_entries import take_in
 
 _DIGEST: Final = 16

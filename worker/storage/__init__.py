@@ -7,7 +7,9 @@
 `scripts`       the Lua scripts and their requests
 `definition`    how a checked plan is written down
 `run_writer`    writing a run down
-`log`           reading and committing
+`entries`       what an entry of the log says
+`commits`       what a commit asks, and what comes of it
+`log`           reading lanes and committing, as lane runners do
 `timings`       what the log says of the time that a call took
 `loop_entries`  what the log holds of a run's loop, and one step of it
 `children`      how a run and the call that it answers know each other

@@ -19,7 +19,7 @@ from worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from worker.messaging.tokens import Tokens
 
 if TYPE_CHECKING:
-    from .log import Entry
+    from .entries import Entry
 
 PARENT = "parent"
 """The field of a child's state."""

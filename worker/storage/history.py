@@ -11,8 +11,9 @@ from redis.client import Pipeline
 
 from worker.messaging.attempts import CallId, lane_token
 
+from .entries import Entry, is_at_work, read_entry, read_flat
 from .keys import Keys
-from .log import INSTANCES_AT_ONCE, PAGE_BYTES, Entry, is_at_work, read_entry, read_flat
+from .log import INSTANCES_AT_ONCE, PAGE_BYTES
 from .scripts import Script
 
 _PAGE: Final = 200

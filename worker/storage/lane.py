@@ -23,8 +23,9 @@ from protocol.state.operations import read_operation
 from worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
+from .entries import Entry, standing
 from .held_calls import unpack_hold, unpack_ruling
-from .log import Entry, MessageLog, Opened, standing
+from .log import MessageLog, Opened
 
 
 class RunGone(Exception):

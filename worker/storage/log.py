@@ -1,42 +1,41 @@
-"""The message log in Redis, as a lane's runner uses it (DESIGN "The log").
+"""The logs of all runs in Redis, as lane runners use them: reading lanes, and committing (DESIGN "The log").
 
-A run is one stream. An entry that belongs to a lane begins with the fields `l`, the lane, and `p`, the id of the lane's
-entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
-message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
-(msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
-record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
-`u` calls whose ends before it count no more (msgpack), since they are tried again;
-`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`); `r` the run that is to
-answer it.
-An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
-outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
-Readers pass over fields that they do not know.
-
-Ids are given by the server, so they order everything that happened in the run.
-The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.
+What an entry says is in `entries`, what a commit asks and what comes of it in `commits`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from protocol.engine.execution import Outcome, Status
+from protocol.engine.execution import Outcome
 from worker.messaging.attempts import CallId, lane_token
-from worker.messaging.messages import TaskMessage, pack_task
-from worker.messaging.packing import pack, unpack
+from worker.messaging.messages import TaskMessage
+from worker.messaging.packing import unpack
 from worker.messaging.tokens import Tokens
 
-from .audit import Deed
 from .children import PARENT, Parent
+from .commits import (
+    Advance,
+    Claim,
+    Delegated,
+    Held,
+    LoopAdvance,
+    Rest,
+    commit_keys,
+    milliseconds,
+    outcome_request,
+    read_advance,
+)
+from .entries import Entry, is_at_work, is_resting, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
-from .loop_entries import LoopEntry, LoopStep, loop_keys, read_loop_entry
+from .loop_entries import LoopStep, loop_keys
 from .scripts import pack_request, read_script
 from .secret import new_secret
 from .timings import Spent
@@ -51,51 +50,6 @@ INSTANCES_AT_ONCE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a run's log."""
-
-    id: str
-    instance: str | None = None
-    message: Mapping[str, Any] | None = None
-    call: int | None = None
-    status: Status | None = None
-    """Of the call, where it has ended with this entry."""
-    error: Mapping[str, Any] | None = None
-    reason: str | None = None
-    record: bytes | None = None
-    amendment: bytes | None = None
-    missed: tuple[str, ...] = ()
-    """What was promised, did not come in time, and what the call had to do without."""
-    gives_up: bool = False
-    """Whether what is promised is not waited for any more."""
-    undone: tuple[int, ...] = ()
-    """Calls of the lane that had ended and are tried again: their ends before count no more."""
-    by: str | None = None
-    """Who has done it by hand."""
-    snapshot: bytes | None = None
-    """What the call is held with since this entry (SPEC R14.2)."""
-    ruling: bytes | None = None
-    """What was decided of the call."""
-    child: str | None = None
-    """The run that is to answer the call (SPEC R9.3)."""
-    run_status: str | None = None
-    """What the run's status changed to; such an entry belongs to no lane."""
-    loop: LoopEntry | None = None
-    """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
-    deed: Deed | None = None
-    """Who did what, where the entry was written on order from outside."""
-    spent: Spent | None = None
-    """What the call took that has ended with this entry, where it was carried out."""
-    is_of_lane: bool = True
-    """Whether it belongs to a lane, or else to the run."""
-
-    @property
-    def lays_out(self) -> bool:
-        """Whether it says anew what is to be done in its lane."""
-        return self.record is not None or bool(self.undone)
-
-
-@dataclass(frozen=True, slots=True)
 class Opened:
     """A lane as it is read at first."""
 
@@ -105,138 +59,6 @@ class Opened:
     mark: float | None
     """Of the lane's published task (see advance.lua)."""
     now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A call to be claimed, and how long its owner may be silent; `queue` where its message goes to one."""
-
-    index: int
-    lease_seconds: float
-    queue: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A call that is to wait for a person, and what it is held with (msgpack)."""
-
-    index: int
-    snapshot: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Delegated:
-    """A call at work that a child run is to answer (SPEC R9.3)."""
-
-    index: int
-    attempt: int
-    run: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """An attempt failed; the call is to be claimed again after a delay."""
-
-    index: int
-    attempt: int
-    delay_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """What came of a commit."""
-
-    status: str
-    """The run's status; `gone` where its retention is over."""
-    last_id: str = "0-0"
-    global_id: str = "0-0"
-    is_fresh: bool = True
-    """Whether the caller had seen all of the lane before its own commit."""
-    accepted: tuple[bool, ...] = ()
-    attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
-    failures: tuple[int, ...] = ()
-    """For each claim how many attempts before failed."""
-    held: tuple[bool, ...] = ()
-    """For each hold whether the call is held by it."""
-    repeated: tuple[bool, ...] = ()
-    """For each claim whether the attempt before was lost."""
-    woken: tuple[str, ...] = ()
-    """Lanes whose turn to be published has come."""
-    among: int = 0
-    """How many of the run's lanes lie in the queue, these included."""
-    due_ms: int | None = None
-    """When something becomes due in the run, where that is sooner than the sweep would look."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopAdvance:
-    """What came of a step of a loop."""
-
-    status: str
-    """The run's status; `gone` where its retention is over."""
-    is_taken: bool
-    """Whether it was written, and nothing had come that it was decided without."""
-    woken: tuple[str, ...] = ()
-    """Lanes to be published."""
-    mark: float | None = None
-    """Of the loop's lane: by it the sweep finds what the step leaves to do, until it is taken back."""
-
-
-def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
-    """An entry, from what Redis returns."""
-    detail = unpack(fields[b"d"]) if b"d" in fields else {}
-    loop = read_loop_entry(fields)
-    status = fields[b"s"].decode() if b"s" in fields else None
-    return Entry(
-        id=id_.decode(),
-        instance=fields[b"l"].decode() or None if b"l" in fields and loop is None else None,
-        message=unpack(fields[b"m"]) if b"m" in fields else None,
-        call=int(fields[b"c"]) if b"c" in fields else None,
-        status=Status(status) if status is not None and b"c" in fields else None,
-        error=detail.get("error"),
-        reason=detail.get("reason"),
-        record=fields.get(b"k"),
-        amendment=fields.get(b"a"),
-        missed=tuple(detail.get("missed", ())),
-        gives_up=b"g" in fields,
-        undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
-        by=detail.get("by"),
-        snapshot=fields.get(b"h"),
-        ruling=fields.get(b"j"),
-        child=fields[b"r"].decode() if b"r" in fields else None,
-        run_status=status if b"l" not in fields else None,
-        loop=loop,
-        deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
-        spent=Spent.read(detail.get("t")),
-        is_of_lane=b"l" in fields,
-    )
-
-
-def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
-    """An entry, its fields and values in one list as a script gives them."""
-    return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
-
-
-def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of one lane, without the ends of calls that were undone later and what was decided of them."""
-    last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
-    if not last:
-        yield from entries
-        return
-    for number, entry in enumerate(entries):
-        is_undone = entry.call is not None and number < last.get(entry.call, -1)
-        yield replace(entry, status=None, snapshot=None, ruling=None) if is_undone else entry
-
-
-def is_at_work(entry: bytes | None) -> bool:
-    """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
-    return entry is not None and entry.startswith((b"running:", b"sent:", b"child:"))
-
-
-def _is_resting(entry: bytes | None, now_ms: int) -> bool:
-    """Whether a call is to be tried again, but not yet."""
-    return entry is not None and entry.startswith(b"retry:") and int(entry.rpartition(b":")[2]) > now_ms
 
 
 class MessageLog:
@@ -256,8 +78,8 @@ class MessageLog:
     ) -> None:
         self._commands = GroupedCommands(redis)
         self._prefix = prefix
-        self._published = _milliseconds(published_seconds)
-        self._silent = _milliseconds(lease_seconds)
+        self._published = milliseconds(published_seconds)
+        self._silent = milliseconds(lease_seconds)
         self._window = window
         self._most_bytes = run_bytes
         self._most_work = run_work
@@ -308,7 +130,7 @@ class MessageLog:
             fields = [CallId(run, instance, call).member for call in page]
             entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
             for call, entry in zip(page, entries, strict=True):
-                if is_at_work(entry) or _is_resting(entry, now_ms):
+                if is_at_work(entry) or is_resting(entry, now_ms):
                     found.add(call)
         return frozenset(found)
 
@@ -365,7 +187,7 @@ class MessageLog:
             "window": self._window,
             "settled": list(settled),
             "outcomes": [
-                _outcome(
+                outcome_request(
                     outcome,
                     sendings.get(outcome.index),
                     wakes=outcome.index in wakes,
@@ -374,38 +196,14 @@ class MessageLog:
                 )
                 for outcome in outcomes
             ],
-            "retries": [
-                {"call": rest.index, "attempt": rest.attempt, "delay_ms": _milliseconds(rest.delay_seconds)}
-                for rest in rests
-            ],
+            "retries": [rest.to_request() for rest in rests],
             "tells": self._tells,
-            "children": [{"call": one.index, "attempt": one.attempt, "run": one.run} for one in delegated],
-            "holds": [{"call": held.index, "snapshot": held.snapshot} for held in holds],
-            "claims": [
-                {"call": claim.index, "lease_ms": _milliseconds(claim.lease_seconds), "queue": claim.queue}
-                for claim in claims
-            ],
+            "children": [one.to_request() for one in delegated],
+            "holds": [held.to_request() for held in holds],
+            "claims": [claim.to_request() for claim in claims],
         }
-        names = (
-            keys.state,
-            keys.log,
-            keys.lanes,
-            keys.calls,
-            keys.leases,
-            keys.statuses,
-            keys.parked,
-            keys.published,
-            keys.backlog,
-            keys.outbox,
-            keys.outbox_tasks,
-            keys.outbox_due,
-            keys.gathers,
-            keys.held,
-            keys.untold,
-            keys.children,
-        )
-        reply = await self._commands.run_script(self._advance, names, pack_request(request))
-        advance = _read_advance(reply)
+        reply = await self._commands.run_script(self._advance, commit_keys(keys), pack_request(request))
+        advance = read_advance(reply)
         if advance.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
@@ -486,55 +284,3 @@ class MessageLog:
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._prefix, run)
-
-
-def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)
-
-
-def _outcome(
-    outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
-) -> dict[str, Any]:
-    return {
-        "call": outcome.index,
-        "status": outcome.status.value,
-        "detail": _detail(outcome, missed, spent),
-        "missed": ", ".join(missed),
-        "wakes": wakes,
-        "messages": [pack(message) for message in outcome.messages],
-        "task": pack_task(sending) if sending is not None else b"",
-        "queue": sending.queue if sending is not None else "",
-    }
-
-
-def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> bytes:
-    detail: dict[str, Any] = {}
-    if outcome.error is not None:
-        detail["error"] = dict(outcome.error)
-    if outcome.reason is not None:
-        detail["reason"] = outcome.reason
-    if missed:
-        detail["missed"] = list(missed)
-    if spent is not None and (packed := spent.pack()) is not None:
-        detail["t"] = packed
-    return pack(detail) if detail else b""
-
-
-def _read_advance(reply: bytes) -> Advance:
-    found = unpack(reply)
-    if found["status"] == "gone":
-        return Advance("gone")
-    return Advance(
-        status=found["status"],
-        last_id=found["last"],
-        global_id=found["global"],
-        is_fresh=found["fresh"],
-        accepted=tuple(found["accepted"]),
-        attempts=tuple(found["claims"]),
-        failures=tuple(found["failures"]),
-        held=tuple(found["held"]),
-        repeated=tuple(found["repeated"]),
-        woken=tuple(found["woken"]),
-        among=found["among"],
-        due_ms=int(found["due"]) if "due" in found else None,
-    )

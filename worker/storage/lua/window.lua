@@ -1,5 +1,5 @@
 -- A run's lanes go to the queue a window at a time, so that a run of very many does not keep the others waiting. This
--- stands before the scripts that let lanes out (see `log.read_script`).
+-- stands before the scripts that let lanes out (see `scripts.read_script`).
 
 -- Let out so many lanes that the window is full again, and mark them as published. Where that would be less than a tenth
 -- of the window it is left to a later take-up, so that they are published in batches.

@@ -1,0 +1,183 @@
+"""What a commit asks of the log, and what comes of it (lua/advance.lua, lua/loop.lua)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.engine.execution import Outcome
+from worker.messaging.messages import TaskMessage, pack_task
+from worker.messaging.packing import pack, unpack
+
+from .keys import Keys
+from .timings import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A call to be claimed, and how long its owner may be silent; `queue` where its message goes to one."""
+
+    index: int
+    lease_seconds: float
+    queue: str = ""
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A call that is to wait for a person, and what it is held with (msgpack)."""
+
+    index: int
+    snapshot: bytes
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        return {"call": self.index, "snapshot": self.snapshot}
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """A call at work that a child run is to answer (SPEC R9.3)."""
+
+    index: int
+    attempt: int
+    run: str
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        return {"call": self.index, "attempt": self.attempt, "run": self.run}
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """An attempt failed; the call is to be claimed again after a delay."""
+
+    index: int
+    attempt: int
+    delay_seconds: float
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        return {"call": self.index, "attempt": self.attempt, "delay_ms": milliseconds(self.delay_seconds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What came of a commit."""
+
+    status: str
+    """The run's status; `gone` where its retention is over."""
+    last_id: str = "0-0"
+    global_id: str = "0-0"
+    is_fresh: bool = True
+    """Whether the caller had seen all of the lane before its own commit."""
+    accepted: tuple[bool, ...] = ()
+    attempts: tuple[int, ...] = ()
+    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
+    failures: tuple[int, ...] = ()
+    """For each claim how many attempts before failed."""
+    held: tuple[bool, ...] = ()
+    """For each hold whether the call is held by it."""
+    repeated: tuple[bool, ...] = ()
+    """For each claim whether the attempt before was lost."""
+    woken: tuple[str, ...] = ()
+    """Lanes whose turn to be published has come."""
+    among: int = 0
+    """How many of the run's lanes lie in the queue, these included."""
+    due_ms: int | None = None
+    """When something becomes due in the run, where that is sooner than the sweep would look."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAdvance:
+    """What came of a step of a loop."""
+
+    status: str
+    """The run's status; `gone` where its retention is over."""
+    is_taken: bool
+    """Whether it was written, and nothing had come that it was decided without."""
+    woken: tuple[str, ...] = ()
+    """Lanes to be published."""
+    mark: float | None = None
+    """Of the loop's lane: by it the sweep finds what the step leaves to do, until it is taken back."""
+
+
+def milliseconds(seconds: float) -> int:
+    """The same time in milliseconds, as scripts take it."""
+    return int(seconds * 1000)
+
+
+def commit_keys(keys: Keys) -> tuple[str, ...]:
+    """The keys of a run in the order in which the script takes them."""
+    return (
+        keys.state,
+        keys.log,
+        keys.lanes,
+        keys.calls,
+        keys.leases,
+        keys.statuses,
+        keys.parked,
+        keys.published,
+        keys.backlog,
+        keys.outbox,
+        keys.outbox_tasks,
+        keys.outbox_due,
+        keys.gathers,
+        keys.held,
+        keys.untold,
+        keys.children,
+    )
+
+
+def outcome_request(
+    outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
+) -> dict[str, Any]:
+    """An outcome as the script takes it; `sending` is the task of one that is sent and forgotten."""
+    return {
+        "call": outcome.index,
+        "status": outcome.status.value,
+        "detail": _detail(outcome, missed, spent),
+        "missed": ", ".join(missed),
+        "wakes": wakes,
+        "messages": [pack(message) for message in outcome.messages],
+        "task": pack_task(sending) if sending is not None else b"",
+        "queue": sending.queue if sending is not None else "",
+    }
+
+
+def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> bytes:
+    detail: dict[str, Any] = {}
+    if outcome.error is not None:
+        detail["error"] = dict(outcome.error)
+    if outcome.reason is not None:
+        detail["reason"] = outcome.reason
+    if missed:
+        detail["missed"] = list(missed)
+    if spent is not None and (packed := spent.pack()) is not None:
+        detail["t"] = packed
+    return pack(detail) if detail else b""
+
+
+def read_advance(reply: bytes) -> Advance:
+    """What the script has answered."""
+    found = unpack(reply)
+    if found["status"] == "gone":
+        return Advance("gone")
+    return Advance(
+        status=found["status"],
+        last_id=found["last"],
+        global_id=found["global"],
+        is_fresh=found["fresh"],
+        accepted=tuple(found["accepted"]),
+        attempts=tuple(found["claims"]),
+        failures=tuple(found["failures"]),
+        held=tuple(found["held"]),
+        repeated=tuple(found["repeated"]),
+        woken=tuple(found["woken"]),
+        among=found["among"],
+        due_ms=int(found["due"]) if "due" in found else None,
+    )

@@ -1,0 +1,131 @@
+"""What an entry of a run's log says (DESIGN "The log").
+
+A run is one stream. An entry that belongs to a lane begins with the fields `l`, the lane, and `p`, the id of the lane's
+entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
+message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
+(msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
+record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
+`u` calls whose ends before it count no more (msgpack), since they are tried again;
+`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`); `r` the run that is to
+answer it.
+An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
+outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
+Readers pass over fields that they do not know.
+
+Ids are given by the server, so they order everything that happened in the run.
+The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocol.engine.execution import Status
+from worker.messaging.packing import unpack
+
+from .audit import Deed
+from .loop_entries import LoopEntry, read_loop_entry
+from .timings import Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a run's log."""
+
+    id: str
+    instance: str | None = None
+    message: Mapping[str, Any] | None = None
+    call: int | None = None
+    status: Status | None = None
+    """Of the call, where it has ended with this entry."""
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+    record: bytes | None = None
+    amendment: bytes | None = None
+    missed: tuple[str, ...] = ()
+    """What was promised, did not come in time, and what the call had to do without."""
+    gives_up: bool = False
+    """Whether what is promised is not waited for any more."""
+    undone: tuple[int, ...] = ()
+    """Calls of the lane that had ended and are tried again: their ends before count no more."""
+    by: str | None = None
+    """Who has done it by hand."""
+    snapshot: bytes | None = None
+    """What the call is held with since this entry (SPEC R14.2)."""
+    ruling: bytes | None = None
+    """What was decided of the call."""
+    child: str | None = None
+    """The run that is to answer the call (SPEC R9.3)."""
+    run_status: str | None = None
+    """What the run's status changed to; such an entry belongs to no lane."""
+    loop: LoopEntry | None = None
+    """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
+    deed: Deed | None = None
+    """Who did what, where the entry was written on order from outside."""
+    spent: Spent | None = None
+    """What the call took that has ended with this entry, where it was carried out."""
+    is_of_lane: bool = True
+    """Whether it belongs to a lane, or else to the run."""
+
+    @property
+    def lays_out(self) -> bool:
+        """Whether it says anew what is to be done in its lane."""
+        return self.record is not None or bool(self.undone)
+
+
+def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """An entry, from what Redis returns."""
+    detail = unpack(fields[b"d"]) if b"d" in fields else {}
+    loop = read_loop_entry(fields)
+    status = fields[b"s"].decode() if b"s" in fields else None
+    return Entry(
+        id=id_.decode(),
+        instance=fields[b"l"].decode() or None if b"l" in fields and loop is None else None,
+        message=unpack(fields[b"m"]) if b"m" in fields else None,
+        call=int(fields[b"c"]) if b"c" in fields else None,
+        status=Status(status) if status is not None and b"c" in fields else None,
+        error=detail.get("error"),
+        reason=detail.get("reason"),
+        record=fields.get(b"k"),
+        amendment=fields.get(b"a"),
+        missed=tuple(detail.get("missed", ())),
+        gives_up=b"g" in fields,
+        undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
+        by=detail.get("by"),
+        snapshot=fields.get(b"h"),
+        ruling=fields.get(b"j"),
+        child=fields[b"r"].decode() if b"r" in fields else None,
+        run_status=status if b"l" not in fields else None,
+        loop=loop,
+        deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
+        spent=Spent.read(detail.get("t")),
+        is_of_lane=b"l" in fields,
+    )
+
+
+def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
+    """An entry, its fields and values in one list as a script gives them."""
+    return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of one lane, without the ends of calls that were undone later and what was decided of them."""
+    last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
+    if not last:
+        yield from entries
+        return
+    for number, entry in enumerate(entries):
+        is_undone = entry.call is not None and number < last.get(entry.call, -1)
+        yield replace(entry, status=None, snapshot=None, ruling=None) if is_undone else entry
+
+
+def is_at_work(entry: bytes | None) -> bool:
+    """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
+    return entry is not None and entry.startswith((b"running:", b"sent:", b"child:"))
+
+
+def is_resting(entry: bytes | None, now_ms: int) -> bool:
+    """Whether a call is to be tried again, but not yet."""
+    return entry is not None and entry.startswith(b"retry:") and int(entry.rpartition(b":")[2]) > now_ms
