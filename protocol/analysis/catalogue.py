@@ -119,6 +119,9 @@ _ENTRIES: Final = (
     ("ACT409", "advisor-not-asked", "info", "R15.1",
      "An advisor is to be asked at another moment than `request`: it is kept, and not asked.",
      'write "on": "request"'),
+    ("ACT410", "staged-plan", "note", "R12.7",
+     "A staged plan asks twice in each tick, the second time by a schema of its own: less of a prompt can be cached.",
+     'leave "plan": "staged" out for a model that can write a whole plan'),
 )
 # fmt: on
 

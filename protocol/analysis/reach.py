@@ -15,6 +15,7 @@ from protocol.calls.tools import ANONYMOUS, Executor, Tool
 from protocol.engine.loop import LoopLimits
 from protocol.language.references import Reference, parse_output_path
 from protocol.requests import Request, compose, render
+from protocol.requests.staged import first_schema
 from protocol.schemas.parts import referred
 from protocol.state.scopes import read_scope
 
@@ -92,12 +93,12 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
     limits = LoopLimits.of(request.config)
     asking = max((_requests(request, runner, code) for tool in tools for runner in tool.code), default=0)
     most_calls = limits.calls if tools else 0
-    first = json.dumps([render(request), composed], ensure_ascii=False, separators=(",", ":"))
+    first = json.dumps([render(request), first_schema(request)], ensure_ascii=False, separators=(",", ":"))
     return Reach(
         model=request.config.get("model"),
         tools=tools,
         calls=most_calls,
-        requests=limits.ticks + most_calls * asking,
+        requests=limits.ticks * (2 if request.is_staged else 1) + most_calls * asking,
         bytes=limits.tokens,
         first_bytes=len(first.encode()),
     )
@@ -172,10 +173,12 @@ def _requests(request: Request, runner: tuple[Executor, str], code: Container[st
     if name == ANONYMOUS or executor is Executor.LATENT:
         return 1
     if not isinstance(definition, Mapping):
-        return LoopLimits.of(request.config).ticks  # a file: it may have tools of its own
+        return 2 * LoopLimits.of(request.config).ticks  # a file: it may have tools of its own, and be staged
     has_tools = definition.get("tools") or any(m.get("type") == "tool" for m in definition.get("context", ()))
     own = LoopLimits.of({**request.config, **(definition.get("config") or {})})
-    return min(own.ticks, LoopLimits.of(request.config).ticks) if has_tools else 1
+    most = min(own.ticks, LoopLimits.of(request.config).ticks)
+    twice = (definition.get("config") or {}).get("plan") == "staged"
+    return most * (1 + twice) if has_tools else 1
 
 
 def _covers(scopes: tuple[str, ...] | None, place: Reference) -> bool:

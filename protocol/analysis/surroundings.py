@@ -47,6 +47,15 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _hidden_data(layout)
     yield from _never_written(layout, places)
     yield from _not_asked(layout)
+    yield from _staged(layout)
+
+
+def _staged(layout: Layout) -> Iterator[Finding]:
+    """A plan that is asked for in two requests, whose schemas differ (SPEC R12.3, R12.7)."""
+    if layout.submission.is_request and layout.submission.config.get("plan") == "staged":
+        why = "each tick asks twice, the second time by a schema that is made for the tools that were chosen"
+        remedy = "leave config.plan out for a model that can write a whole plan"
+        yield Finding("ACT410", why, (), pointer("config", "plan"), remedy)
 
 
 def _not_asked(layout: Layout) -> Iterator[Finding]:

@@ -4,6 +4,8 @@ A loop changes only by what the log says, so it can be rebuilt from the log at a
 come to, `limits` and what was spent whether another request may begin:
 
     new      tick n is to be composed: its request is not in the log yet
+    choosing of a staged tick (SPEC R12.7) the first request is in the log, which asks for tools; the answer is not
+    chosen   its answer is in the log; the second request is to be composed
     asked    its request is in the log, the answer is not
     planned  its solution is in the log, and waits for a person's approval (in lazy mode, SPEC R13.7)
     approved its calls may run, and do not yet
@@ -57,11 +59,22 @@ class Stage(StrEnum):
     """What the log has come to in the current tick."""
 
     NEW = "new"
+    CHOOSING = "choosing"
+    CHOSEN = "chosen"
     ASKED = "asked"
     PLANNED = "planned"
     APPROVED = "approved"
     RAN = "ran"
     ENDED = "ended"
+
+
+_CHOOSING_FROM: Final = 1_000_000
+"""The indexes of the requests that ask for tools begin here; those of all others are the numbers of their ticks."""
+
+
+def request_index(stage: Stage, tick: int) -> int:
+    """The index of a tick's request among the calls of the loop's lane."""
+    return tick + _CHOOSING_FROM if stage is Stage.CHOOSING else tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,8 @@ class Tick:
     """The message of its solution."""
     charged: int = 0
     """What it has cost, in tokens."""
+    has_chosen: bool = False
+    """Whether its tools were chosen."""
     first: int = 0
     """The index of its first call."""
     runs: int = 0
@@ -131,14 +146,36 @@ class Loop:
         """How many calls its solutions have started."""
         return sum(tick.runs for tick in self.ticks)
 
-    def ask(self, estimate: int, digest: str) -> None:
-        """The request of the current tick is in the log."""
-        self.stage = Stage.ASKED
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request is in the log, and its answer is not."""
+        return self.stage in (Stage.CHOOSING, Stage.ASKED)
+
+    @property
+    def request(self) -> int:
+        """The index of the current request among the calls of the loop's lane."""
+        return request_index(self.stage, self.tick.number)
+
+    @property
+    def answered(self) -> list[int]:
+        """The indexes of all requests whose answers are in the log."""
+        chosen = [request_index(Stage.CHOOSING, tick.number) for tick in self.ticks if tick.has_chosen]
+        return [*chosen, *(tick.number for tick in self.ticks if tick.solution is not None)]
+
+    def ask(self, estimate: int, digest: str, *, for_tools: bool = False) -> None:
+        """A request of the current tick is in the log."""
+        self.stage = Stage.CHOOSING if for_tools else Stage.ASKED
         self.ticks[-1] = replace(self.tick, estimate=estimate, digest=digest)
+
+    def choose(self, *, charged: int) -> None:
+        """The tools of the current tick are in the log."""
+        self.stage = Stage.CHOSEN
+        self.ticks[-1] = replace(self.tick, charged=charged, has_chosen=True)
 
     def answer(self, solution: Mapping[str, Any], *, charged: int, first: int, runs: int) -> None:
         """The solution of the current tick is in the log."""
         self.stage = Stage.RAN
+        charged += self.tick.charged
         self.ticks[-1] = replace(self.tick, solution=solution, charged=charged, first=first, runs=runs)
 
     def plan(self) -> None:

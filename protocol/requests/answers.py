@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from protocol.calls.call import Call
 from protocol.language.errors import Problem, Rejected, pointer, segments
@@ -76,6 +76,18 @@ class Answer:
         return self.layout.calls
 
 
+class Truth(Protocol):
+    """What an answer is held against before it is read as any solution."""
+
+    def call_problems(self, index: int, call: Any) -> Sequence[Problem]:
+        """What is said against the call of this place in the solution."""
+        ...
+
+    def output_problems(self, output: Any) -> Sequence[Problem]:
+        """What is said against an output."""
+        ...
+
+
 class Unreadable(ValueError):
     """An answer that is no JSON, or in which a key stands twice."""
 
@@ -93,19 +105,46 @@ def read_answer(
     `messages` are those of the run's log so far, by default the request's context; `first` is the index that its first
     call gets, and `begun` are calls at work that may still write, by instance.
     """
-    messages = request.submission.context if messages is None else messages
-    reading = _Reading(request, messages, first, begun)
+    errors: list[AnswerError] = []
+    value: Mapping[str, Any] = {"calls": [], "output": None}
     try:
-        value = parsed(answer) if isinstance(answer, str) else answer
-        if unfit := next(value_problems(value, request.known.limits), None):
-            raise Unreadable(str(unfit))
-        if not isinstance(value, dict):
-            raise Unreadable("it is no JSON object")
+        value = read_value(request, answer)
     except Unreadable as error:
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
-        message = f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}"
-        return reading.answer({"calls": [], "output": None}, AnswerError(None, "InvalidAnswer", message, ""))
-    return reading.answer(value)
+        errors = [unreadable(error, answer)]
+    return read_solution(request, value, messages, errors, first=first, begun=begun)
+
+
+def read_solution(
+    request: Request,
+    value: Mapping[str, Any],
+    messages: Sequence[Message] | None = None,
+    errors: Sequence[AnswerError] = (),
+    *,
+    first: int = 0,
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
+    truth: Truth | None = None,
+) -> Answer:
+    """Read a solution that is a value already; `errors` are those that were found before, and `truth` is what its calls
+    and its output are held against, by default the composed schema. See `read_answer`.
+    """
+    messages = request.submission.context if messages is None else messages
+    return _Reading(request, messages, first, begun, truth or _Composed(request)).answer(value, *errors)
+
+
+def read_value(request: Request, answer: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The object that an answer is. Raises `Unreadable`."""
+    value = parsed(answer) if isinstance(answer, str) else answer
+    if unfit := next(value_problems(value, request.known.limits), None):
+        raise Unreadable(str(unfit))
+    if not isinstance(value, dict):
+        raise Unreadable("it is no JSON object")
+    return value
+
+
+def unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerError:
+    """The error of an answer that cannot be read (SPEC R13.2)."""
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
+    return AnswerError(None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}", "")
 
 
 def parsed(text: str) -> Any:
@@ -141,6 +180,7 @@ class _Reading:
     messages: Sequence[Message]
     first: int
     begun: Mapping[str | None, Sequence[Call]] | None
+    truth: Truth
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
         """The answer that a value is."""
@@ -186,7 +226,7 @@ class _Reading:
             layout, problems = None, list(rejected.errors)
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
-            problems += self._misfits(index, call) if index not in about else ()
+            problems += self.truth.call_problems(index, call) if index not in about else ()
         return (None if problems else layout), problems
 
     def _laid_out(self, calls: Mapping[int, Any], output: Any) -> Layout:
@@ -197,7 +237,7 @@ class _Reading:
             calls=[(("solution", "calls", index), call) for index, call in calls.items()],
             output=output,
             first=self.first,
-            is_template=self.request.is_lazy,
+            is_template=self.request.is_template,
             is_request=False,
             is_whole=True,
             tools=self.request.tools,
@@ -216,13 +256,8 @@ class _Reading:
                 known = ", ".join(self.request.tools) or "none"
                 yield Problem(pointer(*at, "_tool"), f"the request declares no tool {name!r}; it declares: {known}")
 
-    def _misfits(self, index: int, call: Any) -> list[Problem]:
-        """What the composed schema says against a call."""
-        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
-
-    def _output_problems(self, output: Any) -> Iterator[Problem]:
-        if output is not None:
-            yield from misfit_problems(output, self.request.schema, "solution", "output")
+    def _output_problems(self, output: Any) -> Sequence[Problem]:
+        return self.truth.output_problems(output) if output is not None else ()
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with the answer beside its calls and its output."""
@@ -247,6 +282,19 @@ class _Reading:
             call = value["calls"][about]
             return AnswerError(call if isinstance(call, dict) else None, "InvalidCall", problem.message, place)
         return AnswerError(None, "InvalidOutput" if about == "output" else "InvalidAnswer", problem.message, place)
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """The composed schema as the truth."""
+
+    request: Request
+
+    def call_problems(self, index: int, call: Any) -> Sequence[Problem]:
+        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
+
+    def output_problems(self, output: Any) -> Sequence[Problem]:
+        return list(misfit_problems(output, self.request.schema, "solution", "output"))
 
 
 @lru_cache(maxsize=16)

@@ -31,11 +31,13 @@ _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentS
 
 def compose_call(request: Request, tool: Tool, definitions: Definitions) -> dict[str, Any]:
     """The schema of a tool's calls; what its references lead to is added to the definitions."""
-    return _Composing(request, tool, definitions).composed()
+    return CallComposing(request, tool, definitions).composed()
 
 
 @dataclass(frozen=True)
-class _Composing:
+class CallComposing:
+    """Composes the call schema of one tool."""
+
     request: Request
     tool: Tool
     definitions: Definitions

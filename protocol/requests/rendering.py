@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from protocol.calls.tools import Tool
 from protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import DAGGER
@@ -51,8 +52,27 @@ class Fate:
 
 def render(request: Request) -> list[ChatMessage]:
     """The messages of the first request."""
-    text = texts.opening(has_tools=bool(request.tools), has_instances=bool(request.instances), is_lazy=request.is_lazy)
+    has_instances = bool(request.instances)
+    if request.is_staged:
+        tools = list(map(_tool, request.tools.values()))
+        text = texts.staged_opening(tools, has_instances=has_instances, is_lazy=request.is_lazy)
+    else:
+        text = texts.opening(has_tools=bool(request.tools), has_instances=has_instances, is_lazy=request.is_lazy)
     return [_chat("system", text), *render_context(request.submission.context, request.config.get("show_bytes"))]
+
+
+def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> list[ChatMessage]:
+    """What follows the first answer of a staged tick: for each slot its name, its tool, and where its call writes."""
+    lines = [f"{name}. {_one_line(tool)}{f' → {_one_line(path)}' if path else ''}" for name, tool, path in slots]
+    return [_chat("user", "\n".join([texts.slots_heading(tick), *(lines or [texts.NO_CALLS])]))]
+
+
+def _tool(tool: Tool) -> str:
+    """A tool as a model that chooses is shown it: its description, and the names of its parameters."""
+    named = [name for name in tool.document["properties"] if not name.startswith("_")]
+    description = tool.declaration.get("description")
+    said = f": {' '.join(description.split())}" if isinstance(description, str) else ""
+    return _one_line(f"- {tool.name}({', '.join(named)}){said}")
 
 
 def render_context(messages: Sequence[Message], show_bytes: int | None = None) -> list[ChatMessage]:

@@ -46,6 +46,16 @@ class Request:
         modes = [mode for plan in plans for mode in (plan.get("mode"), _inside(plan).get("mode")) if mode is not None]
         return (modes[-1] if modes else self.config.get("mode")) == "lazy"
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether a tick asks twice, for the tools and then for their parameters (SPEC R12.7)."""
+        return self.config.get("plan") == "staged"
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the calls of a solution that name no instance run once in each."""
+        return self.is_lazy or self.is_staged
+
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
         """What a model is shown and may call: exactly the tools that the request declares, in that order, as far as

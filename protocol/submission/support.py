@@ -32,6 +32,8 @@ def _settings(plan: Layout) -> Iterator[Problem]:
     for key in settings_of(plan.submission.config):
         if not (SETTINGS[key].in_submission or (SETTINGS[key].in_request and plan.submission.is_request)):
             yield _unsupported(key, "config", key)
+    if plan.submission.is_request:
+        yield from _idle_slots(plan.submission.config, "config")
 
 
 def _delegate_settings(plan: Layout) -> Iterator[Problem]:
@@ -41,6 +43,16 @@ def _delegate_settings(plan: Layout) -> Iterator[Problem]:
         for key in settings_of(config):
             if not (SETTINGS[key].in_definition or (SETTINGS[key].in_request and declares_tools(definition))):
                 yield _unsupported(key, "delegates", name, "config", key)
+        if declares_tools(definition):
+            yield from _idle_slots(config, "delegates", name, "config")
+
+
+def _idle_slots(config: Mapping[str, Any] | None, *at: str) -> Iterator[Problem]:
+    """Slots of a plan that has none."""
+    settings = settings_of(config)
+    if "slots" in settings and "plan" not in settings:
+        text = 'only a staged plan has slots: add "plan": "staged", or leave slots out'
+        yield Problem(pointer(*at, "slots"), text)
 
 
 def _promises(plan: Layout) -> Iterator[Problem]:

@@ -62,6 +62,11 @@ def advised(moment: str) -> Submission:
     return submission(call(), context=[{"type": "advisor", "id": "a", "on": moment}])
 
 
+def staged(config: dict[str, Any]) -> Submission:
+    """A request with these settings."""
+    return {"context": [], "schema": {"type": "string"}, "tools": {}, "config": config}
+
+
 def large(properties: int) -> Submission:
     """A reader whose schema has so many parts."""
     takes = {"properties": {"text": {"type": "string"}} | {f"p{n}": {"type": "string"} for n in range(properties)}}
@@ -157,6 +162,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
     "ACT408": (circling("state"), circling("†state.b")),
     "ACT409": (advised("commit"), advised("request")),
+    "ACT410": (staged({"plan": "staged"}), staged({})),
 }
 """Code to a submission that gives it, and one that does not."""
 SIGNATURE = {"properties": {"text": {}, "userId": {}}, "required": ["userId"], "additionalProperties": False}

@@ -102,6 +102,16 @@ def test_r7_1_so_it_is_for_those_of_a_request_definition() -> None:
     assert pointers(unsupported(plan)) == ["/delegates/d/config/ignore", "/delegates/d/config/ticks"]
 
 
+def test_r12_7_slots_without_a_staged_plan_are_refused() -> None:
+    asked = {"context": [], "schema": {"type": "string"}, "tools": {}}
+    child = {"d": {"tools": {"t": {}}, "config": {"slots": 3}}}
+    staged = {"plan": "staged", "slots": 3}
+    assert unsupported(check_submission({**asked, "config": staged})) == []
+    found = unsupported(check_submission({**asked, "config": {"slots": 3}, "delegates": child}))
+    assert pointers(found) == ["/config/slots", "/delegates/d/config/slots"]
+    assert found[0].message == 'only a staged plan has slots: add "plan": "staged", or leave slots out'
+
+
 def test_r9_3_the_tools_of_a_delegate_are_read_with_the_submission() -> None:
     tool: dict[str, Any] = {"type": "tool", "tool": {"t": {"type": 5}}}
     sound = {"d": {"tools": ["price", {"t": {}}]}, "e": {"context": [{"type": "tool", "tool": {"t": {}}}]}}

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.requests import Request, compose, read_request, render
+from protocol.requests import Request, read_request, render
+from protocol.requests.rendering import render_slots
+from protocol.requests.staged import compose_slots, first_schema
 from protocol.submission.checking import Surroundings
 
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -75,6 +77,24 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
             }
         },
     },
+    "staged": {
+        "context": [{"type": "input", "city": "Omsk", "days": 3}],
+        "schema": TEXT,
+        "config": {"plan": "staged"},
+        "tools": {
+            "weather": {
+                "description": "The weather of a city.",
+                "properties": {
+                    "city": TEXT,
+                    "days": {"type": "integer"},
+                    "_output": {"type": "object", "properties": {"text": TEXT, "degrees": {"type": "number"}}},
+                    "_delegate": {"const": "translatorDelegate"},
+                },
+                "required": ["city"],
+            },
+            "translate": {"properties": {"text": TEXT, "_output": TEXT}, "required": ["text"]},
+        },
+    },
     "nested": {
         "context": [],
         "schema": {"$ref": "#/$defs/tree", "$defs": {"tree": {"items": {"$ref": "#/$defs/tree"}, "type": "array"}}},
@@ -104,8 +124,11 @@ def request(name: str) -> Request:
 
 
 def asked(name: str) -> str:
-    """What a model is asked, but for the engine's own text."""
-    whole = {"messages": render(request(name))[1:], "schema": compose(request(name))}
+    """What a model is asked, but for the engine's own text; where the plan is staged, for both of its answers."""
+    whole: dict[str, Any] = {"messages": render(request(name))[1:], "schema": first_schema(request(name))}
+    if request(name).is_staged:
+        slots = compose_slots(request(name), ["weather", "translate"])
+        whole["second"] = {"messages": render_slots(0, slots.shown(request(name))), "schema": slots.schema}
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -23,6 +23,8 @@ from worker.cli.rendering import heading
 def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
     """Show the messages and the composed schema of FILE's request (or - for standard input), without asking anybody.
 
+    A staged plan asks twice: shown is what would be asked first, and what for each of the tools once, in their order.
+
     A solution in FILE is passed over; without a schema in FILE the only output is null. With --tick it is a run that is
     named, and what its loop has asked then is shown.
 
@@ -32,24 +34,43 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
 
     if tick is not None:
         with found_run(file, common) as run:
-            asked = run.asked(tick)
-        return _show(asked["messages"], asked["schema"], common)
+            return _show(run.asked(tick), common)
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from protocol.requests import compose, render
+        from protocol.requests import render
+        from protocol.requests.rendering import render_slots
+        from protocol.requests.staged import compose_slots, first_schema, sample_choice
         from worker.execution.checking import Checker
 
         request = Checker(settings).request(value, allow=allow or None)
-        messages, schema = render(request), compose(request)
-    return _show(messages, schema, common)
+        asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request)}
+        if request.is_staged:
+            slots = compose_slots(request, sample_choice(request))
+            second = [*asked["messages"], *render_slots(0, slots.shown(request))]
+            asked["second"] = {"messages": second, "schema": slots.schema}
+    return _show(asked, common)
 
 
-def _show(messages: Sequence[Mapping[str, Any]], schema: Any, common: Common) -> int:
+def _show(asked: Mapping[str, Any], common: Common) -> int:
+    second = asked.get("second")
     if common.json:
-        print_json({"messages": list(messages), "schema": schema})
+        print_json({**_parts(asked), **({"second": _parts(second)} if second is not None else {})})
         return COMPLETED
+    _print(asked["messages"], asked["schema"])
+    if second is not None:
+        print_text()
+        print_text(heading("then"))
+        _print(second["messages"][len(asked["messages"]) :], second["schema"])
+    return COMPLETED
+
+
+def _parts(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: asked[key] for key in ("messages", "schema")}
+
+
+def _print(messages: Sequence[Mapping[str, Any]], schema: Any) -> None:
     for message in messages:
         print_text(heading(escaped(str(message.get("role")))))
         content = message.get("content")
@@ -60,4 +81,3 @@ def _show(messages: Sequence[Mapping[str, Any]], schema: Any, common: Common) ->
     print_text(heading("schema"))
     for line in json.dumps(schema, ensure_ascii=False, indent=2).split("\n"):
         print_text(escaped(line))
-    return COMPLETED

@@ -22,6 +22,8 @@ from redis import Redis
 from broker_config import Settings
 from protocol import Problem, Rejected
 from protocol.language.errors import shortened
+from protocol.requests import texts
+from protocol.requests.staged import emptied
 from worker.errors import NoLoop, RunNotFound
 from worker.messaging.packing import pack, unpack
 from worker.storage.clock import server_ms
@@ -46,13 +48,23 @@ _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imp
 
 def script_of(history: History) -> str:
     """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
-    said = [entry.message for entry in history.entries() if entry.loop is not None and entry.message is not None]
-    if not said:
+    entries: list[dict[str, Any]] = []
+    slots: Mapping[str, Any] | None = None
+    for entry in history.entries():
+        if (said := entry.loop) is None:
+            continue
+        when = {"when": texts.tick_heading(said.tick - 1)} if said.tick else {}
+        if said.request is not None:
+            slots = said.request.get("slots")
+        if said.choice is not None:
+            entries.append({**when, "answer": said.choice["answer"]})
+        elif entry.message is not None and slots is not None:
+            answer = emptied(slots, entry.message["solution"])
+            entries.append({"when": texts.slots_heading(said.tick), "answer": answer})
+        elif entry.message is not None:
+            entries.append({**when, "answer": entry.message["solution"]})
+    if not entries:
         raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
-    entries = [
-        {**({"when": f"# Tick {message['tick'] - 1}:"} if message["tick"] else {}), "answer": message["solution"]}
-        for message in said
-    ]
     return json.dumps(entries[::-1], ensure_ascii=False, indent=1)  # what only later requests say comes first
 
 

@@ -252,7 +252,7 @@ class Forker:
     def _write_loop(self, keys: Keys, copied: _Copied, loop: Loop) -> None:
         """Write what is known of a loop's lane; a request that was not answered is asked anew (SPEC R13.5)."""
         self._redis.hset(keys.lanes, LOOP, f"{copied.loop_last}:0")
-        answered = {CallId(keys.run, LOOP, tick.number).member: "done" for tick in loop.ticks if tick.solution}
+        answered = {CallId(keys.run, LOOP, request).member: "done" for request in loop.answered}
         if answered:
             self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
         if copied.has_loop_left:

@@ -147,12 +147,14 @@ class LoopControl:
         self._take(step, done)
 
     def asked(self, tick: int) -> dict[str, Any]:
-        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`.
+        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`; of a staged one
+        also `second`, the same of its second request, once there is one.
 
         Raises `RunNotFound`, `NoLoop`, `NoSuchTick`, `RedisError`.
         """
         self._definition()
         messages: list[Any] = []
+        found: dict[str, Any] | None = None
         schema, asked = None, 0
         for entry in self._history.entries():
             if entry.loop is None or entry.loop.request is None:
@@ -162,7 +164,12 @@ class LoopControl:
             schema, asked = request.get("schema", schema), entry.loop.tick + 1
             if entry.loop.tick == tick:
                 parts = {key: request[key] for key in ("config", "digest")}
-                return {"messages": messages, "schema": schema, **parts}
+                this = {"messages": [*messages], "schema": schema, **parts}
+                found = this if found is None else {**found, "second": this}
+            if entry.loop.tick >= tick and "for_tools" not in request:
+                break
+        if found is not None:
+            return found
         raise NoSuchTick(f"run {self._keys.run} has asked {asked} times: there is no tick {tick}, the first is 0")
 
     def _extension(self, view: LoopView, ticks: int) -> LoopStep:
@@ -174,7 +181,7 @@ class LoopControl:
         loop.extend(ticks)
         step.after = loop.name
         if is_over:
-            step.extends = loop.tick.number
+            step.extends = loop.request
             step.woken = [LOOP, *dict.fromkeys(lane_token(instance) for instance, _ in view.open)]
         return step
 

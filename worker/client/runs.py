@@ -12,7 +12,7 @@ from redis import Redis
 
 from broker_config import Settings
 from protocol.analysis.provenance import Explanation, Logged, explain
-from protocol.engine.loop import Stage
+from protocol.engine.loop import Stage, request_index
 from protocol.language.references import DAGGER
 from protocol.state.scopes import read_scope
 from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
@@ -110,10 +110,12 @@ class Run:
     def _is_asking(self, state: Mapping[str, str]) -> bool:
         """Whether a model is being asked, which is no call of the run."""
         stage, _, tick = state.get("loop", "").partition(":")
-        if stage != Stage.ASKED:
+        if stage not in (Stage.ASKED, Stage.CHOOSING):
             return False
         with redis_errors(self._settings):
-            entry: Any = self._redis.hget(self._keys.calls, CallId(self.id, LOOP, int(tick)).member)
+            entry: Any = self._redis.hget(
+                self._keys.calls, CallId(self.id, LOOP, request_index(Stage(stage), int(tick))).member
+            )
         return is_at_work(entry)
 
     def pause(self) -> None:

@@ -13,7 +13,8 @@ from protocol.calls.call import place_in
 from protocol.calls.delegates import declares_tools
 from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
-from protocol.requests import Request, compose, read_request
+from protocol.requests import Request, read_request
+from protocol.requests.staged import first_schema
 from protocol.submission.amendments import SoFar, placed
 from protocol.submission.checking import Surroundings
 from protocol.submission.layout import Layout
@@ -69,7 +70,7 @@ class Checker:
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
         reach = reach_of(request, self._registry.delegates)
-        return replace(reach, unenforced=unenforced(model, compose(request)) if model is not None else None)
+        return replace(reach, unenforced=unenforced(model, first_schema(request)) if model is not None else None)
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run. Raises `protocol.Rejected`."""

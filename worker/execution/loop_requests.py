@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from protocol.engine.loop import estimate_tokens
-from protocol.requests import Request, compose, render, render_tick
-from protocol.requests.rendering import render_context
+from protocol.engine.loop import Stage, estimate_tokens
+from protocol.requests import Request, render, render_tick
+from protocol.requests.rendering import render_context, render_slots
+from protocol.requests.staged import compose_slots, first_schema
 from worker.messaging.packing import pack
 
 from .checking import Checker
 from .loop_view import LoopView
 from .ticks import fates_of
 
+_Asked = tuple[list[dict[str, Any]], Any, dict[str, Any]]
+"""The messages that are added, the schema, and what else is to be known of a request."""
 _SENT = ("model", "temperature", "request_seconds")
 """The settings that are a model's own."""
 
@@ -34,11 +37,10 @@ def request_of(view: LoopView, checker: Checker) -> Request:
 
 def next_request(view: LoopView, request: Request) -> dict[str, Any]:
     """What the log gets of the next request, see `LoopEntry.request`: the messages that it adds to those of the one
-    before, so that it begins with them byte for byte, and in the first one the composed schema.
+    before, so that it begins with them byte for byte, and the schema where it is another one.
     """
-    added, config = _added(view, request), config_of(view)
-    is_first = view.schema is None
-    schema = compose(request) if is_first else view.schema
+    config = config_of(view)
+    added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
     size = len(pack(messages)) + len(pack(schema))
     return {
@@ -46,8 +48,23 @@ def next_request(view: LoopView, request: Request) -> dict[str, Any]:
         "config": config,
         "estimate": estimate_tokens(size, view.loop.limits),
         "digest": hashlib.sha256(pack([messages, schema, config])).hexdigest(),
-        **({"schema": schema} if is_first else {}),
+        **({"schema": schema} if schema != view.schema else {}),
+        **own,
     }
+
+
+def _first(view: LoopView, request: Request) -> _Asked:
+    """What a tick asks, where its plan is staged for tools."""
+    is_same = view.schema is not None and not request.is_staged
+    schema = view.schema if is_same else first_schema(request)
+    return _added(view, request), schema, {"for_tools": True} if request.is_staged else {}
+
+
+def _second(view: LoopView, request: Request) -> _Asked:
+    """What a staged tick asks for the tools that were chosen (SPEC R12.7)."""
+    assert view.choice is not None
+    slots = compose_slots(request, view.choice["answer"]["tools"], view.messages, view.first)
+    return render_slots(view.loop.tick.number, slots.shown(request)), slots.schema, {"slots": slots.to_dict()}
 
 
 def config_of(view: LoopView) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from .loop_requests import config_of, next_request, request_of
 from .loop_view import LoopView
 from .mailbox import Mailbox
 from .services import Services
-from .ticks import note_closing, note_solution, note_start, read_solution, unanswered
+from .ticks import note_choice, note_closing, note_solution, note_start, read_solution, read_tick
 
 _FIRST_WAIT_SECONDS: Final = 0.05
 _LONGEST_WAIT_SECONDS: Final = 5.0
@@ -102,9 +102,9 @@ class LoopRunner:
             return await self._take_result()
         elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
             return await self._fail(limit)
-        elif loop.stage is Stage.NEW and view.status == "running":
+        elif loop.stage in (Stage.NEW, Stage.CHOSEN) and view.status == "running":
             return await self._compose()
-        elif loop.stage is Stage.ASKED and view.status == "running" and self._has_to_look:
+        elif loop.is_asking and view.status == "running" and self._has_to_look:
             return await self._ask()
         elif loop.stage is Stage.APPROVED and view.status == "running":
             return await self._start()
@@ -140,7 +140,7 @@ class LoopRunner:
         if not self._results:
             return False
         self._refused, self._patience_seconds = None, min(2 * self._patience_seconds, _LONGEST_WAIT_SECONDS)
-        self._mailbox.remind(self._view.loop.tick.number, self._patience_seconds)
+        self._mailbox.remind(self._view.loop.request, self._patience_seconds)
         await self._mailbox.wait()
         return True
 
@@ -160,7 +160,7 @@ class LoopRunner:
         request = next_request(view, self._asks)
         if (limit := loop.token_limit(request["estimate"])) is not None:
             return await self._fail(limit)
-        step = self._begin(Stage.ASKED)
+        step = self._begin(Stage.CHOOSING if request.get("for_tools") else Stage.ASKED)
         step.note(loop.tick.number, request=request)
         await self._take(step)
         self._has_to_look = True
@@ -171,20 +171,20 @@ class LoopRunner:
         return request_of(self._view, self._services.checker)
 
     async def _ask(self) -> bool:
-        """Claim the request of the current tick, unless it is at work, and send it."""
-        view, tick = self._view, self._view.loop.tick
+        """Claim the current request, unless it is at work, and send it."""
+        view, index = self._view, self._view.loop.request
         queue = self._services.settings.queue_delegates
-        claim = Claim(tick.number, self._services.settings.sweep_interval_seconds, queue)
+        claim = Claim(index, self._services.settings.sweep_interval_seconds, queue)
         advance = await self._advance(claims=[claim], leaves=True)
         self._has_to_look = False
         number, failures = advance.attempts[0], advance.failures[0]
-        if not number or (tick.number, number) == self._sent:
+        if not number or (index, number) == self._sent:
             return True
-        self._sent = tick.number, number
-        attempt = Attempt(CallId(view.run, LOOP, tick.number), number, failures, advance.repeated[0])
+        self._sent = index, number
+        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, advance.repeated[0])
         if attempt.losses >= self._services.settings.limit_attempts:
             return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
-        if (limit := view.loop.token_limit(tick.estimate, attempt.losses)) is not None:
+        if (limit := view.loop.token_limit(view.loop.tick.estimate, attempt.losses)) is not None:
             return await self._fail(limit)
         await self._services.publish([self._request(view.tokens.given(attempt))])
         return True
@@ -202,26 +202,27 @@ class LoopRunner:
         """Write down what the model has answered, and the calls that come of it."""
         view, loop = self._view, self._view.loop
         attempt, result = self._results[0]
-        tick = loop.tick
-        if loop.stage is not Stage.ASKED or attempt.id.index != tick.number:
+        tick, index = loop.tick, loop.request
+        if not loop.is_asking or attempt.id.index != index:
             self._results.pop(0)  # it is in the log already, or came too late
             return True
         if isinstance(result, Retry):
-            await self._advance(rests=[Rest(tick.number, attempt.number, result.delay_seconds)])
+            await self._advance(rests=[Rest(index, attempt.number, result.delay_seconds)])
             self._results.pop(0)
             if result.delay_seconds <= self._services.settings.sweep_interval_seconds:
-                self._mailbox.remind(tick.number, result.delay_seconds)
+                self._mailbox.remind(index, result.delay_seconds)
             return True
         if isinstance(result, Failure):
             return await self._fail(f"{result.type}: {result.message}")
         said: Mapping[str, Any] = result.value
-        solved = (
-            unanswered(said["error"])
-            if "error" in said
-            else read_solution(self._asks, said["answer"], view, self._services.checker)
-        )
         charged = charge_tokens(said.get("usage"), tick.estimate, attempt.losses)
+        solved = read_tick(self._asks, said, view, self._services.checker)
         limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
+        if solved.choice is not None and limit is None:
+            step = self._begin(Stage.CHOSEN)
+            note_choice(step, view, said, solved.choice, charged=charged)
+            await self._take(step)
+            return True
         step = self._begin(Stage.RAN)
         note_solution(step, view, said, solved, charged=charged, limit=limit, is_lazy=self._asks.is_lazy)
         if limit is not None:
@@ -251,8 +252,8 @@ class LoopRunner:
     async def _fail(self, reason: str) -> bool:
         """End the run with a reason; everything is kept."""
         step = self._begin(Stage.ENDED)
-        if self._view.loop.stage is Stage.ASKED:
-            step.answered = self._view.loop.tick.number
+        if self._view.loop.is_asking:
+            step.answered = self._view.loop.request
         self._end(step, reason)
         await self._take(step)
         return True

@@ -66,7 +66,11 @@ class LoopView:
         self.asked: list[Mapping[str, str]] = []
         """The chat messages of the last request."""
         self.schema: Any = None
-        """The composed schema, the same in every tick."""
+        """The schema of the last request; but for staged plans the same in every tick."""
+        self.choice: Mapping[str, Any] | None = None
+        """The first answer of the current tick, where its plan is staged: see `LoopEntry`."""
+        self.slots: Mapping[str, Any] | None = None
+        """What its second answer is held against, beside the schema."""
         self.asks: Request | None = None
         """The request, once it was read."""
         self.rendered = 0
@@ -172,10 +176,14 @@ class LoopView:
         said = entry.loop
         assert said is not None
         if said.request is not None:
-            self.rendered = len(self.messages)
+            self.slots = said.request.get("slots")
+            self.rendered = len(self.messages) if self.slots is None else self.rendered
             self.schema = said.request.get("schema", self.schema)
             self.asked = [*self.asked, *said.request["messages"]]
+        if said.choice is not None:
+            self.choice = said.choice
         if said.answer is not None and entry.message is not None:
+            self.choice = None
             self.messages.append(entry.message)
             self.positions = tuple(said.answer["positions"])
             self.invalid = tuple(TickError(**error) for error in said.answer["errors"])

@@ -6,8 +6,8 @@ A solution's calls become calls of the lanes that they belong to, in one step wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from protocol import Rejected
 from protocol.engine.execution import Status
@@ -15,6 +15,7 @@ from protocol.engine.loop import Stage, TickError, judge_output
 from protocol.graph.lanes import Lane
 from protocol.language.messages import error_message
 from protocol.requests import Answer, Fate, Request, read_answer
+from protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from protocol.submission.layout import Layout
 from worker.execution.checking import Checker
 from worker.messaging.attempts import lane_token
@@ -36,6 +37,8 @@ class Solved:
     """Where in the solution each of them stands."""
     errors: tuple[TickError, ...]
     """Why others do not, and what else is wrong."""
+    choice: Choice | None = None
+    """The tools that were chosen, where the answer is the first one of a staged tick."""
 
     @property
     def valid_calls(self) -> list[Any]:
@@ -48,9 +51,31 @@ class Solved:
         return self.layout.size if self.layout is not None else 0
 
 
+_NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
+
+
+def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What has come of the current request of a tick."""
+    if "error" in said:
+        return unanswered(said["error"])
+    if view.loop.stage is Stage.CHOOSING:
+        read = read_choice(request, said["answer"])
+        if isinstance(read, Choice):
+            return replace(_NOTHING, choice=read)
+        return replace(_NOTHING, errors=(TickError(read.type, read.message, read.pointer),))
+    if view.slots is not None and view.choice is not None:
+        slots, choice = Slots(view.schema, **view.slots), Choice(view.choice["answer"])
+        answer = read_slots(request, choice, slots, said["answer"], view.messages, first=view.first)
+        return _solved(request, answer, checker)
+    return read_solution(request, said["answer"], view, checker)
+
+
 def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
     """What a model has written, as calls that may run and errors (SPEC R13.2)."""
-    answer = read_answer(request, said, view.messages, first=view.first)
+    return _solved(request, read_answer(request, said, view.messages, first=view.first), checker)
+
+
+def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
     errors = tuple(_error(error, answer, request) for error in answer.errors)
     try:
         return Solved(answer.solution, checker.complete(answer.layout), answer.positions, errors)
@@ -61,7 +86,14 @@ def read_solution(request: Request, said: Any, view: LoopView, checker: Checker)
 
 def unanswered(error: Mapping[str, str]) -> Solved:
     """What a request comes to whose answer is of no use (SPEC R13.4)."""
-    return Solved({"calls": [], "output": None}, None, (), (TickError(error["type"], error["message"], ""),))
+    return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
+
+
+def note_choice(step: LoopStep, view: LoopView, said: Mapping[str, Any], choice: Choice, *, charged: int) -> None:
+    """Write down which tools a staged tick has chosen (SPEC R12.7)."""
+    step.answered = view.loop.request
+    paid = {"model": said.get("model"), "usage": said.get("usage"), "charged": charged}
+    step.note(view.loop.tick.number, choice={"answer": dict(choice.answer), **paid})
 
 
 def note_solution(
@@ -78,7 +110,7 @@ def note_solution(
     Where a limit is reached, none of them.
     """
     tick = view.loop.tick
-    step.answered = tick.number
+    step.answered = view.loop.request
     errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
     message = {
         "type": "solution",
@@ -86,7 +118,7 @@ def note_solution(
         "solution": dict(solved.solution),
         "model": said.get("model"),
         "request": tick.digest,
-        "usage": said.get("usage"),
+        "usage": _usage(view, said),
         "_date": date_now(),
     }
     answer = {
@@ -104,6 +136,15 @@ def note_solution(
         step.note(tick.number, plan=plan_of(solved.valid_calls))
     else:
         write_calls(step, solved.layout, tick.number)
+
+
+def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
+    """What a tick's answer has cost: both, where it was asked twice; null where it is not known of one."""
+    usage = said.get("usage")
+    if view.choice is None or not usage:
+        return usage
+    before = view.choice["usage"]
+    return {key: before.get(key, 0) + count for key, count in usage.items()} if before else None
 
 
 def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:

@@ -1,9 +1,9 @@
 """What the log holds of a run's loop (SPEC R13.5), and one step of it as a script (lua/loop.lua).
 
 A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `t` the tick, and
-of these one or two: `q` the request, `m` the message of its solution with `o` what the engine made of it, `x` the end
-of the tick, `e` the end of the loop, `v` that a loop which had ended goes on; in lazy mode `n` the plan, `y` that it
-was approved, `b` that its calls begin.
+of these one or two: `q` a request, `z` the tools that were chosen (SPEC R12.7), `m` the message of its solution with
+`o` what the engine made of it, `x` the end of the tick, `e` the end of the loop, `v` that a loop which had ended goes
+on; in lazy mode `n` the plan, `y` that it was approved, `b` that its calls begin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ class LoopEntry:
 
     tick: int
     request: Mapping[str, Any] | None = None
-    """`messages` added to those of the ticks before, `schema` and `config`, `estimate` in tokens, `digest`."""
+    """`messages` added to those of the requests before, `schema` where it is another one than theirs, `config`,
+    `estimate` in tokens, `digest`; of a staged tick's first `for_tools`, of its second `slots` (see `Slots`).
+    """
+    choice: Mapping[str, Any] | None = None
+    """`answer` the first one of a staged tick, `model` and `usage`, `charged` tokens."""
     answer: Mapping[str, Any] | None = None
     """`first` the index of its first call, `runs` how many run and `positions` where they stand in the solution,
     `charged` tokens, `errors` of what is not valid.
@@ -55,6 +59,7 @@ class LoopEntry:
 
 _PARTS: Final = {
     b"q": "request",
+    b"z": "choice",
     b"o": "answer",
     b"x": "closing",
     b"e": "end",
@@ -77,7 +82,9 @@ def read_loop_entry(fields: Mapping[bytes, bytes]) -> LoopEntry | None:
 def take_in(loop: Loop, said: LoopEntry, message: Mapping[str, Any] | None) -> None:
     """Let the state of a loop follow an entry of its lane; `message` is the entry's."""
     if said.request is not None:
-        loop.ask(said.request["estimate"], said.request["digest"])
+        loop.ask(said.request["estimate"], said.request["digest"], for_tools=said.request.get("for_tools", False))
+    if said.choice is not None:
+        loop.choose(charged=said.choice["charged"])
     if said.answer is not None and message is not None:
         loop.answer(message, **{key: said.answer[key] for key in ("charged", "first", "runs")})
     if said.plan is not None:
@@ -109,6 +116,7 @@ class LoopStep:
     added: int = 0
     gathers: Sequence[tuple[str, int]] = ()
     answered: int | None = None
+    """The index of a request that has ended."""
     ends: str | None = None
     fault: str = ""
     is_alone: bool = False
@@ -116,7 +124,7 @@ class LoopStep:
     pauses: bool = False
     """Whether the run is paused with it."""
     extends: int | None = None
-    """The tick with which a loop that had ended goes on."""
+    """The index of the request with which a loop that had ended goes on."""
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
 

@@ -1,0 +1,78 @@
+"""The law of staged plans: whatever the second schema admits is a solution without an error (SPEC R12.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol import Limits
+from protocol.calls.call import Call
+from protocol.requests import Request
+from protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
+from protocol.schemas import CompiledSchema
+from protocol.submission.checking import Surroundings
+from protocol.submission.submission import read_submission
+
+from .composed_samples import answers
+from .schema_strategies import schemas
+from .test_law_requests import CONTEXT, INSTANCES, plain_schemas, tools
+
+
+def asked(value: dict[str, Any], *, is_code: bool = False) -> Request:
+    """A staged request, whose first tool is code or is not."""
+    submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Limits())
+    assert problems == []
+    code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
+    return Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
+
+
+@settings(max_examples=settings().max_examples // 4)  # each draws schemas, and then values by them
+@given(st.data(), st.lists(tools(), min_size=1, max_size=2), schemas(), st.booleans(), st.booleans())
+def test_what_is_drawn_from_the_second_schema_is_read_back_without_an_error(
+    data: st.DataObject, declared: list[dict[str, Any]], schema: Any, has_instances: bool, is_code: bool
+) -> None:
+    names = ["first", "second"][: len(declared)]
+    for tool in declared if not has_instances else ():
+        tool["properties"].pop("_instance", None)  # a tool that is pinned to an instance needs one
+    context = [*CONTEXT, *(INSTANCES if has_instances else ())]
+    value = {"context": context, "schema": schema, "tools": dict(zip(names, declared, strict=True))}
+    request = asked(value, is_code=is_code)
+    choice = read_choice(request, data.draw(answers(compose_choice(request))))
+    assert isinstance(choice, Choice)
+    slots = compose_slots(request, choice.tools)
+    answer = read_slots(request, choice, slots, data.draw(answers(dict(slots.schema))))
+    assert [error.message for error in answer.errors] == []
+    for position, call in enumerate(answer.calls):
+        earlier = [place for other in answer.calls[:position] for place in other.written]
+        assert all(
+            any(map(place.overlaps, earlier)) or is_there(request, answer.layout.context, place)
+            for place in read_by(call)
+        )
+
+
+def read_by(call: Call) -> list[Any]:
+    """The places that a call refers to."""
+    return [place for expression in call.expressions for place in expression.references]
+
+
+def is_there(request: Request, context: Any, place: Any) -> bool:
+    """Whether the context holds a place for every instance."""
+    return all(context.fold(instance).exists(place) for instance in request.instances or (None,))
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(st.data(), plain_schemas, plain_schemas)
+def test_what_flows_from_a_slot_fits_where_it_is_read(data: st.DataObject, promised: Any, wanted: Any) -> None:
+    declared = {
+        "first": {"properties": {"_output": promised}},
+        "second": {"properties": {"a": wanted}, "required": ["a"]},
+    }
+    request = asked({"context": [], "schema": {"type": "string"}, "tools": declared}, is_code=True)
+    slots = compose_slots(request, ["first", "second"])
+    wrong = {"calls": {"s0": {"_tool": "first"}, "s1": {"_tool": "second", "a": "†state.s0"}}, "output": None}
+    offered = not CompiledSchema(dict(slots.schema)).problems(wrong)
+    value = data.draw(answers({"type": "object", "properties": {"v": promised}, "required": ["v"]}))["v"]
+    if offered and not CompiledSchema(promised).problems(value):
+        assert not CompiledSchema(wanted).problems(value)
