@@ -24,8 +24,9 @@ class ActivitiesError(WorkerError):
 class RunNotFound(WorkerError):
     """No run of that id in the log: it never was, or its retention is over."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__(f"no run {run}: it never was in this log, or its retention is over")
+    def __init__(self, run: str, meant: str = "") -> None:
+        """`meant` is what was probably meant, as words behind the name (see `protocol.language.spelling`)."""
+        super().__init__(f"no run {run}{meant or ': it never was in this log, or its retention is over'}")
 
 
 class AmbiguousRun(WorkerError):
@@ -36,8 +37,11 @@ class InstanceNotFound(WorkerError):
     """A run without that instance; `known` are those it has."""
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
+        from protocol.language.spelling import Patience  # only here: a module of activities needs none of it
+
         some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-        super().__init__(f"run {run} has no instance {instance!r}; it has {some or 'none'}")
+        meant = Patience().hint(instance, known) or f"; it has {some or 'none'}"
+        super().__init__(f"run {run} has no instance {instance!r}{meant}")
 
 
 class RunOver(WorkerError):

@@ -109,4 +109,7 @@ def test_a_run_opens_no_port_and_leaves_nothing_within_seconds_of_its_end(hangin
     assert running == {name: set() for name in hanging}
     assert {name: left_by(run.trace) for name, run in hanging.items()} == {name: [] for name in hanging}
     # Ended early is not ended well, and never with a traceback (which `finish` looks for).
-    assert all(finish(run.command).code != 0 for run in hanging.values())
+    ended = {name: finish(run.command) for name, run in hanging.items()}
+    assert all(one.code != 0 for one in ended.values())
+    for interrupted in (interrupt_from_the_terminal, interrupt_the_command):
+        assert "nothing of it is kept" in ended[interrupted.__name__].stderr

@@ -18,7 +18,7 @@ import pytest
 from broker_config import EmbeddedServer, NotConfigured, SettingsError, load
 from protocol import Problem, Rejected, check_submission
 from tests.protocol.test_scale import steps
-from worker import ActivitiesError, InfrastructureError, RunNotFound
+from worker import ActivitiesError, InfrastructureError, InstanceNotFound, RunNotFound
 from worker.cli import main
 from worker.cli.check import branches
 from worker.cli.failures import Failed, Interrupted, documented, explain, rejection
@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (click.BadParameter("no", param_hint="--at"), 2, "Invalid value for --at: no (see `acts --help`)"),
         (NotConfigured("no broker"), 3, "no broker"),
         (RunNotFound("x"), 3, "no run x: it never was in this log, or its retention is over"),
+        (InstanceNotFound("x", "Ana", ["Anna", "Bo"]), 3, "run x has no instance 'Ana', did you mean 'Anna'?"),
         (InfrastructureError("no answer"), 3, "no answer"),
         (Failed("not over in time"), 3, "not over in time"),
         (KeyboardInterrupt(), 130, "interrupted"),

@@ -57,8 +57,8 @@ def test_a_run_is_found_by_its_name_the_beginning_of_its_id_and_as_the_latest(ba
     backend.wait(run)
     for text in (run, run[:-2], name, "latest"):
         assert command(backend, "status", text, "--json").json["run"] == run
-    with pytest.raises(RunNotFound):
-        backend.client.find("nowhere")
+    with pytest.raises(RunNotFound, match=f"no run {name}x, did you mean '{name}'"):
+        backend.client.find(f"{name}x")
     other = submitted(backend, "--id", f"{name}.a"), submitted(backend, "--id", f"{name}.b")
     with pytest.raises(AmbiguousRun, match="2 runs begin with"):
         backend.client.find(f"{name}.")

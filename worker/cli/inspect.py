@@ -193,8 +193,10 @@ def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> 
     most = view.limit if as_json or is_quiet else view.most(_NEWEST)
     newest: deque[LogEntry] = deque(maxlen=most)
     count, last = 0, "0-0"
+    tools = set[str]()
     for entry in entries:
         last = entry.id
+        tools.update(filter(None, [_tool(entry)]))
         if not _is_asked_for(entry, view):
             continue
         count += 1
@@ -202,6 +204,8 @@ def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> 
             _print_entry(entry, view, as_json=as_json)
         elif not is_quiet:
             newest.append(entry)
+    if not count:
+        view.tell_of_unknown(tools)
     if is_quiet:
         print_text(counted(count, "message"))
     elif not as_json and count > len(newest) and most is not None:
@@ -214,10 +218,7 @@ def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> 
 
 def _is_asked_for(entry: LogEntry, view: View) -> bool:
     tool = _tool(entry)
-    if entry.message.get("type") == "error" and isinstance(data := entry.message.get("data"), dict):
-        failed = data.get("call")
-        tool = failed.get("_tool") if isinstance(failed, dict) else None
-    elif view.is_failed:
+    if view.is_failed and entry.message.get("type") != "error":
         return False
     return view.tool in (None, tool)
 
@@ -255,6 +256,8 @@ def _origin(entry: LogEntry) -> str:
 def _tool(entry: LogEntry) -> str | None:
     """The tool of the call that wrote the message, or has ended with the entry."""
     call = entry.message.get("_call") or (entry.end.call if entry.end is not None else None)
+    if entry.message.get("type") == "error" and isinstance(data := entry.message.get("data"), dict):
+        call = data.get("call")
     return str(call.get("_tool")) if isinstance(call, Mapping) else None
 
 

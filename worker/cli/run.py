@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from broker_config import Settings
     from worker.client.runs import Run
 
+_GONE: Final = (
+    "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
+)
 _MOST_TOLD: Final = 20
 """Calls that are told of on stderr."""
 
@@ -127,7 +130,7 @@ def _see_through(
     from worker.errors import InfrastructureError
 
     view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
-    goes_on = "" if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
+    goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
     try:
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         decider = Decider(submitted, is_embedded=is_embedded)
@@ -140,7 +143,6 @@ def _see_through(
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
         print_result(submitted.result().to_dict() | findings, view, as_json=asked.as_json)
         answer.is_given = True
-        goes_on = goes_on or "it ends here, with its embedded backend"
         raise Failed(f"not over in time ({counts}); {goes_on}") from None
     except InfrastructureError as error:
         if is_embedded:

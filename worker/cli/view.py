@@ -7,7 +7,7 @@ asked for by an option counts for `--json` too; what is only left out to be shor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.output import escaped, flush, print_json, print_text
+from worker.cli.output import escaped, flush, print_json, print_text, tell
 from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
 from worker.cli.values import SHORT, WHOLE, Cut, value_lines
 
@@ -56,6 +56,7 @@ class View:
         if not self.is_filter:
             return document
         calls = [call for call in document["calls"] if self._shows(call)]
+        self.tell_of_unknown({call["tool"] for call in document["calls"]})
         having = {call["instance"] for call in calls}
         instances = {name: data for name, data in document["instances"].items() if name in having}
         return document | {"calls": calls, "instances": instances}
@@ -63,6 +64,13 @@ class View:
     def limited(self, document: dict[str, Any]) -> dict[str, Any]:
         """A document with as many instances as the limit says, and no fewer where there is none."""
         return document | {"instances": dict(islice(document["instances"].items(), self.limit))}
+
+    def tell_of_unknown(self, tools: Collection[str]) -> None:
+        """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
+        if self.tool is not None and self.tool not in tools:
+            from protocol.language.spelling import Patience
+
+            tell(f"no call is of the tool {self.tool!r}{Patience().hint(self.tool, tools)}")
 
     def _shows(self, call: Mapping[str, Any]) -> bool:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")

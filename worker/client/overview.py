@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from protocol.language.spelling import Patience
 from worker.errors import AmbiguousRun, RunNotFound
 from worker.storage.clock import server_ms
 from worker.storage.keys import Keys
@@ -76,16 +77,18 @@ class Overview:
         if ID.match(text) and self._redis.exists(Keys(self._prefix, text).state):
             return text
         alike: list[str] = []
+        others: set[str] = set()
         for run, state in islice(RunList(self._redis, self._prefix).newest(), _MOST_LOOKED_AT):
             if text in (LATEST, state.get("name")):
                 return run
             if run.startswith(text):
                 alike.append(run)
+            others.update((run, *filter(None, [state.get("name")])))
         if len(alike) > 1:
             more = "" if len(alike) <= _MOST_NAMED else f" and {len(alike) - _MOST_NAMED} more"
             raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {', '.join(alike[:_MOST_NAMED])}{more}")
         if not alike:
-            raise RunNotFound(text)
+            raise RunNotFound(text, Patience().hint(text, {LATEST, *others}))
         return alike[0]
 
 
