@@ -60,6 +60,10 @@ class Success:
     """A call's executor returned a value: plain, or an `Output` or a `Message` where it may choose."""
 
     value: Any
+    cost: Mapping[str, Any] | None = None
+    """What asking models has cost (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
+    `calls`, how many a child run has started.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Failure:
 
     type: str
     message: str
+    cost: Mapping[str, Any] | None = None
+    """As in `Success`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,8 @@ class Outcome:
     messages: tuple[Mapping[str, Any], ...] = ()
     error: Mapping[str, Any] | None = None
     reason: str | None = None
+    cost: Mapping[str, Any] | None = None
+    """What asking models for it has cost, as in `Success`."""
 
 
 class Execution:
@@ -278,7 +286,7 @@ class Execution:
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
-        return self._outcome(self._calls[index], result, date, self._fold)
+        return replace(self._outcome(self._calls[index], result, date, self._fold), cost=result.cost)
 
     def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""

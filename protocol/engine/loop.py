@@ -125,6 +125,7 @@ class Loop:
         self.stage = Stage.NEW
         self.ticks: list[Tick] = [Tick(0)]
         self._before_end: Stage | None = None
+        self._delegated_tokens = self._delegated_calls = 0
 
     @property
     def tick(self) -> Tick:
@@ -138,11 +139,21 @@ class Loop:
 
     @property
     def spent(self) -> int:
-        """The tokens that the ticks before and this one have cost."""
+        """The tokens that the ticks before and this one have cost, and what their calls have asked for."""
+        return self.own_tokens + self._delegated_tokens
+
+    @property
+    def own_tokens(self) -> int:
+        """The tokens that its own requests have cost."""
         return sum(tick.charged for tick in self.ticks)
 
     @property
     def calls(self) -> int:
+        """How many calls its solutions have started, and those of the child runs that have answered them."""
+        return self.own_calls + self._delegated_calls
+
+    @property
+    def own_calls(self) -> int:
         """How many calls its solutions have started."""
         return sum(tick.runs for tick in self.ticks)
 
@@ -161,6 +172,11 @@ class Loop:
         """The indexes of all requests whose answers are in the log."""
         chosen = [request_index(Stage.CHOOSING, tick.number) for tick in self.ticks if tick.has_chosen]
         return [*chosen, *(tick.number for tick in self.ticks if tick.solution is not None)]
+
+    def charge(self, tokens: int, calls: int = 0) -> None:
+        """A call has ended for which models were asked: by a delegate, or by a child run that started so many calls."""
+        self._delegated_tokens += tokens
+        self._delegated_calls += calls
 
     def ask(self, estimate: int, digest: str, *, for_tools: bool = False) -> None:
         """A request of the current tick is in the log."""
@@ -251,9 +267,9 @@ class Loop:
         return f"the limit of {self.limits.seconds:g} seconds (config.seconds) is reached"
 
 
-def estimate_tokens(request_bytes: int, limits: LoopLimits) -> int:
+def estimate_tokens(request_bytes: int, max_output_tokens: int) -> int:
     """What a request may take at most: a token has a byte at least (SPEC R13.3)."""
-    return request_bytes + limits.max_output_tokens
+    return request_bytes + max_output_tokens
 
 
 def charge_tokens(usage: Any, estimate: int, losses: int) -> int:

@@ -65,7 +65,7 @@ def test_r13_3_a_tick_beyond_the_limit_is_not_asked() -> None:
 
 def test_r13_3_no_request_begins_whose_estimate_does_not_fit_what_is_left() -> None:
     limits = LoopLimits(tokens=10_000, max_output_tokens=1_000)
-    assert estimate_tokens(3_000, limits) == 4_000
+    assert estimate_tokens(3_000, limits.max_output_tokens) == 4_000
     loop = ran(Loop(limits), charged=6_000)
     assert loop.token_limit(4_000) is None
     assert loop.token_limit(4_001) is not None

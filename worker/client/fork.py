@@ -41,6 +41,7 @@ from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import id_key, known_calls
 from worker.storage.loop_entries import LOOP, take_in
+from worker.storage.pools import CALLS, TOKENS
 from worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
@@ -128,7 +129,10 @@ class _Copied:
         """What the run's state says of its loop."""
         if self.loop is None:
             return {}
-        fields = {"loop": self.loop.name} | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
+        spent = {TOKENS: self.loop.own_tokens, CALLS: self.loop.own_calls}
+        fields = (
+            {"loop": self.loop.name} | spent | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
+        )
         return fields | ({"loop:fault": self.end["reason"]} if self.end is not None and self.end["reason"] else {})
 
     @property

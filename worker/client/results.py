@@ -47,10 +47,14 @@ class CallResult:
     """The run that has answered it, or is to (SPEC R9.3)."""
     timing: Timing | None = None
     """When it began and ended, where it has."""
+    cost: Mapping[str, Any] | None = None
+    """What asking models for it has cost: `tokens` that were charged, and where they are known `model`, `usage` and
+    `seconds`, or `calls`, how many its run has started (SPEC R13.3).
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `timing` where it
-        has begun or ended.
+        has begun or ended, `cost` where a model was asked.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}
         child = {"child": self.child} if self.child is not None else {}
@@ -66,6 +70,7 @@ class CallResult:
             **tick,
             **child,
             **timing,
+            **({"cost": dict(self.cost)} if self.cost is not None else {}),
         }
 
 
@@ -187,6 +192,7 @@ class Assembly:
             reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
             lane.ended[entry.call] = (entry.status, entry.error, reason)
             lane.timings[entry.call] = timing_of(entry, since_ms=lane.decided.get(entry.call, lane.laid_out_ms))
+            lane.cost[entry.call] = entry.cost
         elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
             lane.held[entry.call] = entry.snapshot is not None
             lane.decided[entry.call] = milliseconds(entry.id)
@@ -270,7 +276,8 @@ class Assembly:
                     timing = Timing(attempts=attempts)
                 elif timing is not None:
                     timing = replace(timing, ready_ms=self._ready(lane, timing, before.get(call.index)))
-                yield replace(found, tick=ticks.get(call.index), child=child, timing=timing)
+                cost = lane.cost.get(call.index)
+                yield replace(found, tick=ticks.get(call.index), child=child, timing=timing, cost=cost)
 
     def _ready(self, lane: _Lane, timing: Timing, before: Iterable[int] | None) -> int | None:
         """When all that a call waited for had ended; None where that is not asked for."""
@@ -297,6 +304,8 @@ class _Lane:
     """When calls were held, or it was decided on them."""
     laid_out_ms: int = 0
     """When it was last said what is to be done in the lane."""
+    cost: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
+    """What asking models for calls has cost."""
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:

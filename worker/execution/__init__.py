@@ -12,6 +12,7 @@
 `mailbox`       what arrives for a runner
 `services`      what all runners of a process share
 `admission`     limits on how many calls are at work
+`budget`        the tokens of a loop's calls that ask a model
 `views`         the shared parts of the runs
 `invocation`    calling code once, with its timeout
 `threads`       plain functions, so many at a time

@@ -19,14 +19,17 @@ from protocol.calls.call import Call
 from protocol.calls.delegates import declares_tools, delegate_context
 from protocol.calls.tools import Executor
 from protocol.engine.execution import Execution, Failure, Start, Success
+from protocol.engine.loop import LoopLimits
 from protocol.language.messages import is_promise
 from worker.messaging.attempts import Attempt
 from worker.storage.audit import Actor, Deed
-from worker.storage.children import PARENT, Parent, child_id, child_result, end_of
+from worker.storage.children import PARENT, Parent, child_id, pools_of, result_of
 from worker.storage.clock import server_ms
 from worker.storage.definition import Definition
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
+from worker.storage.loop_entries import loop_alarm
+from worker.storage.pools import CALLS, TOKENS, Pool
 from worker.storage.retention import delete_run
 from worker.storage.run_writer import RunWriter
 
@@ -70,26 +73,47 @@ class Children:
     def _start(
         self, attempt: Attempt, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition
     ) -> Started | Success | Failure:
-        prefix, most = self._settings.key_prefix, self._settings.limit_child_depth
-        above = Parent.read(self._redis.hget(Keys(prefix, attempt.id.run).state, PARENT))
+        above, pools, left = self._above(attempt.id.run, definition)
+        most = self._settings.limit_child_depth
         depth = above.depth + 1 if above is not None else 1
         if depth > most:
             return Failure("TooDeep", f"child runs stand {most} deep, and no deeper (ACTS_LIMIT_CHILD_DEPTH)")
         keys, status = self._child(attempt)
         if status is not None and status in ENDED:
-            end = end_of(History(self._redis, keys).entries())
-            return child_result(status, end)
+            return result_of(status, History(self._redis, keys).entries())
         if status is not None:
             return Started(keys.run)
+        if spent := next((key for key, number in left.items() if number <= 0), None):
+            return Failure("LimitReached", f"nothing is left of config.{spent} for a child run")
         try:
-            plan = self._plan(own, context, definition)
+            plan = self._plan(own, context, definition, left)
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         delete_run(self._redis, keys)  # what one that died on the way has left
         order = Deed("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
-        fields = Parent(attempt.id, attempt.number, depth).to_fields()
+        fields = Parent(attempt.id, attempt.number, depth, pools).to_fields()
         lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)
         return Started(keys.run, tuple(lanes))
+
+    def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Pool, ...], dict[str, float]]:
+        """Whose child the run is itself, on what its child runs draw, and what is left for one now (SPEC R13.3)."""
+        keys = Keys(self._settings.key_prefix, run)
+        fields: Any = self._redis.hmget(keys.state, PARENT, TOKENS, CALLS)
+        above = Parent.read(fields[0])
+        if definition.request is None:
+            return above, (), {}
+        pools = pools_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
+        left: dict[str, float] = {}
+        for pool in pools:
+            drawn: Any = self._redis.hmget(Keys(keys.prefix, pool.run).pool, "=tokens", "=calls")
+            rest = pool.less({"=tokens": int(drawn[0] or 0), "=calls": int(drawn[1] or 0)})
+            for key, number in (("tokens", rest.tokens), ("calls", rest.calls)):
+                if number is not None:
+                    left[key] = min(number, left.get(key, number))
+        due: Any = self._redis.zscore(keys.leases, loop_alarm())
+        if due is not None:
+            left["seconds"] = (due - server_ms(self._redis)) / 1000
+        return above, pools, left
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
         """The keys of the run that is to answer a call, and its status where it is there.
@@ -106,7 +130,9 @@ class Children:
                 return keys, status
             generation += 1
 
-    def _plan(self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition) -> Plan:
+    def _plan(
+        self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]
+    ) -> Plan:
         """The child's request, checked. Raises `Rejected`. What a delegate declares of its input promises nothing: its
         model bridges the gap to what it is given (SPEC R9.2).
         """
@@ -115,17 +141,19 @@ class Children:
             "schema": own.get("schema", {}),
             "tools": own.get("tools", {}),
             "delegates": definition.delegates,
-            "config": child_config(definition.config, own.get("config") or {}, self._settings),
+            "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
         }
         approved = definition.config.get("approve", ())
         return self._checker.check_submission(value, allow=definition.allow, approved=approved)
 
 
-def child_config(parent: Mapping[str, Any], own: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The settings of a child: its own, tightened by what its parent was given and what the operator allows."""
+def child_config(
+    parent: Mapping[str, Any], own: Mapping[str, Any], left: Mapping[str, float], settings: Settings
+) -> dict[str, Any]:
+    """The settings of a child: its own, tightened by what its parent has left and what the operator allows."""
     config = {key: value for key, value in own.items() if value is not None}
     for key in ("calls", "tokens", "seconds"):
-        limits = [one for one in (config.get(key), parent.get(key), most_of(settings).get(key)) if one is not None]
+        limits = [one for one in (config.get(key), left.get(key), most_of(settings).get(key)) if one is not None]
         if limits:
             config[key] = min(limits)
     if (ticks := most_of(settings)["ticks"]) is not None and "ticks" in config:

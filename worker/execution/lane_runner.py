@@ -39,6 +39,7 @@ from worker.storage.loop_entries import LOOP
 from worker.storage.timings import Spent
 
 from .admission import Admission
+from .budget import Budget
 from .children import Started
 from .inline_calls import InlineCalls
 from .mailbox import Mailbox
@@ -74,6 +75,7 @@ class LaneRunner:
         self._mailbox = Mailbox()
         self._results: deque[tuple[Attempt, Result | Started]] = deque()
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        self._budget = Budget(services.log, services.settings, lane.run.definition)
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._spent: dict[int, Spent] = {}
@@ -137,6 +139,7 @@ class LaneRunner:
         if self.is_over:
             self._results.clear()  # nothing more is taken
         outcomes, rests, delegated = self._take_results()
+        await self._charge(outcomes)
         await self._gather()
         starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
         is_all = not self._results and not self._is_full(len(outcomes) + len(starts) + len(holds))
@@ -343,9 +346,14 @@ class LaneRunner:
                 message = self._carry_out(start, attempt)
             except Conflict as conflict:
                 self._results.append((attempt, Failure("Conflict", str(conflict))))
-            else:
-                messages += [message] if message is not None else []
-                size += len(message.body) if message is not None else 0
+                continue
+            if message is None:
+                continue
+            if self._asks(start.call) and (refused := await self._budget.reserve(attempt, message)) is not None:
+                self._results.append((attempt, refused))
+                continue
+            messages.append(message)
+            size += len(message.body)
             if size >= _MOST_BYTES:
                 await self._services.publish(messages)
                 messages, size = [], 0
@@ -414,6 +422,17 @@ class LaneRunner:
             self._results.append((attempt, message))
             return None
         return message
+
+    def _asks(self, call: Call) -> bool:
+        """Whether what a call asks a model has to fit what is left of its loop's tokens."""
+        return self._budget.is_limited and self._services.remote.asks(call, self._lane.run.definition)
+
+    async def _charge(self, outcomes: Sequence[Outcome]) -> None:
+        """Charge the loop's tokens with what the calls that have ended have asked models."""
+        for outcome in outcomes if self._budget.is_limited else ():
+            call = self._lane.by_index[outcome.index]
+            if self._asks(call) and not self._is_for_child(call):
+                await self._budget.charge(CallId(self._lane.run.run, self._lane.instance, outcome.index), outcome)
 
     async def _take_news(self) -> None:
         """Take in what came while something else was done."""

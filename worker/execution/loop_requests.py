@@ -46,7 +46,7 @@ def next_request(view: LoopView, request: Request) -> dict[str, Any]:
     return {
         "messages": added,
         "config": config,
-        "estimate": estimate_tokens(size, view.loop.limits),
+        "estimate": estimate_tokens(size, view.loop.limits.max_output_tokens),
         "digest": hashlib.sha256(pack([messages, schema, config])).hexdigest(),
         **({"schema": schema} if schema != view.schema else {}),
         **own,

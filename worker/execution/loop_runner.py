@@ -24,7 +24,9 @@ from worker.storage.commits import Advance, Claim, Rest
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
 from worker.storage.loop_entries import LOOP, LoopStep
+from worker.storage.pools import Draw, Lack
 
+from .budget import WAIT_SECONDS, waits
 from .loop_requests import config_of, next_request, request_of
 from .loop_view import LoopView
 from .mailbox import Mailbox
@@ -184,8 +186,13 @@ class LoopRunner:
         attempt = Attempt(CallId(view.run, LOOP, index), number, failures, advance.repeated[0])
         if attempt.losses >= self._services.settings.limit_attempts:
             return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
-        if (limit := view.loop.token_limit(view.loop.tick.estimate, attempt.losses)) is not None:
+        estimate = view.loop.tick.estimate
+        if (limit := view.loop.token_limit(estimate, attempt.losses)) is not None:
             return await self._fail(limit)
+        if (lack := await self._draw(estimate * (attempt.losses + 1), is_open=True)) is not None:
+            if waits(lack, failures, self._services.settings):
+                return await self._rest(attempt, WAIT_SECONDS)
+            return await self._fail(lack.text)
         await self._services.publish([self._request(view.tokens.given(attempt))])
         return True
 
@@ -207,10 +214,8 @@ class LoopRunner:
             self._results.pop(0)  # it is in the log already, or came too late
             return True
         if isinstance(result, Retry):
-            await self._advance(rests=[Rest(index, attempt.number, result.delay_seconds)])
+            await self._rest(attempt, result.delay_seconds)
             self._results.pop(0)
-            if result.delay_seconds <= self._services.settings.sweep_interval_seconds:
-                self._mailbox.remind(index, result.delay_seconds)
             return True
         if isinstance(result, Failure):
             return await self._fail(f"{result.type}: {result.message}")
@@ -218,6 +223,9 @@ class LoopRunner:
         charged = charge_tokens(said.get("usage"), tick.estimate, attempt.losses)
         solved = read_tick(self._asks, said, view, self._services.checker)
         limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
+        if (lack := await self._draw(charged, calls=0 if limit else solved.runs)) is not None:
+            await self._draw(charged)
+            limit = lack.text
         if solved.choice is not None and limit is None:
             step = self._begin(Stage.CHOSEN)
             note_choice(step, view, said, solved.choice, charged=charged)
@@ -229,6 +237,20 @@ class LoopRunner:
             self._end(step, limit)
         await self._take(step)
         return True
+
+    async def _rest(self, attempt: Attempt, delay_seconds: float) -> bool:
+        """Ask again later."""
+        await self._advance(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
+        if delay_seconds <= self._services.settings.sweep_interval_seconds:
+            self._mailbox.remind(attempt.id.index, delay_seconds)
+        return True
+
+    async def _draw(self, tokens: int, *, is_open: bool = False, calls: int = 0) -> Lack | None:
+        """Where this is a child run, take what the current tick costs from what the loops above it have left."""
+        loop, parent = self._view.loop, self._view.parent
+        pools = parent.pools if parent is not None else ()
+        draw = Draw(self._view.run, loop.own_tokens + tokens, tokens if is_open else 0, loop.own_calls + calls)
+        return await self._services.log.draw(pools, draw)
 
     async def _start(self) -> bool:
         """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
@@ -291,7 +313,10 @@ class LoopRunner:
 
     async def _answer(self, parent: Parent, status: str) -> None:
         """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
-        result, queue = child_result(status, self._end_with), self._services.settings.queue_instances
+        await self._view.catch_up(self._services.log)  # with the costs of the last step
+        await self._draw(0)
+        result = child_result(status, self._end_with, self._view.loop)
+        queue = self._services.settings.queue_instances
         await self._services.publish([parent.answer(result, self._view.tokens, queue)])
 
     async def _advance(

@@ -226,6 +226,8 @@ class LoopView:
             where = entry.instance, entry.call
             self.open.discard(where)
             self._held.discard(where)
+            if entry.cost is not None:
+                self.loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
             self.ended[where] = Ended(entry.status, entry.error, entry.reason, tuple(self._written))
             self._written.clear()
 

@@ -7,6 +7,7 @@ background workers and sees nothing but its message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
@@ -15,7 +16,8 @@ from protocol.calls.call import Call
 from protocol.calls.delegates import delegate_context
 from protocol.calls.tools import ANONYMOUS, Executor, Tool
 from protocol.engine.execution import Execution, Failure, Start, Success
-from worker.messaging.attempts import Attempt, Result
+from protocol.engine.loop import MAX_OUTPUT_TOKENS
+from worker.messaging.attempts import Attempt, Result, Retry
 from worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
@@ -61,16 +63,24 @@ class Remote:
             return self._activity_task(start, attempt, execution.scoped(call))
         is_delegate = call.runner.executor is Executor.DELEGATE
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
+        most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
         tool = definition.tools.get(call.tool)
         body = DelegateCall(
             attempt=attempt,
             delegate=self._delegate_name(call, definition),
             context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
             schema=own.get("schema", tool.output_schema if tool is not None else None),
-            config={**request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
+            config={**most, **request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
             awaited=not call.is_fire_and_forget,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
+
+    def asks(self, call: Call, definition: Definition) -> bool:
+        """Whether a remote call is a request of its own to a model."""
+        if call.runner.executor is Executor.ACTIVITY:
+            return False
+        name = self._delegate_name(call, definition)
+        return name in ("", ANONYMOUS) and name not in self._registry.delegates
 
     def request(
         self, attempt: Attempt, messages: Sequence[Mapping[str, str]], schema: Any, config: Mapping[str, Any]
@@ -137,9 +147,15 @@ class RemoteExecutor:
             return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
             return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
-        asking = ask_for_tick if message.is_tick else solve
-        return await invoke(
-            lambda: asking(self._models, context, message.schema, message.config),
+        paid: list[Mapping[str, Any]] = []
+
+        async def ask() -> Any:
+            if message.is_tick:
+                return await ask_for_tick(self._models, context, message.schema, message.config)
+            return await solve(self._models, context, message.schema, message.config, paid.append)
+
+        result = await invoke(
+            ask,
             message.attempt,
             name=message.delegate or "model",
             is_async=True,
@@ -147,6 +163,7 @@ class RemoteExecutor:
             limits=self._limits,
             threads=self._threads,
         )
+        return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
 
 
 def unknown_code(what: str, name: str) -> str:

@@ -121,14 +121,16 @@ def note_solution(
         "usage": _usage(view, said),
         "_date": date_now(),
     }
+    runs = solved.runs if limit is None and not is_lazy else 0
     answer = {
         "first": view.first,
-        "runs": solved.runs if limit is None and not is_lazy else 0,
+        "runs": runs,
         "charged": charged,
         "positions": list(solved.positions),
         "errors": _packed(errors),
     }
     step.note(tick.number, message=message, answer=answer)
+    step.spent = view.loop.own_tokens + charged, view.loop.own_calls + runs
     if limit is not None or solved.layout is None or not solved.layout.calls:
         return
     if is_lazy:
@@ -157,6 +159,7 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
         "errors": _packed(solved.errors),
     }
     step.note(number, start=start)
+    step.spent = view.loop.own_tokens, view.loop.own_calls + solved.runs
     if solved.layout is not None and solved.layout.calls:
         write_calls(step, solved.layout, number)
 

@@ -34,6 +34,8 @@ _MOST_PARTS: Final = 100
 """How many tasks are taken from one message."""
 _MOST_TOGETHER_BYTES: Final = 192 * 1024
 """How many bytes those may have, with what is shown of them."""
+_LONGEST_NAME: Final = 1_000
+"""Characters of a model's name."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -161,6 +163,7 @@ def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
 def pack_delivery(delivery: Delivery) -> bytes:
     """The bytes of a result."""
     result: dict[str, Any]
+    cost = None if isinstance(delivery.result, Retry) else delivery.result.cost
     match delivery.result:
         case Success(Output(path, value)):
             result = {"path": path, "value": value}
@@ -172,7 +175,8 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result = {"type": failure.type, "message": failure.message}
         case Retry(failure, delay_seconds):
             result = {"type": failure.type, "message": failure.message, "delay_seconds": delay_seconds}
-    return pack({"attempt": asdict(delivery.attempt), "result": result})
+    extra = {"cost": dict(cost)} if cost is not None else {}
+    return pack({"attempt": asdict(delivery.attempt), "result": result, **extra})
 
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
@@ -193,11 +197,11 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"data_message": dict(content)}:
             return Delivery(packed.attempt, Success(Message(content)))
         case {"value": value}:
-            return Delivery(packed.attempt, Success(value))
+            return Delivery(packed.attempt, Success(value, _cost(packed)))
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
             return Delivery(packed.attempt, Retry(Failure(type_, message), delay_seconds))
         case {"type": str(type_), "message": str(message)}:
-            return Delivery(packed.attempt, Failure(type_, message))
+            return Delivery(packed.attempt, Failure(type_, message, _cost(packed)))
     raise MalformedMessage("/result: neither a value nor an error")
 
 
@@ -296,11 +300,38 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class _Usage:
+    """Tokens, as the provider counts them."""
+
+    input: Count
+    output: Count
+    cached: Count
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What asking models has cost (see `Success`)."""
+
+    tokens: Count
+    calls: Count | None = None
+    model: Annotated[str, Field(max_length=_LONGEST_NAME)] | None = None
+    usage: _Usage | None = None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+def _cost(packed: _PackedDelivery) -> Mapping[str, Any] | None:
+    if packed.cost is None:
+        return None
+    return {key: value for key, value in asdict(packed.cost).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class _PackedDelivery:
     """A delivery as it travels."""
 
     attempt: Attempt
     result: Mapping[str, Any]
+    cost: _Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ The answer is an object whose `output` is the result: providers that enforce a s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from protocol.engine.loop import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
 from protocol.requests.answers import Unreadable, parsed
 from protocol.requests.rendering import compact, render_context
 from protocol.requests.widening import Definitions, Widening
@@ -15,7 +16,7 @@ from protocol.requests.wire import value_without_nulls
 from protocol.schemas import compiled
 
 from .configured import Models
-from .errors import InvalidAnswer
+from .errors import InvalidAnswer, ModelError, Unreachable
 from .request import Answer, ModelRequest
 
 _INSTRUCTION: Final = 'Answer with one JSON object, {"output": …}, and nothing else.'
@@ -24,10 +25,24 @@ _LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
 _SETTINGS: Final = ("model", "temperature", *sorted(_LIMITS))
 
 
-async def solve(models: Models, context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Any:
-    """The result, valid by its schema. Raises `ModelError`."""
-    messages = rendered(context, config.get("tool"))
-    answer = await models.ask(ModelRequest(messages, enveloped(schema), config))
+async def solve(
+    models: Models,
+    context: Sequence[Mapping[str, Any]],
+    schema: Any,
+    config: Mapping[str, Any],
+    pay: Callable[[Mapping[str, Any]], None],
+) -> Any:
+    """The result, valid by its schema. Raises `ModelError`. `pay` is called with what asking has cost, as `Success` has
+    it: unknown usage is charged whole (SPEC R13.3).
+    """
+    request = ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config)
+    try:
+        answer = await models.ask(request)
+    except ModelError as error:
+        if error.answer is not None or isinstance(error, Unreachable):
+            pay(_cost(request, error.answer))
+        raise
+    pay(_cost(request, answer))
     output = _output(answer)
     if schema is None:
         return output
@@ -37,6 +52,24 @@ async def solve(models: Models, context: Sequence[Mapping[str, Any]], schema: An
             "the model's answer is not what the schema demands: " + "; ".join(map(str, problems)), answer=answer
         )
     return output
+
+
+def estimate(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> int:
+    """What the request may cost at most, in tokens (SPEC R13.3)."""
+    return _estimate(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config))
+
+
+def _estimate(request: ModelRequest) -> int:
+    size = len(compact([list(request.messages), request.schema]).encode())
+    return estimate_tokens(size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS))
+
+
+def _cost(request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
+    if answer is None:
+        return {"tokens": _estimate(request)}
+    usage = answer.usage.to_dict() if answer.usage is not None else None
+    tokens = charge_tokens(usage, _estimate(request), 0)
+    return {"tokens": tokens, "model": answer.model, "usage": usage, "seconds": round(answer.duration_seconds, 3)}
 
 
 def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from worker.messaging.outages import Outage
 from worker.messaging.publisher import Publisher
 from worker.messaging.refusals import count_refusal
 from worker.messaging.tokens import Tokens
-from worker.storage.children import PARENT, Parent, child_result, end_of
+from worker.storage.children import PARENT, Parent, result_of
 from worker.storage.connections import PASSING, connect
 from worker.storage.definition import FORMAT
 from worker.storage.due import DueRuns
@@ -361,7 +361,7 @@ class Sweeper:
         entry: Any = self._redis.hget(above.calls, parent.call.member)
         if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
             return False
-        result = child_result(status, end_of(History(self._redis, keys).entries()))
+        result = result_of(status, History(self._redis, keys).entries())
         tokens = read_tokens(self._redis, keys.prefix)
         self._publisher.publish([parent.answer(result, tokens, self._settings.queue_instances)])
         return True

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from protocol.engine.execution import Failure, Success
+from protocol.engine.loop import Loop, LoopLimits
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from worker.messaging.tokens import Tokens
+
+from .loop_entries import take_in
+from .pools import CALLS, TOKENS, Pool
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -33,19 +37,22 @@ class Parent:
     attempt: int
     depth: int
     """How many runs stand above the child."""
+    pools: tuple[Pool, ...] = ()
+    """On what the child draws, the nearest first (SPEC R13.3)."""
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of the child's state."""
         call = self.call
-        return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth])}
+        pools = [[pool.run, pool.tokens, pool.calls] for pool in self.pools]
+        return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, pools])}
 
     @classmethod
     def read(cls, field: bytes | str | None) -> Self | None:
         """The inverse, of the field's value; None where a run is no child."""
         if field is None:
             return None
-        run, instance, index, attempt, depth = json.loads(field)
-        return cls(CallId(run, instance, index), attempt, depth)
+        run, instance, index, attempt, depth, *more = json.loads(field)
+        return cls(CallId(run, instance, index), attempt, depth, tuple(Pool(*pool) for pool in (more or [[]])[0]))
 
     def waits_for(self, entry: bytes | None, child: str) -> bool:
         """Whether the call, by its entry in `calls`, waits for that child, or is about to."""
@@ -59,12 +66,21 @@ class Parent:
         return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result), queue)
 
 
-def child_result(status: str, end: Mapping[str, Any] | None) -> Success | Failure:
-    """What a child that has ended answers; `end` is what its loop ended with."""
-    end = end or {}
+def pools_of(
+    run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None, calls: bytes | None
+) -> tuple[Pool, ...]:
+    """On what the calls of a loop draw, by the fields of its state: its own pool, and those above it."""
+    above = Parent.read(parent)
+    own = Pool.of(run, limits, {TOKENS: int(tokens or 0), CALLS: int(calls or 0)})
+    return own, *(above.pools if above is not None else ())
+
+
+def child_result(status: str, end: Mapping[str, Any] | None, loop: Loop) -> Success | Failure:
+    """What a child that has ended answers; `end` is what its loop ended with, which says what it has cost."""
+    end, spent = end or {}, {"tokens": loop.spent, "calls": loop.calls}
     if status == "completed":
-        return Success(end.get("output"))
-    return Failure("ChildFailed", end.get("reason") or f"its run is {status}")
+        return Success(end.get("output"), spent)
+    return Failure("ChildFailed", end.get("reason") or f"its run is {status}", spent)
 
 
 def child_id(call: CallId, generation: int = 0) -> str:
@@ -74,7 +90,13 @@ def child_id(call: CallId, generation: int = 0) -> str:
     return f"{begun}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
-def end_of(entries: Iterable[Entry]) -> Mapping[str, Any] | None:
-    """What the loop of a run ended with last, by its log."""
-    ends = [entry.loop.end for entry in entries if entry.loop is not None and entry.loop.end is not None]
-    return ends[-1] if ends else None
+def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
+    """What a child that has ended answers, by its log."""
+    loop, end = Loop(LoopLimits()), None
+    for entry in entries:
+        if entry.loop is not None:
+            take_in(loop, entry.loop, entry.message)
+            end = entry.loop.end or end
+        elif entry.cost is not None:
+            loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
+    return child_result(status, end, loop)

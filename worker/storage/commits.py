@@ -155,6 +155,8 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
         detail["error"] = dict(outcome.error)
     if outcome.reason is not None:
         detail["reason"] = outcome.reason
+    if outcome.cost is not None:
+        detail["cost"] = dict(outcome.cost)
     if missed:
         detail["missed"] = list(missed)
     if spent is not None and (packed := spent.pack()) is not None:

@@ -42,6 +42,8 @@ class Entry:
     """Of the call, where it has ended with this entry."""
     error: Mapping[str, Any] | None = None
     reason: str | None = None
+    cost: Mapping[str, Any] | None = None
+    """What asking models for the call has cost (see `protocol.engine.execution.Success`)."""
     record: bytes | None = None
     amendment: bytes | None = None
     missed: tuple[str, ...] = ()
@@ -88,6 +90,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         status=Status(status) if status is not None and b"c" in fields else None,
         error=detail.get("error"),
         reason=detail.get("reason"),
+        cost=detail.get("cost"),
         record=fields.get(b"k"),
         amendment=fields.get(b"a"),
         missed=tuple(detail.get("missed", ())),

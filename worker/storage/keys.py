@@ -91,6 +91,11 @@ class Keys:
         return self._key("children")
 
     @property
+    def pool(self) -> str:
+        """Hash: what is taken below its loop (SPEC R13.3; see pool.lua)."""
+        return self._key("pool")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -132,6 +137,7 @@ class Keys:
             self.held,
             self.untold,
             self.children,
+            self.pool,
             self.published,
             self.backlog,
             self.outbox,

@@ -14,12 +14,13 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from protocol.engine.execution import Outcome
+from protocol.engine.loop import LoopLimits
 from worker.messaging.attempts import CallId, lane_token
 from worker.messaging.messages import TaskMessage
 from worker.messaging.packing import unpack
 from worker.messaging.tokens import Tokens
 
-from .children import PARENT, Parent
+from .children import PARENT, Parent, pools_of
 from .commits import (
     Advance,
     Claim,
@@ -36,6 +37,7 @@ from .entries import Entry, is_at_work, is_resting, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LoopStep, loop_keys
+from .pools import CALLS, TOKENS, Draw, Lack, Pool
 from .scripts import pack_request, read_script
 from .secret import new_secret
 from .timings import Spent
@@ -87,6 +89,7 @@ class MessageLog:
         self._lane = self._commands.register_script(read_script("run", "lane"))
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
         self._loop = self._commands.register_script(read_script("run", "loop"))
+        self._pool = self._commands.register_script(read_script("run", "pool"))
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
         """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
@@ -229,6 +232,20 @@ class MessageLog:
             if len(page) < _PAGE:
                 return found
             after = found[-1].id
+
+    async def draw(self, pools: Sequence[Pool], draw: Draw) -> Lack | None:
+        """Have a member take so much from each pool, or say what is lacking in one of them."""
+        for pool in pools:
+            keys, request = self._keys(pool.run), pack_request(draw.to_request(pool))
+            answer = unpack(await self._commands.run_script(self._pool, (keys.state, keys.pool), request))
+            if (lack := draw.lack(pool, answer)) is not None:
+                return lack
+        return None
+
+    async def pools(self, run: str, limits: LoopLimits) -> tuple[Pool, ...]:
+        """On what the calls of a loop draw: its own pool, and those above it."""
+        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, TOKENS, CALLS)
+        return pools_of(run, limits, *fields)
 
     async def parent(self, run: str) -> Parent | None:
         """The call that a run is to answer, where it is a child."""

@@ -28,6 +28,11 @@ LOOP: Final = "?"
 """The loop's lane. No instance of a request has this name."""
 
 
+def loop_alarm() -> str:
+    """The member of a run's `leases` that says when the time of its loop is over (see loop.lua)."""
+    return f"{LOOP}\x1f@due"
+
+
 @dataclass(frozen=True, slots=True)
 class LoopEntry:
     """What an entry of a loop's lane says beside its message."""
@@ -125,6 +130,8 @@ class LoopStep:
     """Whether the run is paused with it."""
     extends: int | None = None
     """The index of the request with which a loop that had ended goes on."""
+    spent: tuple[int, int] | None = None
+    """The tokens and the calls that the loop has taken itself, with this step."""
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
 
@@ -159,6 +166,7 @@ class LoopStep:
             "alone": self.is_alone,
             "pauses": self.pauses,
             "alarm": self.alarm_ms,
+            "spent": list(map(str, self.spent)) if self.spent is not None else None,
             "published_ms": published_ms,
             "most_bytes": most_bytes,
             "refuses": refuses,

@@ -1,0 +1,199 @@
+"""A loop and all that stands below it draw on one pool (SPEC R13.3), on real workers."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from broker_config import EmbeddedServer, load
+from worker.execution.children import child_config
+from worker.messaging.attempts import CallId
+from worker.storage.children import Parent, child_id
+from worker.storage.keys import Keys
+from worker.storage.log import MessageLog
+from worker.storage.pools import Draw, Lack, Pool
+
+from .backend import Backend, Meeting
+from .loops import ADD, Asked, answer, loop_settings
+from .test_r9_3_children import Told
+
+SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+PLAIN = {"schema": {"type": "integer"}}
+
+
+@pytest.fixture(scope="module")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    settings = loop_settings(server, "pool", sweep_interval_seconds=1.0)
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("pool"))
+    with running.worker():
+        yield running
+
+
+def ask(delegate: str, path: str, **parameters: Any) -> dict[str, Any]:
+    return {"_tool": delegate, "_outputPath": path, **parameters}
+
+
+def asking(backend: Backend, *answers: Mapping[str, Any], delegates: Mapping[str, Any], **config: Any) -> Asked:
+    """A request whose tools are delegates."""
+    tools: dict[str, Any] = {
+        name: {"type": "object", "properties": {"_delegate": {"const": name}, "after": {}}} for name in delegates
+    }
+    return Asked(backend, *answers, delegates=delegates, tools={"add": ADD, **tools}, config=config)
+
+
+def test_r13_3_what_a_child_has_cost_is_charged_to_its_parent(loops: Backend) -> None:
+    inner = Told(loops, answer(SUM, usage=[50_000, 5_000]), answer(output="†state.sum", usage=[20_000, 1_000]))
+    asked = asking(
+        loops,
+        answer(ask("inner", "†state.a"), usage=[5_000, 100]),
+        delegates={"inner": inner.definition()},
+        tokens=85_000,
+    )
+    result = asked.result()
+    assert result.data()["state"] == {"a": 3}
+    assert result.calls[0].cost == {"tokens": 76_000, "calls": 1}
+    assert (result.status, asked.asked) == ("failed", {0: 1})
+    assert result.reason is not None
+    assert "3900 of 85000 (config.tokens) are left" in result.reason
+
+
+def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_others_give_back(loops: Backend) -> None:
+    gate = secrets.token_hex(4)
+    most = {"config": {"max_output_tokens": 40_000}}
+    one, two = (Told(loops, answer(output=n, usage=[1_000, 10], gate=gate)) for n in (1, 2))
+    asked = asking(
+        loops,
+        answer(ask("one", "†state.a"), ask("two", "†state.b"), usage=[1_000, 100]),
+        answer(output="†state.b", usage=[1_000, 10]),
+        delegates={"one": one.definition(**most), "two": two.definition(**most)},
+        tokens=70_000,
+    )
+    keys = [f"requests:{told.topic}" for told in (one, two)]
+    assert loops.meeting.redis.blmpop(60, 2, *keys, direction="LEFT") is not None
+    pool = Keys(loops.settings.key_prefix, asked.run.id).pool
+    waiting = [child_id(CallId(asked.run.id, None, index)) for index in (0, 1)]
+    conditions: list[str] = []
+    while not any(condition.startswith("retry:") for condition in conditions):  # one of them waits
+        conditions = [str(loops.redis.hget(Keys(loops.settings.key_prefix, run).calls, "?\x1f0")) for run in waiting]
+        conditions = [condition.removeprefix("b'") for condition in conditions]
+    assert sorted(sum(told.asked.values()) for told in (one, two)) == [0, 1]
+    loops.meeting.open_gate(gate)
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 2)
+    drawn: Any = loops.redis.hmget(pool, "=tokens", "=open", "=calls")
+    assert list(map(int, drawn)) == [2_020, 0, 0]
+
+
+def test_r13_3_children_start_no_more_calls_than_all_of_them_may(loops: Backend) -> None:
+    two_calls = [{**SUM, "_outputPath": f"†state.s{n}"} for n in range(2)]
+    one = Told(loops, answer(*two_calls), answer(output=1))
+    two = Told(loops, answer(SUM), answer(output=2))
+    calls = ask("one", "†state.a"), ask("two", "†state.b || †state.trouble", after="†state.a")
+    asked = asking(
+        loops,
+        answer(*calls),
+        answer(output=7),
+        delegates={"one": one.definition(), "two": two.definition()},
+        calls=5,
+    )
+    result = asked.result()
+    assert (result.status, result.data()["state"]["a"]) == ("completed", 1)
+    assert [call.cost and call.cost["calls"] for call in result.calls] == [2, 1]
+    more = asking(
+        loops,
+        answer(ask("one", "†state.a"), SUM, usage=[1_000, 10]),
+        answer(output=7),
+        delegates={"one": Told(loops, answer(*two_calls)).definition()},
+        calls=3,
+    )
+    failed = more.result().calls[0].error
+    assert failed is not None
+    assert "2 calls, where 1 (config.calls) are allowed" in failed["message"]
+
+
+def test_r13_3_a_single_request_of_a_delegate_is_charged_and_logged(loops: Backend) -> None:
+    topic = secrets.token_hex(4)
+    definition = {**PLAIN, "context": [{"type": "text", "message": f"topic: {topic}"}]}
+    loops.meeting.redis.rpush(f"answers:{topic}", '{"answer": {"output": 4}, "usage": [60000, 10]}')
+    asked = asking(
+        loops, answer(ask("plain", "†state.a"), usage=[1_000, 10]), delegates={"plain": definition}, tokens=65_000
+    )
+    result = asked.result()
+    (call,) = result.calls
+    cost = dict(call.cost or {})
+    assert cost.pop("seconds") >= 0
+    assert cost == {
+        "tokens": 60_010,
+        "model": "told",
+        "usage": {"input": 60_000, "output": 10, "cached": 0},
+    }
+    assert (result.status, asked.asked) == ("failed", {0: 1})
+    assert call.to_dict()["cost"] == call.cost
+    alone = loops.client.submit(
+        solution={"calls": [{**ask("x", "†state.a"), "_delegate": "plain"}]}, delegates={"plain": definition}
+    )
+    assert (loops.wait(alone.id).calls[0].cost or {})["tokens"] == 60_010
+
+
+def test_r13_3_a_single_request_that_does_not_fit_what_is_left_is_not_asked(loops: Backend) -> None:
+    topic = secrets.token_hex(4)
+    config = {"max_output_tokens": 90_000}
+    definition = {**PLAIN, "context": [{"type": "text", "message": f"topic: {topic}"}], "config": config}
+    asked = asking(
+        loops,
+        answer(ask("plain", "†state.a"), usage=[1_000, 10]),
+        answer(output=1, usage=[1_000, 10]),
+        delegates={"plain": definition},
+        tokens=60_000,
+    )
+    result = asked.result()
+    error = result.calls[0].error or {}
+    assert (result.status, error["type"], result.calls[0].cost) == ("completed", "LimitReached", None)
+    assert "58990 are left of those that run" in error["message"]
+    assert not loops.meeting.redis.exists(f"asked:{topic}")
+
+
+def test_r13_3_a_child_starts_with_what_is_left_and_its_definition_only_tightens(server: EmbeddedServer) -> None:
+    settings = load(env_file=None, limit_tokens=500, limit_loop_calls=50)
+    left = {"tokens": 300, "calls": 60, "seconds": 4.5}
+    own = {"tokens": 1_000, "calls": 10}
+    assert child_config({}, own, left, settings) == {"tokens": 300, "calls": 10, "seconds": 4.5}
+    assert child_config({}, {}, {}, settings) == {"tokens": 500, "calls": 50}
+
+
+def test_r13_3_a_draw_counts_once_and_none_is_taken_from_a_run_that_is_over(server: EmbeddedServer) -> None:
+    async def draws() -> None:
+        client = redis.asyncio.Redis.from_url(server.redis_url)
+        log = MessageLog(client, prefix="draws", published_seconds=1, lease_seconds=1, window=1)
+        pool, keys = Pool("r", 100, 3), Keys("draws", "r")
+        assert await log.draw([pool], Draw("a", 1)) == Lack("run r, which it is to answer, is over", may_pass=False)
+        await client.hset(keys.state, "status", "running")
+        for _ in range(2):
+            assert await log.draw([pool], Draw("a", 60, 60, 1)) is None
+        lack = await log.draw([pool], Draw("b", 50, 50))
+        assert lack is not None
+        assert (lack.may_pass, "40 are left" in lack.text) == (True, True)
+        assert await log.draw([pool], Draw("a", 30, 0)) is None
+        assert await log.draw([pool], Draw("b", 50, 50)) is None
+        assert await log.draw([pool], Draw("b", 120, 0)) is None  # what was billed counts, also beyond
+        lack = await log.draw([pool], Draw("a", 31, 1))
+        assert lack is not None
+        assert (lack.may_pass, "0 are left" in lack.text) == (False, True)
+        assert await log.draw([pool], Draw("b", 120, 0, 2)) is None
+        assert await log.draw([pool], Draw("a", 30, 0, 2)) is not None
+        await client.hset(keys.state, "status", "failed")
+        assert await log.draw([pool], Draw("c", 1)) is not None
+        await client.aclose()
+
+    asyncio.run(draws())
+
+
+def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_pools() -> None:
+    parent = Parent(CallId("r", "①", 3), 2, 1, (Pool("r", 5, None),))
+    assert Parent.read(parent.to_fields()["parent"]) == parent
+    assert Parent.read(b'["r", null, 3, 2, 1]') == Parent(CallId("r", None, 3), 2, 1)
