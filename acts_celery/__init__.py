@@ -1,7 +1,7 @@
 """The way into `acts`: its packages are found also where files of their names stand in the way.
 
 A `worker.py` or `protocol.py` of the user's own hides the package where its folder comes first in the search path, as
-with `PYTHONPATH=.`. Nobody else has a module of this one's name.
+with `PYTHONPATH=.`. No other package has a module of this one's name.
 """
 
 from __future__ import annotations

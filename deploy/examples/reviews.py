@@ -95,7 +95,7 @@ def rate_urgency(because: list[str], tags: list[str]) -> str:
 
 @activity
 def notify_support(email: str, because: list[str]) -> None:
-    """Put a complaint into the outbox. The call has no ``_outputPath``: it is sent, and nobody waits for it.
+    """Put a complaint into the outbox. The call has no ``_outputPath``: it is sent, and no call waits for it.
 
     The outbox is the file ``REVIEWS_OUTBOX`` names, one JSON line a complaint; without one, the worker's log.
     """

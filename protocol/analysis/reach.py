@@ -119,7 +119,7 @@ def _tool_reach(request: Request, tool: Tool, schema: Mapping[str, Any], compose
 
 
 def _code(request: Request, tool: Tool, schema: Mapping[str, Any]) -> Iterator[tuple[Executor, str]]:
-    """Who may run a call: whom it can choose, and who does where it chooses nobody."""
+    """Which code may run a call: what the call can choose, and what runs it where it chooses nothing."""
     chosen = {key: schema["properties"].get(key, {}).get("enum", ()) for key in ("_delegate", "_activity")}
     if not any(chosen[key] and key in schema["required"] for key in chosen):
         runner = request.runner(tool)

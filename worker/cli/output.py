@@ -27,7 +27,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 class OutputFailed(Exception):
-    """stdout cannot be written to; `is_closed` where simply nobody reads it any more (`acts log … | head`)."""
+    """stdout cannot be written to; `is_closed` where its reader has closed it (`acts log … | head`)."""
 
     def __init__(self, error: OSError) -> None:
         self.is_closed = error.errno in (errno.EPIPE, errno.ECONNRESET)
@@ -65,7 +65,7 @@ def tell(message: str) -> None:
 
 
 def write_error(text: str) -> None:
-    """Write to stderr as it is; where that is closed, nobody can be told."""
+    """Write to stderr as it is; where that is closed, nothing is written."""
     try:
         # Not `sys.stderr`: in a worker, Celery's log has taken its place.
         if sys.__stderr__ is not None:
@@ -99,7 +99,7 @@ def detach_stdout() -> None:
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colours, and nobody has asked for none (no-color.org)."""
+    """Whether a stream is a terminal that shows colours, and no variable turns them off (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -112,7 +112,7 @@ def escaped(text: str) -> str:
 
 @contextmanager
 def nothing_on_stdout() -> Iterator[None]:
-    """Send what somebody else's code prints (an activities file when it is imported) to stderr."""
+    """Send what foreign code prints (an activities file when it is imported) to stderr."""
     with redirect_stdout(sys.stderr):
         yield
 

@@ -19,7 +19,8 @@ _ANSWER_SECONDS: Final = 1.5
 
 @contextmanager
 def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """While the block lasts longer than some seconds, ask once who serves these queues, and tell where nobody does."""
+    """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
+    these has none."""
     is_over = threading.Event()
 
     def look() -> None:
@@ -56,7 +57,7 @@ def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
 
     try:
         answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}
-    except Exception:  # it is a kindness; what is wrong with the broker is told by those who need it
+    except Exception:  # it is a kindness; what is wrong with the broker is said where the run needs it
         return []
     served = {queue["name"] for answer in answers.values() for queue in answer}
     return [queue for queue in queues if queue not in served]

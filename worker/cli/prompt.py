@@ -21,7 +21,7 @@ from worker.cli.rendering import heading
 @allow_option
 @common_options
 def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
-    """Show the messages and the composed schema of FILE's request (or - for standard input), without asking anybody.
+    """Show the messages and the composed schema of FILE's request (or - for standard input), without asking a model.
 
     A staged plan asks twice: shown is what would be asked first, and what for each of the tools once, in their order.
 

@@ -240,7 +240,7 @@ def _nodename(name: str | None) -> str:
 
 
 def _stdout_of_our_own() -> TextIO:
-    """Return stdout, and send to stderr what anybody else writes there: Celery says good-bye on it."""
+    """Return stdout, and send to stderr what other code writes there: Celery says good-bye on it."""
     try:
         own = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)

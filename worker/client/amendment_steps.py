@@ -1,6 +1,7 @@
-"""The steps in which a run is changed in many lanes while it is held: it is paused from the first to the last of them.
+"""The steps in which a run is changed in many lanes while it is held: paused from the first to the last of them.
 
-See lua/amend.lua. Whoever begins takes over from one who died on the way, and goes on with what that had written.
+See lua/amend.lua. A client that begins takes over from one that died on the way, and goes on with what that has
+written.
 """
 
 from __future__ import annotations
@@ -74,5 +75,5 @@ class AmendmentSteps:
         if answer["status"] in ENDED and not answer["is_ours"]:
             raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
         if not answer["is_ours"]:
-            raise BeingAmended(f"run {self._keys.run} is being amended by somebody else; look at it, then try again")
+            raise BeingAmended(f"run {self._keys.run} is being amended by another client; look at it, then try again")
         return answer

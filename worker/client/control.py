@@ -2,7 +2,7 @@
 
 Each is one script on the run's state, so it takes the same time at any size. Workers take notice when they commit: a
 paused run is given no more calls, what is at work ends and is committed; a cancelled one takes nothing any more. That
-nobody goes on with calls of a cancelled run is a kindness (`cancellation`), not what makes it end.
+workers stop at calls of a cancelled run saves work (`cancellation`); it is not what ends the run.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The log up to an id is copied with its ids, page by page, so a fork's past can be read like that of the run it came
 from; what is known of lanes and calls, and the counters, follow from it. What had not ended then is executed anew, what
-was sent and forgotten is not. It is written in the order in which the dispatcher writes a run: nobody takes a half of
-it for a run.
+was sent and forgotten is not. It is written in the order in which the dispatcher writes a run: half of it
+never counts as a run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Labels: the id, the name and the tags that a client gives to a run.
 
-The same id twice is one run: whoever comes second gets the first one's. The first to come claims the id for as long as
-it writes the run down, so two at a time do not write one run.
+The same id twice is one run: the second client gets that of the first. The first client claims the id for as long as it
+writes the run down, so two at a time do not write one run.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def label_of(
 def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
     """Whether the id is ours to write a run under; else a run has it, and is there now.
 
-    Raises `protocol.Rejected` where that run is another submission's, `InfrastructureError` where whoever has claimed
-    the id does not get on, `RedisError`.
+    Raises `protocol.Rejected` where that run is another submission's, `InfrastructureError` where the client that has
+    claimed the id does not get on, `RedisError`.
     """
     until = time.monotonic() + _CLAIM_SECONDS
     while time.monotonic() < until:
@@ -84,7 +84,9 @@ def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
             release(redis, keys, label)
             continue
         time.sleep(_LOOK_SECONDS)
-    raise InfrastructureError(f"the id {keys.run!r} is being submitted by somebody who does not get on; try again")
+    raise InfrastructureError(
+        f"the id {keys.run!r} is being submitted by another client, which does not get on; try again"
+    )
 
 
 def release(redis: Redis, keys: Keys, label: Label) -> None:

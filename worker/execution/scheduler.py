@@ -109,7 +109,7 @@ class Scheduler:
         return runner.failed
 
     async def _open(self, lane: LaneId) -> Runner:
-        """Read the lane, and put its runner in place before anybody else who waits for it goes on."""
+        """Read the lane, and put its runner in place before any other coroutine that waits for it goes on."""
         opening = self._openings[lane] = asyncio.Event()
         try:
             view = await self._view(lane)

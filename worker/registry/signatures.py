@@ -79,7 +79,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _taking(function: Callable[..., Any], parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:
-    """A function that has only these of another's parameters, as far as anybody can see."""
+    """A function that has only these of another's parameters, as far as `inspect` can see."""
 
     def taking() -> None: ...
 

@@ -1,7 +1,7 @@
 """Writing a run down: a checked plan becomes the run's keys in Redis.
 
-The run is listed first, then its keys are written, and it is started by one last command, so that nobody ever takes
-half of it for a run; what a writer that died here has left, the sweep removes.
+The run is listed first, then its keys are written, and it is started by one last command, so that half
+of it never counts as a run; what a writer that died here has left, the sweep removes.
 """
 
 from __future__ import annotations

@@ -105,12 +105,12 @@ def _log(settings: Settings) -> Layer:
 
 def _warn_of_plain(layer: Layer, url: str) -> None:
     if hosts := plain_hosts(url):
-        remedy = "use rediss:// or amqps://, or a network that nobody else reads"
+        remedy = "use rediss:// or amqps://, or a network that no other host reads"
         layer.warn(f"{', '.join(hosts)} is spoken to without encryption, the password included", remedy)
 
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
-    """Calls that failed for good: nothing is wrong with the backend, but somebody should look at them."""
+    """Calls that failed for good: nothing is wrong with the backend, but a person should look at them."""
     from worker.storage.connections import connect
     from worker.storage.dead_letters import DeadLetters
 
@@ -207,7 +207,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
 
 def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
-    """How many messages wait in each queue that submissions need, and whether anybody serves it."""
+    """How many messages wait in each queue that submissions need, and whether a worker serves it."""
     from worker.registry.activities import registry
 
     layer = Layer("queues")
@@ -219,7 +219,7 @@ def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -
             if not servers:
                 deserted.append(name)
         if deserted:
-            layer.fail(f"nobody serves {', '.join(deserted)}", f"acts worker --queues {','.join(deserted)}")
+            layer.fail(f"no worker serves {', '.join(deserted)}", f"acts worker --queues {','.join(deserted)}")
     return layer
 
 

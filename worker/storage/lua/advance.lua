@@ -21,7 +21,7 @@
 --      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
 --      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
 --      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
---      15 untold   zset    the same, where a web hook is to be told of it -> when, in ms
+--      15 untold   zset    the same, where a web hook is to be called for it -> when, in ms
 --      16 children set     the child runs that calls wait for
 -- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, status
 --        (of the run as the caller has read it, where another one is news; else nil), owner (the runner; what
@@ -37,9 +37,9 @@
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
 --        `calls` each is "settled" for the lane; the last lane wakes the global one),
---        tells (whether there is a web hook to be told of what is held), holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
+--        tells (whether there is a web hook to be called for what is held), holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
 --        children: {call, attempt, run} (calls at work that a child run is to answer),
---        claims: {call, lease_ms, queue ("" where the owner carries it out himself)}
+--        claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), held (for each hold whether the call is held by it), failures (for
@@ -55,8 +55,8 @@
 --                was seen to begin does not count as one
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      child     a child run is to answer it, whose id is the holder; that run's end brings its result
---      lost      whoever was at work on it is dead: only the sweep says so
---      held      it waits for a person; nobody is at work on it. The holder is the id of the entry with its snapshot
+--      lost      the worker that was at work on it is dead: only the sweep writes this
+--      held      it waits for a person; no worker is at work on it. The holder is the id of the entry with its snapshot
 --      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
 local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held, untold, children = unpack(KEYS)
