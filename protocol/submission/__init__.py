@@ -6,6 +6,7 @@
 `output`      the output of its solution
 `asides`      what a request asks for beside calls and an output: advice, and a version
 `checking`    finding all structural errors
+`upfront`     tools narrowed by what their delegates declare
 `layout`      what a check has found out, and the order that follows from it
 `support`     what of it a backend of this version cannot do yet
 `amendments`  other calls for a run under way

@@ -35,9 +35,14 @@ from .asides import aside_problems
 from .layout import Layout
 from .output import output_problems
 from .submission import Pointer, Submission
+from .upfront import Definitions, is_upfront, narrowed_tools, upfront_problems
 
 _FREE_WORK: Final = 10_000
 """Units that the schema of each call's tool may take before they are counted: several times what most take."""
+
+
+def _no_definition(_: str) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class Surroundings:
     """The names of the tools and the code that calls may use, whatever a document declares (SPEC R4.2a)."""
     approved: tuple[str, ...] = ()
     """Names that `config.approve` may hold besides those known here: a child run's parent has named them."""
+    definitions: Definitions = _no_definition
+    """The definition of a registered delegate, where it is not code."""
 
 
 class RejectedCalls(Rejected):
@@ -86,8 +93,9 @@ def check_calls(
     if submission.is_request:
         problems += aside_problems(submission.context)
         problems += _code_problems(submission, toolbox)
-    if submission.config.get("resolve") == "upfront":
-        problems += _misfits(submission, calls, problems)
+    if is_upfront(submission):
+        problems += upfront_problems(submission, known.definitions)
+        problems += _misfits(submission, calls, [*problems], toolbox)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
         problems += _approval_problems(submission, toolbox, calls, known)
     if not submission.is_whole or not paths_are_known:
@@ -120,7 +128,8 @@ def check_calls(
 def toolbox_of(submission: Submission, known: Surroundings) -> Toolbox:
     """Everything that the calls of a submission may name."""
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
-    return Toolbox(submission.tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
+    tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
+    return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
 
 
 def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Problem]:
@@ -170,14 +179,20 @@ def _code_problems(submission: Submission, toolbox: Toolbox) -> Iterator[Problem
                     yield Problem(pointer(*submission.declared[name], *place), str(error), error.cause)
 
 
-def _misfits(submission: Submission, calls: Iterable[Call], problems: Sequence[Problem]) -> list[Problem]:
-    """Parameters that do not fit the input that a delegate of the submission declares (SPEC R9.2)."""
+def _misfits(
+    submission: Submission, calls: Iterable[Call], problems: Sequence[Problem], toolbox: Toolbox
+) -> list[Problem]:
+    """Parameters that do not fit the input that a delegate of the submission declares, where the tool is not narrowed
+    by it (SPEC R9.2).
+    """
     if any(problem.pointer.startswith("/delegates") for problem in problems):
         return []
     return [
         replace(problem, pointer=pointer(*submission.place(call.index)) + problem.pointer)
         for call in calls
-        if call.runner.executor is Executor.DELEGATE and call.runner.name in submission.delegates
+        if call.runner.executor is Executor.DELEGATE
+        and call.runner.name in submission.delegates
+        and toolbox.tools.get(call.tool) is submission.tools.get(call.tool)
         for problem in input_misfit(submission.delegates[call.runner.name], call)
     ]
 

@@ -79,7 +79,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_request=True),
     "plan": Setting(lambda value: value == "staged", '"staged"', in_request=True),
     "slots": Setting(*_COUNT, in_request=True),
-    "resolve": Setting(lambda value: value == "upfront", '"upfront"'),
+    "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),
     "partial": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
     "show_bytes": Setting(*_COUNT, in_request=True),
     "max_concurrency": Setting(*_COUNT, in_submission=True, in_definition=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from protocol import check_submission
 from protocol.calls.delegates import delegate_context, input_misfit
 from protocol.engine.execution import Execution, Start
+from protocol.requests import compose, read_request
 from protocol.state.fold import Fold
+from protocol.submission.checking import Surroundings
 
 from .building import DATE, call, checked, executing, pointers, problems_of
 
@@ -169,3 +172,61 @@ def test_r9_2_what_was_given_can_be_changed_without_harm() -> None:
     own = [{"type": "state", "a": 1}]
     delegate_context(own, [], {})[0]["a"] = 2
     assert own == [{"type": "state", "a": 1}]
+
+
+UPFRONT: dict[str, Any] = {"config": {"resolve": "upfront"}}
+ASKING = {
+    "context": [
+        {
+            "type": "input",
+            "schema": {
+                "type": "object",
+                "properties": {"of": {"type": "string"}, "by": {"type": "integer"}},
+                "required": ["of"],
+                "additionalProperties": False,
+            },
+        }
+    ],
+    "schema": {"type": "integer"},
+}
+
+
+def test_r9_2_upfront_a_tool_takes_what_its_delegate_takes_and_gives_what_it_gives() -> None:
+    tools = {"ask": {"properties": {"_delegate": {"const": "d"}, "of": {"minLength": 2}}, "_output": {"minimum": 3}}}
+    parts = {"tools": tools, "delegates": {"d": ASKING}, **UPFRONT}
+    plan = checked({"_tool": "ask", "of": "one", "_outputPath": "†state.a"}, **parts)
+    declaration = plan.tools["ask"].declaration
+    assert declaration["properties"]["of"] == {"allOf": [{"minLength": 2}, {"type": "string"}]}
+    assert declaration["properties"]["by"] == {"type": "integer"}
+    assert (declaration["required"], declaration["additionalProperties"]) == (["of"], False)
+    assert declaration["_output"] == {"allOf": [{"minimum": 3}, {"type": "integer"}]}
+    for wrong, at in (({"of": "x"}, "/of"), ({"of": 12}, "/of"), ({"of": "one", "more": 1}, "/more"), ({}, "")):
+        found = problems_of({"_tool": "ask", "_outputPath": "†state.a", **wrong}, **parts)
+        assert [place.removeprefix("/solution/calls/0") for place in pointers(found)] in ([at], [""]), wrong
+    again = checked(
+        {"_tool": "ask", "of": "one", "_outputPath": "†state.a"}, **{**parts, "tools": {"ask": declaration}}
+    )
+    assert again.tools["ask"].declaration == declaration
+
+
+def test_r9_2_upfront_a_tool_is_narrowed_by_the_one_delegate_that_its_calls_name() -> None:
+    plan = checked(call(_delegate="d", of="one"), delegates={"d": ASKING}, **UPFRONT)
+    (tool,) = plan.tools.values()
+    assert tool.declaration["required"] == ["of"]
+    assert tool.declaration["_output"] == {"type": "integer"}
+
+
+def test_r9_2_upfront_a_definition_with_references_into_itself_is_refused() -> None:
+    schema = {"properties": {"of": {"$ref": "#/$defs/text"}}, "$defs": {"text": {"type": "string"}}}
+    definition = {"context": [{"type": "input", "schema": schema}]}
+    found = problems_of(call(_delegate="d", of="one"), delegates={"d": definition}, **UPFRONT)
+    assert pointers(found) == ["/delegates/d"]
+
+
+def test_r9_2_upfront_the_model_is_shown_what_the_delegate_takes() -> None:
+    tools = {"ask": {"properties": {"_delegate": {"const": "d"}}}}
+    value = {"context": [], "schema": {}, "tools": tools, "delegates": {"d": ASKING}, **UPFRONT}
+    shown = json.dumps(compose(read_request(value, Surroundings(activities={}, delegates=()))))
+    assert '"by"' in shown
+    value.pop("config")
+    assert '"by"' not in json.dumps(compose(read_request(value, Surroundings(activities={}, delegates=()))))

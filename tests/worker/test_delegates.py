@@ -229,6 +229,28 @@ def test_a_definition_with_a_configuration_that_is_none_is_rejected(backend: Bac
         backend.client.check({"solution": ask("odd"), "delegates": {"odd": {"context": [], "config": config}}})
 
 
+def test_r9_2_upfront_a_call_fits_the_input_of_a_definition_in_a_folder(
+    backend: Backend, folders: Client, tmp_path: Path
+) -> None:
+    schema = {"properties": {"tone": {"enum": ["warm", "dry"]}}, "required": ["tone"]}
+    context = [*TRANSLATOR["context"], {"type": "input", "schema": schema}]
+    (tmp_path / "delegates" / "toned.json").write_text(json.dumps({**TRANSLATOR, "context": context}), encoding="utf-8")
+
+    def document(**parameters: Any) -> dict[str, Any]:
+        calls = [{**call, **parameters} for call in ask("toned")["calls"]]
+        state = {"type": "state", "text": "Bonjour", "tone": "loud"}
+        return {"context": [state], "solution": {"calls": calls}, "config": {"resolve": "upfront"}}
+
+    for wrong in ({}, {"tone": "loud"}):
+        with pytest.raises(Rejected):
+            folders.check(document(**wrong))
+    read = backend.wait(folders.submit_document(document(tone="†state.tone")).id)
+    assert (read.calls[0].error or {})["type"] == "InvalidParameters"
+    run = folders.submit_document(document(tone="dry"))
+    assert backend.wait(run.id).data()["state"]["x"] == "Hello"
+    folders.close()
+
+
 def test_an_absolute_path_is_no_delegate(folders: Client, tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="unknown delegate"):
         folders.check({"solution": ask(str(tmp_path / "outside.json"))})

@@ -94,6 +94,7 @@ class Checker:
         return Surroundings(
             activities={ASK_HUMAN: QUESTION, **self._registry.schemas()},
             delegates=self._known_delegates,
+            definitions=self._known_delegates.definition,
             model=self._settings.model is not None,
             strict_meta=self._settings.strict_meta,
             limits=limits_of(self._settings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,12 @@ class KnownDelegates(Container[str]):
             return plan
         definitions = {**own, **{name: self._read(name) for name in sorted(needed)}}
         return replace(plan, submission=replace(plan.submission, delegates=definitions))
+
+    def definition(self, name: str) -> Mapping[str, Any] | None:
+        """The definition of that name; None where it is code, or there is none."""
+        is_code = name in self._registry.delegates or name == ANONYMOUS
+        found: Mapping[str, Any] | None = None if is_code or self._file(name) is None else self._read(name)
+        return found
 
     def _file(self, name: str) -> Path | None:
         """The file a name stands for, inside one of the folders and nowhere else."""
