@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
 
-__all__ = ["MODEL_PATTERN", "ConfiguredModel", "check_base_url", "missing_fallbacks", "read_models"]
+__all__ = [
+    "MODEL_PATTERN",
+    "TWO_KEYS",
+    "ConfiguredModel",
+    "check_base_url",
+    "has_credentials",
+    "missing_fallbacks",
+    "read_models",
+]
 
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
+TWO_KEYS = "the address holds a user or password, and {} is set: one request has one of them"
 
 
 class ConfiguredModel(BaseModel):
@@ -30,6 +41,12 @@ class ConfiguredModel(BaseModel):
     @classmethod
     def _check_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
         return check_base_url(value)
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.api_key is not None and has_credentials(self.base_url):
+            raise ValueError(TWO_KEYS.format("api_key"))
+        return self
 
     @property
     def provider(self) -> str:
@@ -65,6 +82,11 @@ def check_base_url(value: SecretUrl | None) -> SecretUrl | None:
     if value is not None and scheme_of(value.get_secret_value()) not in ("http", "https"):
         raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")
     return value
+
+
+def has_credentials(value: SecretUrl | None) -> bool:
+    """Whether an address holds a user or a password."""
+    return value is not None and "@" in urlsplit(value.get_secret_value()).netloc
 
 
 def read_models(value: object) -> object:

@@ -30,7 +30,16 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from broker_config.errors import NotConfigured, SettingsError
-from broker_config.models import MODEL_PATTERN, ConfiguredModel, check_base_url, missing_fallbacks, read_models
+from broker_config.models import (
+    MODEL_PATTERN,
+    TWO_KEYS,
+    ConfiguredModel,
+    check_base_url,
+    has_credentials,
+    missing_fallbacks,
+    read_models,
+)
+from broker_config.signing import signing_key
 from broker_config.urls import (
     BROKER_SCHEMES,
     MASK,
@@ -56,7 +65,6 @@ FOUND = Path(".env")
 _CODE = "ACTS_ACTIVITIES"
 _KIB = 1024
 _MIB = 1024 * _KIB
-_SHORTEST_SECRET = 16
 
 # pydantic-settings would parse these as JSON; we want `a,b`.
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
@@ -83,7 +91,8 @@ class Settings(BaseSettings):
     broker_url: SecretUrl | None = Field(
         None,
         description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
-        "amqps. Unset, it is `redis_url`.",
+        "amqps. Unset, it is `redis_url`. With a password it belongs into the environment or a file, not into "
+        "--broker.",
     )
     redis_url: SecretUrl | None = Field(
         None,
@@ -145,9 +154,8 @@ class Settings(BaseSettings):
     )
     hold_webhook_secret: SecretStr | None = Field(
         None,
-        min_length=_SHORTEST_SECRET,
         description="What these requests are signed with (HMAC-SHA256, as Standard Webhooks has it): whsec_ and "
-        "base64, or any text of at least 16 characters.",
+        "base64, or any text; 16 bytes at least.",
     )
 
     key_prefix: str = Field("acts", pattern=PREFIX_PATTERN, description="What the log's keys in Redis begin with.")
@@ -271,6 +279,13 @@ class Settings(BaseSettings):
         url = value.get_secret_value()
         return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
 
+    @field_validator("hold_webhook_secret")
+    @classmethod
+    def _check_hold_webhook_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            signing_key(value.get_secret_value())
+        return value
+
     @model_validator(mode="after")
     def _check_hold_webhook(self) -> Self:
         if self.hold_webhook_url is None:
@@ -291,6 +306,10 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"{ENVIRONMENT_PREFIX}LEASE_SECONDS: {self.lease_seconds:g} should be more than "
                 f"{ENVIRONMENT_PREFIX}SWEEP_INTERVAL_SECONDS ({self.sweep_interval_seconds:g})"
+            )
+        if self.model_api_key is not None and has_credentials(self.model_base_url):
+            raise ValueError(
+                f"{ENVIRONMENT_PREFIX}MODEL_BASE_URL: {TWO_KEYS.format(ENVIRONMENT_PREFIX + 'MODEL_API_KEY')}"
             )
         if missing := missing_fallbacks(self.models, self.model_fallbacks):
             raise ValueError(f"{ENVIRONMENT_PREFIX}MODELS: it has no {missing}, which is named as a fallback")

@@ -8,6 +8,7 @@ shows itself masked wherever it is printed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -184,6 +185,18 @@ def _socket_url(url: str, *, scheme: str, database: dict[str, str]) -> str:
     query = urlencode([(database.get(name, name), value) for name, value in parse_qsl(parts.query)])
     # urlunsplit would drop the empty authority's slashes for these schemes.
     return f"{scheme}://{parts.netloc}{parts.path}" + (f"?{query}" if query else "")
+
+
+def unverified_hosts(url: str) -> tuple[str, ...]:
+    """The hosts whose certificate an address (several joined by ;) wants not to be verified, in their order."""
+    found = [urlsplit(one) for one in _NEXT_URL.split(url)]
+    asked = [(one.hostname, dict(parse_qsl(one.query.lower()))) for one in found if one.scheme.startswith("rediss")]
+    return tuple(host for host, options in asked if host and _is_loose(options))
+
+
+def _is_loose(options: Mapping[str, str]) -> bool:
+    reqs = options.get("ssl_cert_reqs", "required").removeprefix("cert_")
+    return reqs != "required" or options.get("ssl_check_hostname", "true") in ("false", "0", "no", "off")
 
 
 def plain_hosts(url: str) -> tuple[str, ...]:

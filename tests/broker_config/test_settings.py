@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -150,7 +151,7 @@ def test_what_is_shown_holds_no_secret() -> None:
     settings = load(
         broker_url="redis://:hush1@host/0",
         result_backend_url="redis://:hush2@host/1",
-        model_base_url="https://user:hush3@model.example/v1",
+        model_base_url="https://model.example/v1?token=hush3",
         model_api_key="hush4",
         sentinel_password="hush5",
     )
@@ -159,6 +160,20 @@ def test_what_is_shown_holds_no_secret() -> None:
     assert shown["broker_url"] == shown["redis_url"] == "redis://:***@host/0"
     assert shown["model_api_key"] == "***"
     assert "hush" not in repr(shown)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model_base_url": "https://user:hush@model.example/v1", "model_api_key": "hush"},
+        {"models": {"a": {"model": "openai:m", "base_url": "https://hush@model.example/v1", "api_key": "hush"}}},
+    ],
+)
+def test_a_password_in_a_models_address_beside_a_key_is_refused_and_not_shown(given: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="one request has one of them") as refused:
+        load(**given)
+    assert "hush" not in str(refused.value)
+    assert load(model_base_url="https://user:hush@model.example/v1").model_api_key is None
 
 
 def test_a_child_process_gets_the_same_settings(clean_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from broker_config import SecretUrl, broker_url_of, mask_url, read_sentinels, redis_url_of
-from broker_config.urls import Sentinels, plain_hosts
+from broker_config.urls import Sentinels, plain_hosts, unverified_hosts
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,20 @@ def test_an_address_of_sentinels_is_read_as_kombu_does() -> None:
 )
 def test_hosts_that_are_spoken_to_without_encryption_are_found(url: str, hosts: tuple[str, ...]) -> None:
     assert plain_hosts(url) == hosts
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("rediss://:secret@far:6379/0?ssl_cert_reqs=none", ("far",)),
+        ("rediss://far/0?ssl_cert_reqs=CERT_NONE", ("far",)),
+        ("rediss://far/0?ssl_cert_reqs=optional", ("far",)),
+        ("rediss://far/0?ssl_check_hostname=false", ("far",)),
+        ("rediss+cluster://far:6379?ssl_cert_reqs=none", ("far",)),
+        ("rediss://far/0?ssl_cert_reqs=required&ssl_ca_certs=/ca.pem", ()),
+        ("rediss://far/0", ()),
+        ("amqps://far//?ssl_cert_reqs=none", ()),  # it is verified all the same (see `configuration`)
+    ],
+)
+def test_hosts_whose_certificates_are_not_verified_are_found(url: str, hosts: tuple[str, ...]) -> None:
+    assert unverified_hosts(url) == hosts

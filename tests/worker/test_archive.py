@@ -88,6 +88,17 @@ def test_a_run_under_way_is_cancelled_where_it_is_imported(backend: Backend, mee
     meeting.open_gate("archive")
 
 
+def _entry(message: Any) -> str:
+    return json.dumps({"id": "99999999999999-0", "lane": "", "before": "0-0", "message": message})
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[str, Path], tmp_path: Path) -> None:
     lines = exported[1].read_text(encoding="utf-8").splitlines()
     head = json.loads(lines[0])
@@ -107,6 +118,13 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
             ([json.dumps(head | {"state": head["state"] | {"forked_from": "a"}})], "line 1: its state has one of"),
             ([*lines[:2], "[]"], "line 3: not an object"),
             ([*lines[:2], '{"id": "x", "lane": ""}'], "line 3: the entry x cannot be read"),
+            (
+                [*lines[:2], json.dumps({"id": f"{2**64}-0", "lane": ""})],
+                "line 3: the entry 18446744073709551616-0 cannot",
+            ),
+            ([lines[0], lines[2], lines[1]], "line 3: the entry .* stands behind .*: ids only grow"),
+            ([*lines[:2], lines[1]], "line 3: the entry .* stands behind"),
+            ([*lines[:2], _entry({"type": "data", "data": _nested(900)})], "line 3: .* nested deeper than 264 levels"),
         ):
             with pytest.raises(Rejected, match=said):
                 client.import_run(bad)

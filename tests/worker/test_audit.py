@@ -14,7 +14,8 @@ from worker.messaging.attempts import CallId
 from worker.messaging.messages import TaskMessage
 from worker.messaging.packing import pack
 from worker.storage.audit import Actor, Deed
-from worker.storage.dead_letters import DeadLetter, now
+from worker.storage.clock import date_now
+from worker.storage.dead_letters import DeadLetter
 
 from .backend import Backend, Meeting
 from .test_control_cli import command, gate
@@ -72,7 +73,7 @@ def test_who_resends_and_drops_dead_letters_is_noted_in_their_runs(alice: Client
     letters = alice.dead_letters()
     task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
     for act in (letters.resend, letters.drop):
-        letters.add(DeadLetter(CallId(run.id, None, 0), task, "ValueError", "no", 1, now()))
+        letters.add(DeadLetter(CallId(run.id, None, 0), task, "ValueError", "no", 1, date_now()))
         act([f"{run.id}:0"])
     assert deeds(alice, run.id) == [(did, "alice") for did in ("submitted", "resent", "dropped")]
     assert run.result().status == "completed"
@@ -81,7 +82,7 @@ def test_who_resends_and_drops_dead_letters_is_noted_in_their_runs(alice: Client
 def test_a_dead_letter_of_a_run_that_is_forgotten_brings_no_log_back(alice: Client, backend: Backend) -> None:
     letters = alice.dead_letters()
     task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
-    letters.add(DeadLetter(CallId("forgotten", None, 0), task, "ValueError", "no", 1, now()))
+    letters.add(DeadLetter(CallId("forgotten", None, 0), task, "ValueError", "no", 1, date_now()))
     letters.drop(["forgotten:0"])
     assert backend.keys("forgotten") == set()
 

@@ -94,3 +94,19 @@ def test_no_name_of_an_instance_forges_a_line(
 ) -> None:
     asyncio.run(_attempt(own_logger, instance))
     assert shown == [f"run=r instance={told} call=7 said"]
+
+
+def test_a_line_of_ours_is_one_line_and_of_bounded_length(own_logger: logging.Logger, shown: list[str]) -> None:
+    ours = logging.getLogger("worker.tests.log_context")
+    ours.addHandler(own_logger.handlers[0])
+    try:
+        ours.error("refused: %s", "a\n[2026-11-22: CRITICAL] forged \x1b[2J")
+        ours.error("refused: %s", "x" * 100_000)
+    finally:
+        ours.removeHandler(own_logger.handlers[0])
+    own_logger.error("two\nlines of an activity")
+    forged, long, foreign = shown
+    assert forged == r"refused: a\n[2026-11-22: CRITICAL] forged \x1b[2J"
+    assert long.endswith("x … (100009 characters)")
+    assert len(long) < 2_100
+    assert foreign == "two\nlines of an activity"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from broker_config import EmbeddedServer, SettingsError, load
-from worker.recovery.hold_hook import next_delay_ms, signing_key
+from worker.recovery.hold_hook import next_delay_ms
 from worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart
@@ -162,9 +162,3 @@ def test_r14_a_hook_needs_a_secret_and_an_address_of_the_web() -> None:
         assert "short" not in str(refused.value)
     shown = load(env_file=None, hold_webhook_url="https://u:p@example.org/t0ken", hold_webhook_secret=SECRET).masked()
     assert (shown["hold_webhook_url"], shown["hold_webhook_secret"]) == ("***", "***")
-
-
-def test_r14_a_secret_is_base64_behind_whsec_and_a_text_otherwise() -> None:
-    assert signing_key(SECRET) == b"a secret of the tests"
-    assert signing_key("a text of some length") == b"a text of some length"
-    assert signing_key("whsec_ no base64") == b"whsec_ no base64"

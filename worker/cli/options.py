@@ -99,8 +99,15 @@ _OPTIONS: Final = (
         metavar="MODULE_OR_FILE.py",
         help="Code that registers activities and delegates; may be repeated [ACTS_ACTIVITIES].",
     ),
-    click.option("--broker", metavar="URL", help="Celery's broker, e.g. redis://localhost:6379/0 [ACTS_BROKER_URL]."),
-    click.option("--redis", metavar="URL", help="The Redis of the log; default: the broker [ACTS_REDIS_URL]."),
+    click.option(
+        "--broker",
+        metavar="URL",
+        help="Celery's broker, e.g. redis://localhost:6379/0; one with a password belongs into the environment or an "
+        "--env-file, since all users of the machine see a command line [ACTS_BROKER_URL].",
+    ),
+    click.option(
+        "--redis", metavar="URL", help="The Redis of the log, likewise; default: the broker [ACTS_REDIS_URL]."
+    ),
     click.option(
         "--env-file",
         metavar="FILE",

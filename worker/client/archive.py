@@ -14,17 +14,20 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
 
 from broker_config import Settings
-from protocol import Problem, Rejected
+from protocol import Limits, Problem, Rejected
 from protocol.language.errors import shortened
+from protocol.language.limits import value_problems
 from protocol.requests import texts
 from protocol.requests.staged import emptied
 from worker.errors import NoLoop, RunNotFound
+from worker.messaging.limits import limits_of
 from worker.messaging.packing import pack, unpack
 from worker.storage.clock import server_ms
 from worker.storage.definition import FORMAT, require_format, unpack_definition
@@ -42,6 +45,9 @@ _NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "runnin
 """Fields of the state that are numbers; the counts of calls by status (`n:…`) are, too."""
 _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 """A count, or a moment in ms that a date can have."""
+_ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
+_LONGEST_PATH: Final = 200
+"""Names in a path: more of them than anybody writes, and few enough for what shows a run."""
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported"})
 """Fields of the state that say something of work under way, or of other runs."""
 
@@ -112,7 +118,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes])
         # Listed first, so that what a client that dies leaves of it is found.
         redis.zadd(active_runs(keys.prefix), {run: submitted})
         state = _write_head(redis, keys, head)
-        _write_log(redis, keys, rows, state)
+        _write_log(redis, keys, rows, state, settings)
         redis.hset(keys.state, mapping=state)
         expire_run(redis, keys, settings.retention_seconds)
     except BaseException:
@@ -146,20 +152,26 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     return {**kept, "imported": "1", "remaining": "0"}
 
 
-def _write_log(redis: Redis, keys: Keys, rows: Iterator[str | bytes], state: dict[Any, Any]) -> None:
+def _write_log(
+    redis: Redis, keys: Keys, rows: Iterator[str | bytes], state: dict[Any, Any], settings: Settings
+) -> None:
     lanes = dict[str, str]()
+    limits = _deeper(limits_of(settings))
+    last = (0, 0)
     numbered = enumerate(rows, start=2)
     while page := list(islice(numbered, _AT_ONCE)):
         with redis.pipeline(transaction=False) as pipeline:
             for number, row in page:
                 entry = _read(row, number)
-                fields = _fields(entry, number)
-                last = entry["id"]
-                pipeline.xadd(keys.log, fields, id=last)  # type: ignore[arg-type]  # redis wants an invariant dict
+                fields = _fields(entry, number, limits)
+                id_, before, last = entry["id"], last, id_key(entry["id"])
+                if last <= before:
+                    raise _refused(number, f"the entry {id_} stands behind {before[0]}-{before[1]}: ids only grow")
+                pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
                 if "lane" in entry:
-                    lanes[entry["lane"]] = last
+                    lanes[entry["lane"]] = id_
                 elif "s" in fields:
-                    pipeline.xadd(keys.statuses, {"s": fields["s"]}, id=last)
+                    pipeline.xadd(keys.statuses, {"s": fields["s"]}, id=id_)
             pipeline.execute()
     if state["status"] not in ENDED:
         state["status"] = "cancelled"
@@ -170,7 +182,7 @@ def _write_log(redis: Redis, keys: Keys, rows: Iterator[str | bytes], state: dic
         redis.hset(keys.lanes, mapping=ended)
 
 
-def _fields(entry: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> dict[str, Any]:
     """The fields of an entry in Redis. Raises `Rejected`."""
     others, id_ = entry.get("fields", {}), entry.get("id")
     if not isinstance(id_, str) or not isinstance(others, dict):
@@ -179,11 +191,14 @@ def _fields(entry: Mapping[str, Any], number: int) -> dict[str, Any]:
     message = {"m": pack(entry["message"])} if "message" in entry else {}
     fields = {**lane, **{key: _decoded(value, number) for key, value in others.items()}, **message}
     try:
-        id_key(id_)
+        if not _ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):
+            raise ValueError(id_)
         raw = {key.encode(): value if isinstance(value, bytes) else value.encode() for key, value in fields.items()}
-        read_entry(id_.encode(), raw)
+        read = read_entry(id_.encode(), raw)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _refused(number, f"the entry {id_:.40} cannot be read") from error
+    if problem := next(value_problems([read.message, read.error], limits), None):
+        raise _refused(number, f"the entry {id_:.40} holds what no run does: {shortened(problem.message)}")
     return fields
 
 
@@ -195,6 +210,11 @@ def _read(row: str | bytes, number: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refused(number, "not an object")
     return value
+
+
+def _deeper(limits: Limits) -> Limits:
+    """The limits, with room for the paths that values were written to."""
+    return replace(limits, depth=limits.depth + _LONGEST_PATH)
 
 
 def _is_number(key: str) -> bool:

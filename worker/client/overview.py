@@ -13,7 +13,7 @@ from redis import Redis
 
 from protocol.language.spelling import Patience
 from worker.errors import AmbiguousRun, RunNotFound
-from worker.storage.clock import server_ms
+from worker.storage.clock import date_of, server_ms
 from worker.storage.keys import Keys
 from worker.storage.run_list import RunList
 
@@ -47,8 +47,8 @@ class Summary:
             "tags": list(self.tags),
             "status": self.status,
             "calls": dict(self.calls),
-            "submitted": self.submitted.isoformat(timespec="milliseconds"),
-            "finished": self.finished.isoformat(timespec="milliseconds") if self.finished is not None else None,
+            "submitted": date_of(self.submitted),
+            "finished": date_of(self.finished) if self.finished is not None else None,
             "age_seconds": self.age_seconds,
             "duration_seconds": self.duration_seconds,
         }

@@ -18,6 +18,8 @@ from celery import Celery, signals
 
 from .attempts import current_attempt
 
+_OURS: Final = ("worker.", "broker_config.", "protocol.")
+_LONGEST: Final = 2_000
 _lane: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("acts_lane", default=None)
 
 
@@ -32,10 +34,16 @@ def lane_at_work(run: str, instance: str | None) -> Iterator[None]:
 
 
 class AtWork(logging.Filter):
-    """Says of each record what was at work when it was made."""
+    """Says of each record what was at work when it was made, and brings what is ours to one line.
+
+    Our lines quote what comes from outside: names, what servers and models answer. None of it forges a line, steers a
+    terminal or fills the log. What activities log is their own.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Label the record; none is left out."""
+        if record.name.startswith(_OURS):
+            record.msg, record.args = one_line(record.getMessage()), None
         attempt = current_attempt()
         call = attempt.id.index if attempt is not None else None
         run, instance = (attempt.id.run, attempt.id.instance) if attempt is not None else _lane.get() or (None, None)
@@ -46,6 +54,15 @@ class AtWork(logging.Filter):
 
 
 AT_WORK: Final = AtWork()
+
+
+def one_line(text: str) -> str:
+    """The text with what cannot be seen written as Python does in a string, and cut where it is long."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]} … ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def label_logs(app: Celery) -> None:

@@ -12,7 +12,6 @@ Requests are signed as Standard Webhooks has it: HMAC-SHA256 over id, time and b
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -27,6 +26,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from broker_config import Settings
+from broker_config.signing import signing_key
 from worker.errors import RunNotFound
 from worker.storage.clock import server_ms
 from worker.storage.due import DueRuns
@@ -47,7 +47,6 @@ _MOST_WAITING: Final = 200
 """So many calls a process takes upon itself."""
 _FIRST_DELAY_SECONDS: Final = 2.0
 _LONGEST_DELAY_SECONDS: Final = 3_600.0
-_PREFIX: Final = "whsec_"
 
 
 class HoldHook:
@@ -148,13 +147,3 @@ def signed_headers(key: bytes, id_: str, seconds: int, body: bytes) -> dict[str,
         "webhook-timestamp": str(seconds),
         "webhook-signature": f"v1,{base64.b64encode(signature).decode()}",
     }
-
-
-def signing_key(secret: str) -> bytes:
-    """The key that a secret stands for: `whsec_` and base64, as Standard Webhooks writes it, or the text itself."""
-    if secret.startswith(_PREFIX):
-        try:
-            return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-        except binascii.Error:
-            pass
-    return secret.encode()

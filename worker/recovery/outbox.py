@@ -17,7 +17,8 @@ from broker_config import Settings
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
 from worker.messaging.publisher import Publisher
-from worker.storage.dead_letters import DeadLetter, DeadLetters, now
+from worker.storage.clock import date_now
+from worker.storage.dead_letters import DeadLetter, DeadLetters
 from worker.storage.keys import Keys
 from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
@@ -92,4 +93,4 @@ class Outbox:
 
 
 def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attempts: int) -> DeadLetter:
-    return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, now())
+    return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, date_now())

@@ -37,5 +37,10 @@ class ServerClock:
 
 
 def date_now() -> str:
-    """This process's time as messages have it: ISO 8601, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """This process's time as messages have it."""
+    return date_of(datetime.now(UTC))
+
+
+def date_of(moment: datetime) -> str:
+    """A moment, in UTC, as everything of ours writes it: ISO 8601, milliseconds, Z."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

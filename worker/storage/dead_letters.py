@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from redis import Redis
@@ -168,11 +168,6 @@ class DeadLetters:
         with redis_errors(self._settings):
             found: Any = self._redis.hmget(self._letters, ids)
         return [_unpack(packed) for packed in found if packed is not None]
-
-
-def now() -> str:
-    """The date of a letter that is written now."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _unpack(packed: bytes) -> DeadLetter:

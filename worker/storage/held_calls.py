@@ -17,6 +17,7 @@ from worker.errors import RunNotFound
 from worker.messaging.attempts import CallId
 from worker.messaging.packing import pack, unpack
 
+from .clock import date_of
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
@@ -100,7 +101,7 @@ def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
 
 def iso_date(milliseconds: int) -> str:
     """A moment as ISO 8601, UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return date_of(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
 def pack_hold(hold: Hold) -> bytes:

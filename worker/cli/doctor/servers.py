@@ -16,7 +16,7 @@ from broker_config import (
     queue_names,
     redis_url_of,
 )
-from broker_config.urls import plain_hosts
+from broker_config.urls import plain_hosts, unverified_hosts
 from worker.cli.doctor.layer import Layer, asked
 from worker.cli.rendering import counted
 
@@ -71,7 +71,7 @@ def _broker(settings: Settings) -> Layer:
         layer.fail("not configured", str(error))
         return layer
     layer.add(mask_url(url))
-    _warn_of_plain(layer, url)
+    _warn_of_connection(layer, url)
     if (redis_url := redis_url_of(url)) is not None:
         with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
             _greet_redis(layer, settings, redis_url)
@@ -97,16 +97,19 @@ def _log(settings: Settings) -> Layer:
         layer.fail("not configured", str(error))
         return layer
     layer.add(mask_url(url))
-    _warn_of_plain(layer, url)
+    _warn_of_connection(layer, url)
     with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
         _examine_storage(layer, _greet_redis(layer, settings, url))
     return layer
 
 
-def _warn_of_plain(layer: Layer, url: str) -> None:
+def _warn_of_connection(layer: Layer, url: str) -> None:
     if hosts := plain_hosts(url):
         remedy = "use rediss:// or amqps://, or a network that no other host reads"
         layer.warn(f"{', '.join(hosts)} is spoken to without encryption, the password included", remedy)
+    if hosts := unverified_hosts(url):
+        remedy = "take ssl_cert_reqs and ssl_check_hostname out of the URL; ?ssl_ca_certs=FILE names an authority"
+        layer.warn(f"the certificate of {', '.join(hosts)} is not verified: any server may answer in its place", remedy)
 
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
