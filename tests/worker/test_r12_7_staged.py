@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_config import EmbeddedServer
+from worker import local
 from worker.errors import NoSuchTick
 from worker.storage.keys import Keys
 
-from .backend import Backend, Meeting
+from .backend import ACTIVITIES, Backend, Meeting
 from .loops import Asked, loop_settings
+from .test_r9_3_children import Told, ended, submit
 from .test_r13_7_lazy import planned
 
 INTEGER = {"type": "integer"}
@@ -127,6 +131,24 @@ def test_r12_7_what_was_asked_is_shown_of_both_requests(loops: Backend) -> None:
         asked.run.asked(1)
 
 
+def test_r12_7_the_answers_of_a_staged_run_are_a_script_that_gives_them_again(loops: Backend, tmp_path: Path) -> None:
+    answers = [
+        tools("add"),
+        filled({"a": 1, "b": 2}),
+        tools("add"),
+        filled({"a": "†state.s0"}, first=1, output="†state.s1"),
+    ]
+    asked = Asked(loops, *answers, **STAGED)
+    assert asked.result().output == 4
+    file = tmp_path / "answers.json"
+    file.write_text(asked.run.script(), encoding="utf-8")
+    with local([str(ACTIVITIES)], model=f"scripted:{file}") as client:
+        document = {"schema": {"type": "integer"}, **STAGED, "context": [{"type": "text", "message": "the same"}]}
+        again = client.submit_document(document)
+        assert again.wait(timeout_seconds=60).output == 4
+        assert json.loads(again.script()) == json.loads(file.read_text(encoding="utf-8"))
+
+
 def test_r13_5_a_fork_after_the_tools_were_chosen_asks_for_their_parameters_alone(loops: Backend) -> None:
     asked = Asked(loops, tools("add"), filled({"a": 1, "b": 0}, output="†state.s0"), **STAGED)
     asked.result()
@@ -147,3 +169,12 @@ def test_r13_3_a_loop_that_has_failed_while_it_asked_goes_on_with_the_same_reque
     asked.run.resume(ticks=1)
     assert asked.result().output == 7
     assert asked.asked == {0: 1, 1: 2}
+
+
+def test_r12_7_a_delegate_with_tools_plans_in_stages_where_its_definition_says_so(loops: Backend) -> None:
+    told = Told(loops, tools("add", usage=[50, 5]), filled({"a": 1, "b": 2}, output="†state.s0", usage=[70, 7]))
+    call = {"_tool": "ask", "_delegate": "staged", "_outputPath": "†state.answer"}
+    child = told.definition(tools=ADD, config={"plan": "staged", "slots": 1})
+    result = ended(loops, submit(loops, [call], staged=child))
+    assert result.data()["state"] == {"answer": 3}
+    assert result.calls[0].cost == {"tokens": 132, "calls": 1}

@@ -20,6 +20,7 @@ from redis import Redis
 
 from broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
 from protocol.engine.execution import Success
+from protocol.engine.loop import Stage, request_index
 from worker import Client, Run
 from worker.execution.checking import Checker
 from worker.execution.children import Children
@@ -40,6 +41,7 @@ from worker.messaging.messages import (
 )
 from worker.registry.activities import registry
 from worker.storage.connections import connect_async
+from worker.storage.history import History
 from worker.storage.keys import Keys
 from worker.storage.log import MessageLog
 from worker.storage.slots import Slots
@@ -77,6 +79,26 @@ REQUEST = {
 }
 
 
+STAGED = {
+    **REQUEST,
+    "schema": {"type": "null"},
+    "tools": {"add": {"properties": {"a": {}, "b": {}, "_output": {"type": "integer"}}, "required": ["a"]}},
+    "config": {"plan": "staged", "ticks": 3},
+}
+CHOOSING = request_index(Stage.CHOOSING, 0)
+"""The index of the first request for tools."""
+STAGED_ANSWERS: Mapping[int, Mapping[str, Any]] = {
+    CHOOSING: {"tools": ["add", "add"]},
+    0: {
+        "calls": {"s0": {"_tool": "add", "a": "†state.n", "b": 1}, "s1": {"_tool": "add", "a": "†state.s0", "b": 1}},
+        "output": None,
+    },
+    CHOOSING + 1: {"tools": ["unknown"]},
+    CHOOSING + 2: {"tools": ["add"]},
+    2: {"calls": {"s2": {"_tool": "add", "a": "†state.s1", "b": "†state.s0"}}, "output": None},
+}
+
+
 class Died(BaseException):
     """The process has died."""
 
@@ -84,8 +106,11 @@ class Died(BaseException):
 class World:
     """A log, a broker that is a list, and processes that come and go."""
 
-    def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False) -> None:
-        name = f"{'disturbed' if disturbs else 'crashes'}{seed}"
+    def __init__(
+        self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False, is_staged: bool = False
+    ) -> None:
+        name = f"{'disturbed' if disturbs else 'staged' if is_staged else 'crashes'}{seed}"
+        self.answers = STAGED_ANSWERS if is_staged else dict(enumerate(ANSWERS))
         self.settings: Settings = settings_apart(server, name, limit_attempts=20)
         self.disturbs = disturbs
         self.redis: Any = Redis.from_url(server.redis_url)
@@ -95,7 +120,7 @@ class World:
         self.deaths_left = deaths
         self.deaths = 0
         self.commands_left = self._lifetime()
-        self.run: Run = Client(self.settings).submit_document(REQUEST)
+        self.run: Run = Client(self.settings).submit_document(STAGED if is_staged else REQUEST)
         self.keys = Keys(self.settings.key_prefix, self.run.id)
 
     def _lifetime(self) -> int:
@@ -128,8 +153,10 @@ class World:
                 self.run.say("Go on.")
 
     def answered(self) -> set[int]:
-        """The ticks whose solutions are in the log."""
-        return {entry.message["tick"] for entry in self.run.log() if entry.message["type"] == "solution"}
+        """The indexes of the requests whose answers are in the log."""
+        said = [entry.loop for entry in History(self.redis, self.keys).entries() if entry.loop is not None]
+        chosen = {CHOOSING + each.tick for each in said if each.choice is not None}
+        return chosen | {each.tick for each in said if each.answer is not None}
 
     async def live(self) -> None:
         """Let processes drive the run until it is over."""
@@ -160,11 +187,11 @@ class World:
             await scheduler.deliver(unpack_delivery(task.body, limits))
         elif task.task == EXECUTE_DELEGATE:
             call = unpack_delegate_call(task.body, limits)
-            tick = call.attempt.id.index
-            assert tick not in self.answered(), "it is asked again though the answer is in the log"
-            self.asked[tick] += 1
+            index = call.attempt.id.index
+            assert index not in self.answered(), "it is asked again though the answer is in the log"
+            self.asked[index] += 1
             for _ in self.step():
-                answer = {"answer": json.dumps(ANSWERS[tick]), "model": "told", "usage": None}
+                answer = {"answer": json.dumps(self.answers[index]), "model": "told", "usage": None}
                 self.queue.append(delivery_task(Delivery(call.attempt, Success(answer)), "instances"))
         else:
             await scheduler.drive(*unpack_lane_id(task.body, limits))
@@ -257,6 +284,19 @@ def test_r13_5_a_loop_that_is_paused_resumed_and_sent_messages_meanwhile_takes_e
     world = World(server, seed, deaths=seed % 3, disturbs=True)
     asyncio.run(world.live())
     _verify(world)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_r12_7_a_staged_loop_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
+    world = World(server, seed, deaths=seed % 8, is_staged=True)
+    asyncio.run(world.live())
+    result = world.run.result()
+    assert (result.status, "(config.ticks)" in str(result.reason)) == ("failed", True)
+    assert set(world.asked) == set(STAGED_ANSWERS)
+    assert world.asked.total() <= len(STAGED_ANSWERS) + world.deaths
+    assert [(call.tick, call.status) for call in result.calls] == [(0, "done")] * 4 + [(2, "done")] * 2
+    assert {name: result.data(name)["state"]["s2"] for name in "①②"} == {"①": 5, "②": 7}
+    assert [entry.message["tick"] for entry in world.run.log() if entry.message["type"] == "solution"] == [0, 1, 2]
 
 
 def _verify(world: World) -> None:

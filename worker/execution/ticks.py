@@ -94,6 +94,7 @@ def note_choice(step: LoopStep, view: LoopView, said: Mapping[str, Any], choice:
     step.answered = view.loop.request
     paid = {"model": said.get("model"), "usage": said.get("usage"), "charged": charged}
     step.note(view.loop.tick.number, choice={"answer": dict(choice.answer), **paid})
+    step.spent = view.loop.own_tokens + charged, view.loop.own_calls
 
 
 def note_solution(
