@@ -11,16 +11,17 @@ is one of a list, and leads to what is there or to what an earlier call writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, Final
 
 from protocol.calls.call import Call
 from protocol.calls.tools import Tool
-from protocol.language.errors import Problem, pointer
+from protocol.language.errors import Problem, pointer, segments
 from protocol.language.messages import Message
-from protocol.language.references import Reference
+from protocol.language.paths import lookup
+from protocol.language.references import Reference, is_expression
 from protocol.schemas import CompiledSchema
 from protocol.schemas.addresses import settled
 from protocol.schemas.algebra import Algebra
@@ -128,7 +129,8 @@ class Slots:
     def call_problems(self, at: int, position: int, call: Any) -> list[Problem]:
         """What the schema says against the call in a slot, which is the solution's call `at`."""
         own = call if self.paths[position] is None else _without_path(call)
-        return self._checker("calls", self.names[position]).problems(own, "solution", "calls", at)
+        found = self._checker("calls", self.names[position]).problems(own, "solution", "calls", at)
+        return [_told(problem, own) for problem in found]
 
     def output_problems(self, output: Any) -> list[Problem]:
         """What it says against an output."""
@@ -187,6 +189,14 @@ def emptied(slots: Mapping[str, Any], solution: Mapping[str, Any]) -> dict[str, 
     calls = enumerate(zip(slots["paths"], solution["calls"], strict=False))
     named = {_slot(slots["first"] + at): _without_path(call) if path else call for at, (path, call) in calls}
     return {"calls": named, "output": solution["output"]}
+
+
+def _told(problem: Problem, call: Any) -> Problem:
+    """A problem in words of its own, where it is about a reference."""
+    value = lookup(call, tuple(int(key) if key.isdecimal() else key for key in segments(problem.pointer)[3:]))
+    if not is_expression(value):
+        return problem
+    return replace(problem, message=f"{value} cannot be referred to here, where only what the schema lists can be")
 
 
 def _without_path(call: Mapping[str, Any]) -> dict[str, Any]:

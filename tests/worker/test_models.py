@@ -35,6 +35,13 @@ class Speaker:
 
     def __call__(self, body: Any) -> Reply:
         asked = said(body)
+        properties = body["response_format"]["json_schema"]["schema"]["properties"]
+        if "tools" in properties:
+            return streamed(json.dumps({"tools": ["add", "add"]}))
+        if "calls" in properties:
+            second = {"_tool": "add", "a": "†state.s0", "b": 10}
+            calls = {"s0": {"_tool": "add", "a": 1, "b": 2}, "s1": second}
+            return streamed(json.dumps({"calls": calls, "output": "†state.s1"}))
         if "wrong key" in asked:
             return failing(401, f"no such key: {KEY}")
         if "busy" in asked and asked not in self.tried:
@@ -96,6 +103,19 @@ def test_many_instances_ask_at_once_and_each_gets_its_own_answer(asking: Backend
     assert result.status == "completed"
     english = {n: result.data(f"i{n}")["state"]["english"] for n in range(MANY)}
     assert english == {n: json.dumps({"text": f"day {n}"}, separators=(",", ":")) for n in range(MANY)}
+
+
+def test_r12_7_a_staged_plan_is_asked_for_over_the_wire_with_both_schemas(asking: Backend, model: ModelServer) -> None:
+    integer = {"type": "integer"}
+    add = {"type": "object", "properties": {"a": integer, "b": integer, "_output": integer}, "required": ["a", "b"]}
+    document = {"context": [], "schema": integer, "tools": {"add": add}, "config": {"plan": "staged"}}
+    result = asking.wait(asking.client.submit_document(document).id)
+    assert (result.status, result.output) == ("completed", 13)
+    sent = [asked.body["response_format"]["json_schema"]["schema"] for asked in model.asked]
+    first, second = (schema for schema in sent if schema["properties"].keys() & {"tools", "calls"})
+    assert first["properties"]["tools"]["maxItems"] == 8
+    assert second["properties"]["calls"]["required"] == ["s0", "s1"]
+    assert {"enum": ["†state.s0"]} in second["$defs"].values()
 
 
 def test_a_model_that_is_not_configured_is_found_before_anything_runs(asking: Backend) -> None:

@@ -82,6 +82,7 @@ def test_r12_7_what_is_wrong_with_either_answer_is_the_error_of_its_tick(loops: 
         ("InvalidCall", "/calls/0/a"),
         ("InvalidCall", "/calls/0/a"),
     ]
+    assert errors[2]["message"] == "†state.s1 cannot be referred to here, where only what the schema lists can be"
     assert [call.status for call in result.calls] == ["done"]
 
 

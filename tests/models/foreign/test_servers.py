@@ -17,6 +17,8 @@ import pytest
 from broker_config import ConfiguredModel, load
 from protocol.requests import Request, compose, read_answer, render
 from protocol.requests.answers import parsed
+from protocol.requests.rendering import render_slots
+from protocol.requests.staged import Choice, compose_slots, read_slots
 from protocol.schemas import compiled
 from protocol.submission.checking import Surroundings
 from protocol.submission.submission import read_submission
@@ -234,6 +236,28 @@ def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_agai
         answer = read_answer(asked, one.text)
         fitting += not misfits
         assert answer.errors or not misfits, one.text
+    assert fitting >= 1
+
+
+def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the_truth(llama: str) -> None:
+    """Whatever of them fits the second schema is a plan without an error (SPEC R12.7)."""
+    value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
+    submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Surroundings().limits)
+    assert not problems
+    asked = Request(submission, Surroundings())
+    slots = compose_slots(asked, ["count", "greet", "count"])
+    messages = [*render(asked), *render_slots(0, slots.shown(asked))]
+    config = {"model": "m", "temperature": 1.5, "max_output_tokens": 600}
+    found = ask(llama, *[ModelRequest(messages, slots.schema, config)] * ANSWERS)
+    whole = [one for one in found if isinstance(one, Answer)]
+    assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
+    assert all(one.findings == () for one in whole), whole[0].findings
+    fitting = 0
+    for one in whole:
+        answer = read_slots(asked, Choice({"tools": list(slots.tools)}), slots, one.text)
+        fits = not compiled(dict(slots.schema)).problems(parsed(one.text))
+        fitting += fits
+        assert bool(answer.errors) != fits, (one.text, answer.errors)
     assert fitting >= 1
 
 
