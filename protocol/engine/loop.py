@@ -29,6 +29,8 @@ from .solution_output import resolve_output
 
 TICKS: Final = 8
 CALLS: Final = 200
+REPEATS: Final = 3
+"""So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
 MAX_OUTPUT_TOKENS: Final = 4_096
 """What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
 
@@ -126,6 +128,8 @@ class Loop:
         self.ticks: list[Tick] = [Tick(0)]
         self._before_end: Stage | None = None
         self._delegated_tokens = self._delegated_calls = 0
+        self._granted = 0
+        """Ticks below that one were added by a person."""
 
     @property
     def tick(self) -> Tick:
@@ -222,6 +226,7 @@ class Loop:
     def extend(self, ticks: int) -> None:
         """A loop, also one that has reached a limit, may ask so many times more (SPEC R13.3)."""
         self.limits = replace(self.limits, ticks=self.limits.ticks + ticks)
+        self._granted = self.tick.number + ticks
         self.stage, self._before_end = self._before_end or self.stage, None
 
     def tick_limit(self) -> str | None:
@@ -229,6 +234,17 @@ class Loop:
         if self.tick.number < self.limits.ticks:
             return None
         return f"the limit of {self.limits.ticks} ticks (config.ticks) is reached without an output"
+
+    def repeat_limit(self, times: int) -> str | None:
+        """Why the current tick may not be asked, where so many before it were the same, one after the other. Ticks that
+        a person has added are asked all the same.
+        """
+        if times < REPEATS or self.tick.number < self._granted:
+            return None
+        return (
+            f"the last {times} ticks were the same: the same calls, with the same results. Say something that helps "
+            "(acts say), or let it go on (acts resume --ticks)"
+        )
 
     def token_limit(self, estimate: int, losses: int = 0) -> str | None:
         """Why a request of this estimate may not begin, where its tokens do not fit what is left.

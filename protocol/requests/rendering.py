@@ -103,16 +103,20 @@ def render_tick(
     before: Sequence[Message],
     new: Sequence[Message],
     plan: Sequence[Mapping[str, Any]] = (),
+    times: int = 1,
 ) -> list[ChatMessage]:
     """What follows a tick: a receipt of its calls, the values that it has changed, whole, every error, and the plan.
 
     `before` are the messages of the log as the tick was asked with, `new` those that came since, its errors among them.
-    `plan` are the calls of its solution, shown where the context holds a plan message (SPEC R13.6).
+    `plan` are the calls of its solution, shown where the context holds a plan message (SPEC R13.6). `times` says how
+    many ticks in a row have come to the same.
     """
     show_bytes = request.config.get("show_bytes")
     parts = ["\n".join([texts.tick_heading(tick), *(map(_receipt, fates))])]
     if len(lines := parts[0].splitlines()) == 1:
         parts = [f"{lines[0]}\n{texts.NO_CALLS}"]
+    if times > 1:
+        parts[0] += f"\n{texts.repeated(times)}"
     parts += _changed(before, new, show_bytes)
     parts += [f"{texts.ERROR} {_cut(_error(message), show_bytes)}" for message in new if message.get("type") == ERROR]
     if any(message.get("type") == "plan" for message in request.submission.context):

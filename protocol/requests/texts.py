@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -97,6 +97,14 @@ def slots_heading(tick: int) -> str:
 def tick_heading(tick: int) -> str:
     """What stands above that which a tick has brought."""
     return f"# Tick {tick}: what became of your calls"
+
+
+def repeated(times: int) -> str:
+    """What a model is told whose calls have brought the same as those of the tick before."""
+    return (
+        f"These are the same calls with the same results as in the tick before ({times} times in a row). Once more "
+        "brings nothing new: call something else, change the parameters, or write the output."
+    )
 
 
 _TOOLS: Final = "Tools"

@@ -125,3 +125,33 @@ def test_r13_3_a_run_without_a_loop_has_no_ticks(loops: Backend) -> None:
     run = loops.run([SUM])
     with pytest.raises(NoLoop):
         loops.client.run(run.run).resume(ticks=1)
+
+
+def test_r13_1_a_loop_that_repeats_itself_is_told_so_and_ends_before_its_ticks(loops: Backend) -> None:
+    asked = Asked(loops, *[answer(SUM)] * 3, answer(output=1), answer(SUM), answer(output=2))
+    result = asked.result()
+    assert result.status == "failed"
+    assert "the last 3 ticks were the same" in (result.reason or "")
+    assert asked.asked == {0: 1, 1: 1, 2: 1}
+    shown = [request["messages"][-1]["content"] for request in asked.requests]
+    assert ["in a row" in text for text in shown] == [False, False, True]
+    asked.run.resume(ticks=1)
+    assert asked.result().output == 1
+    assert "(3 times in a row)" in asked.requests[3]["messages"][-1]["content"]
+
+
+def test_r13_1_what_differs_from_tick_to_tick_is_no_repetition(loops: Backend) -> None:
+    other = {**SUM, "a": 5}
+    growing = {"_tool": "add", "a": "†state.sum", "b": 1, "_outputPath": "†state.sum"}
+    ticks = [SUM, other, SUM, other, growing, growing, growing, {**SUM, "a": "x"}, {**SUM, "a": "x"}]
+    asked = Asked(loops, *[answer(call) for call in ticks], answer(output="†state.sum"), config={"ticks": 10})
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 10)
+    assert ["in a row" in request["messages"][-1]["content"] for request in asked.requests] == [False] * 9 + [True]
+
+
+def test_r13_1_what_a_person_says_makes_the_same_calls_new(loops: Backend) -> None:
+    asked = Asked(loops, *[answer(SUM)] * 3, answer(SUM), answer(output=1))
+    assert asked.result().status == "failed"
+    asked.run.say("once more")
+    assert asked.result().output == 1

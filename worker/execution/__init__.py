@@ -6,6 +6,7 @@
 `loop_requests` what the next tick asks
 `loop_view`     a run as its loop sees it
 `ticks`         what an answer comes to, and how it is written down
+`repeats`       ticks that come to the same as the one before
 `children`      the runs of delegates that have tools
 `checking`      what is wrong with a submission, by what is registered here
 `inline_calls`  calls that the runner carries out itself

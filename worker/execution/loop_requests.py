@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from protocol.engine.loop import Stage, estimate_tokens
@@ -13,6 +14,7 @@ from worker.messaging.packing import pack
 
 from .checking import Checker
 from .loop_view import LoopView
+from .repeats import repeats_of
 from .ticks import fates_of
 
 _Asked = tuple[list[dict[str, Any]], Any, dict[str, Any]]
@@ -57,7 +59,9 @@ def _first(view: LoopView, request: Request) -> _Asked:
     """What a tick asks, where its plan is staged for tools."""
     is_same = view.schema is not None and not request.is_staged
     schema = view.schema if is_same else first_schema(request)
-    return _added(view, request), schema, {"for_tools": True} if request.is_staged else {}
+    repeats = repeats_of(view)
+    own = {"for_tools": True} if request.is_staged else {}
+    return _added(view, request, repeats), schema, own | ({"repeats": repeats} if repeats else {})
 
 
 def _second(view: LoopView, request: Request) -> _Asked:
@@ -74,7 +78,7 @@ def config_of(view: LoopView) -> dict[str, Any]:
     return {**own, "max_output_tokens": view.loop.limits.max_output_tokens}
 
 
-def _added(view: LoopView, request: Request) -> list[dict[str, Any]]:
+def _added(view: LoopView, request: Request, repeats: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not view.asked:
         return render(request)
     tick = view.loop.ticks[-2]
@@ -82,4 +86,5 @@ def _added(view: LoopView, request: Request) -> list[dict[str, Any]]:
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
     plan = tick.solution["solution"]["calls"]
     said = [message for message in new if message.get("type") in ("text", "system")]
-    return [*render_tick(request, tick.number, fates_of(view), before, new, plan), *render_context(said)]
+    times = repeats.get("times", 1)
+    return [*render_tick(request, tick.number, fates_of(view), before, new, plan, times), *render_context(said)]

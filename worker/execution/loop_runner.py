@@ -160,6 +160,8 @@ class LoopRunner:
         if (limit := loop.tick_limit()) is not None:
             return await self._fail(limit)
         request = next_request(view, self._asks)
+        if (limit := loop.repeat_limit(request.get("repeats", {}).get("times", 1))) is not None:
+            return await self._fail(limit)
         if (limit := loop.token_limit(request["estimate"])) is not None:
             return await self._fail(limit)
         step = self._begin(Stage.CHOOSING if request.get("for_tools") else Stage.ASKED)

@@ -75,6 +75,8 @@ class LoopView:
         """The request, once it was read."""
         self.rendered = 0
         """How many messages of the log it shows."""
+        self.repeats: Mapping[str, Any] = {}
+        """What the tick before it had come to, as a `digest`, and how many `times` in a row."""
         self.context: list[Mapping[str, Any]] = []
         """The messages that the run was submitted with."""
         self.messages: list[Mapping[str, Any]] = []
@@ -177,7 +179,8 @@ class LoopView:
         assert said is not None
         if said.request is not None:
             self.slots = said.request.get("slots")
-            self.rendered = len(self.messages) if self.slots is None else self.rendered
+            if self.slots is None:
+                self.rendered, self.repeats = len(self.messages), said.request.get("repeats", {})
             self.schema = said.request.get("schema", self.schema)
             self.asked = [*self.asked, *said.request["messages"]]
         if said.choice is not None:

@@ -1,0 +1,56 @@
+"""Ticks that come to the same as the one before: a loop that repeats itself does not get on.
+
+A tick is compared with the one before by the log alone: its calls as they were written, and what has become of each. A
+call with references counts as the same where nothing that it may read has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from protocol.engine.solution_output import holds_references
+from worker.messaging.packing import pack
+
+from .loop_view import LoopView
+
+_GROWING: Final = ("push", "concat")
+_OWN: Final = frozenset({"solution", "error"})
+"""The messages that a loop writes itself."""
+
+
+def repeats_of(view: LoopView) -> dict[str, Any]:
+    """What the last tick has come to, as a `digest`, and how many `times` in a row; nothing where it had no calls."""
+    tick = view.loop.ticks[-2] if len(view.loop.ticks) > 1 else None
+    written = tick.solution["solution"]["calls"] if tick is not None and tick.solution is not None else []
+    calls = [call for call in written if isinstance(call, dict)]
+    if not calls:
+        return {}
+    digest = hashlib.sha256(pack([_written(calls), _ends(view)])).hexdigest()
+    is_same = view.repeats.get("digest") == digest and not _has_moved(view, calls)
+    return {"digest": digest, "times": view.repeats["times"] + 1 if is_same else 1}
+
+
+def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls without what the model has thought of them."""
+    return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
+
+
+def _ends(view: LoopView) -> list[Any]:
+    """What has become of the calls of the tick, and what was wrong with it."""
+    ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
+    wrong = [[error.type, error.message, error.pointer, error.instance] for error in view.invalid]
+    return [
+        wrong,
+        [
+            [instance, end.status.value, end.error, [message.get("data") for message in end.messages]]
+            for (instance, _), end in ended
+        ],
+    ]
+
+
+def _has_moved(view: LoopView, calls: list[dict[str, Any]]) -> bool:
+    """Whether something has come that no call of the tick has written, or grows with each of them."""
+    new = view.messages[view.rendered :]
+    is_told = any("_call" not in message and message.get("type") not in _OWN for message in new)
+    return is_told or any(call.get("_outputMethod") in _GROWING and holds_references(call) for call in calls)
