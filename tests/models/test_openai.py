@@ -14,6 +14,7 @@ import pytest
 from broker_config import ConfiguredModel
 from worker.models.errors import (
     BadRequest,
+    ContextTooLong,
     InvalidAnswer,
     ModelError,
     RateLimited,
@@ -136,6 +137,21 @@ def test_a_request_that_is_not_taken_fails_in_the_providers_words_without_the_ke
     assert f"{status}: no such thing with ***" in str(error)
     assert KEY not in str(error)
     assert not error.is_transient
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Please reduce the length of the messages.", "code": "context_length_exceeded"},
+        {"message": "This model's maximum context length is 4096 tokens.", "code": 400},
+        {"message": "it is too large", "type": "exceed_context_size_error"},
+        {"message": "prompt is too long: 200123 tokens > 199999 maximum"},
+    ],
+)
+def test_a_request_that_is_longer_than_the_model_can_read_says_what_to_do(error: dict[str, Any]) -> None:
+    told = str(failed(Reply([json.dumps({"error": error}).encode()], 400), ContextTooLong, schema=OUTPUT))
+    assert f"400: {error['message']}" in told
+    assert "config.show_bytes" in told
 
 
 def test_a_redirect_is_not_followed() -> None:

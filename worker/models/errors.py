@@ -5,6 +5,7 @@
 | `RateLimited` | 429 | asked again, after `Retry-After` or a backoff, until `request_seconds` |
 | `Unreachable` | no connection, one that broke, 5xx, no answer in time | the same |
 | `BadRequest` | 400-404, 501 and the like: a wrong key, an unknown model | the run fails, in the provider's words |
+| `ContextTooLong` | 400, 413: more than the model takes at once | the same, with what to do |
 | `Refused` | the model or the provider will not answer this | the error of a loop's tick; a delegate's call fails |
 | `Truncated` | the answer was cut off, by its length or by the connection | the same |
 | `InvalidAnswer` | no JSON, not what the schema demands, too large | the same |
@@ -51,6 +52,10 @@ class BadRequest(ModelError):
 
     status = 400
     """HTTP's, where there is one."""
+
+
+class ContextTooLong(BadRequest):
+    """The request is longer than the model can read at once."""
 
 
 class Refused(ModelError):

@@ -19,7 +19,7 @@ from typing import Any, Final
 from broker_config import ConfiguredModel
 from broker_config.urls import MASK
 
-from .errors import BadRequest, InvalidAnswer, ModelError, RateLimited, Unreachable
+from .errors import BadRequest, ContextTooLong, InvalidAnswer, ModelError, RateLimited, Unreachable
 
 PLAIN: Final = {"Accept-Encoding": "identity"}
 """Asks for an answer whose size is known as it comes."""
@@ -30,6 +30,12 @@ _LATER: Final = frozenset({408, 409, 425})
 _SERVERS_FAULT: Final = 500
 _NEVER: Final = frozenset({501, 505})
 """What a server answers that takes no such requests: another one than a model's, mostly."""
+_LENGTH_WORDS: Final = (
+    *("context_length", "context length", "context size", "context limit", "context window"),
+    *("exceed_context", "prompt is too long"),
+)
+"""By which OpenAI, Anthropic, vLLM and llama.cpp say that a request is longer than the model can read."""
+_TOO_LONG: Final = "give the request less context (config.show_bytes cuts values) or less to write, or a larger model"
 _KEY_LENGTH: Final = 4
 """A shorter one is no secret, and would be found where it is none."""
 
@@ -132,9 +138,17 @@ def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
         return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
-    refused = BadRequest(text)
+    refused = ContextTooLong(f"{text}: {_TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
     refused.status = status
     return refused
+
+
+def _is_too_long(body: Any) -> bool:
+    """Whether a provider says that a request is longer than the model's context."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    parts = [inner.get(key) for key in ("code", "type", "message")] if isinstance(inner, Mapping) else [inner]
+    said = " ".join(part for part in parts if isinstance(part, str)).lower()
+    return any(words in said for words in _LENGTH_WORDS)
 
 
 def words_of(body: Any) -> str:
