@@ -174,7 +174,7 @@ def test_a_bad_submission_is_refused_with_one_line_for_each_error(
     assert bad.says in result.stderr
 
 
-def test_every_fault_is_told_with_what_is_wrong(checks: dict[str, Finished]) -> None:
+def test_every_fault_is_reported_with_what_is_wrong(checks: dict[str, Finished]) -> None:
     errors = checks["many at once"].json["errors"]
     told = [(error["pointer"], fault) for error, fault in zip(errors, FAULTS, strict=True)]
     assert told == [(f"/solution/calls/{index}{at}", fault) for index, (fault, (_, at, _)) in enumerate(FAULTS.items())]
@@ -202,7 +202,7 @@ def test_check_gives_the_same_errors_to_machines(checks: dict[str, Finished]) ->
             assert error["message"]
 
 
-def test_a_cycle_is_told_by_its_calls_in_order(checks: dict[str, Finished]) -> None:
+def test_a_cycle_is_reported_by_its_calls_in_order(checks: dict[str, Finished]) -> None:
     (error,) = checks["a cycle"].json["errors"]
     # 0 reads what 1 writes, 1 what 2 writes, 2 what 0 writes: named around the circle, back to where it began.
     told = [int(index) for index in re.findall(r"\bcall (\d+)", error["message"])]

@@ -29,7 +29,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         assert (error["pointer"], f"acts: {error['message']}") == ("", result.stderr.strip())
 
 
-def test_machines_are_told_whatever_is_wrong(tmp_path: Path) -> None:
+def test_machines_are_reported_whatever_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "good.json").write_bytes(GOOD)
     (tmp_path / "bad.json").write_bytes(b"not JSON")
     good, bad, missing = (str(tmp_path / f"{name}.json") for name in ("good", "bad", "missing"))
@@ -66,7 +66,7 @@ def test_no_server_is_an_infrastructure_error_on_one_line() -> None:
         assert "127.0.0.1:1" in result.stderr, result
 
 
-def test_a_bad_submission_is_told_from_a_missing_server() -> None:
+def test_a_bad_submission_is_distinguished_from_a_missing_server() -> None:
     # Validation needs no server: the caller learns of the fault that is the caller's.
     result = acts("submit", "-", *OPTIONS, *UNREACHABLE, stdin=BAD)
     assert_refused(result, codes=(2,))

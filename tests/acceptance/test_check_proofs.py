@@ -100,7 +100,7 @@ def test_a_path_that_does_not_parse_is_wrong_usage() -> None:
     assert result.error_lines[0].startswith("acts: --who-sees: '†' does not parse")
 
 
-def test_a_place_that_is_not_there_is_told_beside_who_sees_it() -> None:
+def test_a_place_that_is_not_there_is_reported_beside_who_sees_it() -> None:
     text = check("--who-sees", "†state.usr.ssn").stdout
     assert text.splitlines()[0].endswith("no call")
     assert "did you mean †state.user.ssn?" in text

@@ -40,7 +40,7 @@ def test_with_no_check_nothing_is_looked_for_and_nothing_is_said(backend: Backen
         assert (told.code, "findings" in told.json, told.stderr) == (0, False, "")
 
 
-def test_an_ignored_finding_is_neither_told_nor_counted(backend: Backend) -> None:
+def test_an_ignored_finding_is_neither_reported_nor_counted(backend: Backend) -> None:
     told = backend.acts("run", "-", "--json", "--strict", "--ignore", "misspelt-property", stdin=MISSPELT)
     assert (told.code, "findings" in told.json, told.stderr) == (0, False, "")
 
@@ -73,7 +73,7 @@ def test_many_warnings_do_not_flood_the_terminal(backend: Backend) -> None:
     assert told.error_lines[-1].endswith("more: `acts check` prints all")
 
 
-def test_a_call_that_is_not_awaited_and_fails_is_told_by_an_embedded_run_which_exits_1() -> None:
+def test_a_call_that_is_not_awaited_and_fails_is_reported_by_an_embedded_run_which_exits_1() -> None:
     calls = [{"_tool": "fail"}, {"_tool": "give", "value": 1, "_outputPath": "†state.a"}]
     told = run_embedded({"solution": {"calls": calls}})
     assert told.code == 1

@@ -35,7 +35,7 @@ def test_acts_works_where_a_file_has_the_name_of_a_package(tmp_path: Path, name:
     assert told.stdout.startswith("completed")
 
 
-def test_a_script_beside_such_a_file_is_told_its_name(tmp_path: Path) -> None:
+def test_a_script_beside_such_a_file_gets_its_name(tmp_path: Path) -> None:
     (tmp_path / "protocol.py").write_text("")
     (tmp_path / "script.py").write_text("from worker import Client\n")
     told = ended(tmp_path, "script.py")

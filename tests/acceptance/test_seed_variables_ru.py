@@ -79,7 +79,7 @@ def test_two_daggers_are_the_text_with_one(backend: Backend) -> None:
     assert values(completed(backend.run(solution(call, context=[ADA]))))["state"] == {"text": "†input.userName"}
 
 
-def test_input_that_nobody_brings_is_reported_before_anything_runs(backend: Backend) -> None:
+def test_input_that_is_missing_is_reported_before_anything_runs(backend: Backend) -> None:
     refused = backend.acts("check", "-", "--json", stdin=solution(GREET))
     assert refused.code == 2
     assert [error["pointer"] for error in refused.json["errors"]] == ["/solution/calls/0/userName"]

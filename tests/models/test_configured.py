@@ -62,7 +62,7 @@ def configured(**settings: Any) -> Settings:
     return load(env_file=None, **settings)
 
 
-def test_the_default_model_is_asked_where_none_is_named_and_told_its_own_name(registry: Registry) -> None:
+def test_the_default_model_is_asked_where_none_is_named_under_its_own_name(registry: Registry) -> None:
     speaker = Speaker({"output": 1}, {"output": 2}, {"output": 3})
     them = models(registry, configured(model="a:large"), a=speaker)
     assert [asked(them).text, asked(them, model="large").text, asked(them, model="a:large").text] == [

@@ -121,7 +121,7 @@ def test_a_limited_rate_tells_when_to_ask_again(header: dict[str, str], seconds:
 
 
 @pytest.mark.parametrize("odd", ["soon", "nan", "inf", "-5", "Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 99 Dec"])
-def test_an_odd_retry_after_keeps_nobody_waiting(odd: str) -> None:
+def test_an_odd_retry_after_keeps_no_call_waiting(odd: str) -> None:
     assert failed(failing(429, "slow down", Retry_After=odd), RateLimited).retry_after_seconds in (None, 0)
 
 
@@ -185,7 +185,7 @@ def test_a_connection_that_breaks_before_the_answer_is_unreachable() -> None:
     assert failed(Reply([], headers=headers), Unreachable).is_transient
 
 
-def test_a_refusal_is_told_in_the_models_words() -> None:
+def test_a_refusal_is_reported_in_the_models_words() -> None:
     headers = {"Content-Type": "text/event-stream"}
     chunks = [delta(refusal="I cannot "), delta(refusal="help."), *streamed("").chunks[1:]]
     assert "I cannot help." in str(failed(Reply(chunks, headers=headers), Refused))

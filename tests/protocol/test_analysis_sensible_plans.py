@@ -128,7 +128,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_of_a_sensible_plan_nothing_is_told(name: str) -> None:
+def test_of_a_sensible_plan_nothing_is_reported(name: str) -> None:
     context = [{"type": "input", **INPUT}, {"type": "state", "ticket": {"id": 7}, "steps": [], "cart": {"items": []}}]
     activities = {call["_tool"]: ANY for call in PLANS[name] if "_output" not in call and "_delegate" not in call}
     plan = checked(*PLANS[name], context=context, activities=activities, delegates={"explainer": {"context": []}})

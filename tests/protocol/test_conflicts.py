@@ -23,7 +23,7 @@ def test_r3_4_a_place_in_conflict_is_an_error_and_no_reason_for_another_alternat
         Context(CONTEXT).resolve(expression)
 
 
-def test_r3_4_a_conflict_is_told_at_its_place_above_it_and_below_it_until_all_of_it_is_replaced() -> None:
+def test_r3_4_a_conflict_is_reported_at_its_place_above_it_and_below_it_until_all_of_it_is_replaced() -> None:
     context = Context([{"type": "state", "a": {"b": {"c": 1}, "d": 2}}])
     for path in ("†state.a.b", "†state.a.d"):
         context.append(written(path, 3, "push"))

@@ -56,7 +56,7 @@ def test_what_is_read_only_where_nothing_else_is_there_is_dashed() -> None:
     assert '    c0 -.->|"or †state.b"| c1' in drawn(plan)
 
 
-def test_whoever_reads_either_branch_gets_a_value_for_certain() -> None:
+def test_a_reader_of_either_branch_gets_a_value_for_certain() -> None:
     plan = checked(call(to="†data.a || †data.b"), call(value="†data.a || †data.b"))
     assert '    c0 -->|"†data.a, †data.b"| c1' in drawn(plan)
 

@@ -42,7 +42,7 @@ def test_an_element_of_a_list_is_meant_by_its_number(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["†input.7", "†input.a && †input.7", "†input.a || †input.7"])
-def test_what_only_an_instance_holds_is_told_to_a_call_without_one(path: str) -> None:
+def test_what_only_an_instance_holds_is_reported_to_a_call_without_one(path: str) -> None:
     context = [{"type": "text", "_instance": "②"}, {"type": "input", "_instance": "①", "7": "x"}]
     (problem,) = problems_of(call(value=path), context=[*context, {"type": "input", "_instance": "①", "a": 1}])
     assert (
@@ -51,7 +51,7 @@ def test_what_only_an_instance_holds_is_told_to_a_call_without_one(path: str) ->
     )
 
 
-def test_what_another_instance_holds_is_not_told_to_a_call_of_an_instance() -> None:
+def test_what_another_instance_holds_is_not_reported_to_a_call_of_an_instance() -> None:
     context = [{"type": "input", "_instance": "①", "a": "x"}, {"type": "text", "_instance": "②"}]
     nothing = "unresolvable reference †input.a: it is not in the context of instance '②' and no other call writes it"
     for value in (plan_submission(call(value="†input.a"), context=context),
@@ -71,7 +71,7 @@ def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
     assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}"
 
 
-def test_of_what_a_call_writes_in_another_instance_it_is_told_which_and_where() -> None:
+def test_of_what_a_call_writes_in_another_instance_it_is_reported_which_and_where() -> None:
     context = [{"type": "state", "_instance": "①"}, {"type": "state", "_instance": "②"}]
     writing = call(to="†state.x", _instance="①")
     (problem,) = problems_of(writing, call(value="†state.x"), context=context)
@@ -86,7 +86,7 @@ def test_of_what_a_call_writes_in_another_instance_it_is_told_which_and_where() 
     )
 
 
-def test_what_only_the_reader_itself_writes_is_not_told_as_of_another_instance() -> None:
+def test_what_only_the_reader_itself_writes_is_not_reported_as_of_another_instance() -> None:
     context = [{"type": "state", "_instance": "①"}]
     (problem,) = problems_of(call(value="†state.x", to="†state.x", _instance="①"), context=context)
     assert problem.message.endswith("of instance '①' and no other call writes it")
@@ -104,7 +104,7 @@ def test_what_only_the_call_itself_writes_is_not_suggested(to: str) -> None:
     ("written", "read"),
     [("state.x", "†state.x"), ("state.x", "†state.x.name"), ("state.x.name", "†state.x"), ("input.x", "†input.x")],
 )
-def test_what_only_a_dagger_is_missing_from_is_told_to_whoever_reads_there(written: str, read: str) -> None:
+def test_what_only_a_dagger_is_missing_from_is_reported_to_whoever_reads_there(written: str, read: str) -> None:
     (problem,) = problems_of(call(value=read), call(to=written))
     assert problem.message == (
         f"unresolvable reference {read}: {NOTHING}; call 1 (give) writes to †state.{written}, since a path without † "

@@ -158,7 +158,7 @@ def _spelled(value: Any, letter: str) -> Any:
     return [_spelled(item, letter) for item in value] if isinstance(value, list) else value
 
 
-def test_names_that_are_known_anyway_are_told() -> None:
+def test_names_that_are_known_anyway_are_reported() -> None:
     schema = {"additionalProperties": {"additionalProperties": {"type": "null"}}}
     value = {"people": {NAME: TEXT}}
     assert [str(problem) for problem in told(schema, value, known=("people",))] == [

@@ -126,14 +126,14 @@ def test_the_unchanged_submission_is_valid() -> None:
         ({"properties": {"_outputPath": {"const": "x", "pattern": "y"}}}, "_outputPath, which its tool's schema fills"),
     ],
 )
-def test_what_a_tool_fills_in_is_told_at_the_call(pinned: dict[str, Any], start: str) -> None:
+def test_what_a_tool_fills_in_is_reported_at_the_call(pinned: dict[str, Any], start: str) -> None:
     for raw in (call(), {**call(), **dict.fromkeys(key for key in pinned if key.startswith("_"))}):
         (problem,) = problems_of(raw, tools={"give": pinned}, activities={"give": {}}, registered=())
         assert problem.pointer == "/solution/calls/0"
         assert problem.message.startswith(start)
 
 
-def test_what_is_written_under_its_older_name_is_told_there() -> None:
+def test_what_is_written_under_its_older_name_is_reported_there() -> None:
     tool = {"properties": {"_scopes": {"items": {"enum": ["state"]}}}}
     assert pointers(problems_of(call(_imports=["†"]))) == ["/solution/calls/0/_imports/0"]
     assert pointers(problems_of(call(_imports="state"))) == ["/solution/calls/0/_imports"]
@@ -161,15 +161,15 @@ def test_both_names_of_one_property_must_say_the_same() -> None:
         ({"properties": {"_imports": {"items": 5}}}, "/properties/_imports/items"),
     ],
 )
-def test_a_tools_wrong_schema_is_told_where_it_is_declared(declaration: Any, place: str) -> None:
+def test_a_tools_wrong_schema_is_reported_where_it_is_declared(declaration: Any, place: str) -> None:
     assert pointers(problems(submission(tools={"t": declaration}))) == ["/tools/t" + place]
 
 
-def test_a_tool_message_without_tools_is_told_at_the_message() -> None:
+def test_a_tool_message_without_tools_is_reported_at_the_message() -> None:
     assert pointers(problems(submission(context=[{"type": "tool"}]))) == ["/context/0"]
 
 
-def test_too_many_calls_are_told_at_the_list_that_holds_the_first_one_too_many() -> None:
+def test_too_many_calls_are_reported_at_the_list_that_holds_the_first_one_too_many() -> None:
     limits = Limits(solution_calls=1)
     assert pointers(problems(submission(call(), call()), limits=limits)) == ["/solution/calls"]
     assert pointers(problems(plan_submission(call(), call()), limits=limits)) == ["/context/0/calls"]

@@ -92,7 +92,7 @@ def test_r2_2_what_does_not_parse_is_an_error_saying_where_and_what_was_expected
     assert error.value.caret.splitlines()[1].index("^") == position
 
 
-def test_r2_1_an_index_in_brackets_is_told_how_it_is_written() -> None:
+def test_r2_1_an_index_in_brackets_is_reported_how_it_is_written() -> None:
     (problem,) = problems_of(call(value="†state.l[10].x"))
     assert problem.message == (
         "'†state.l[10].x' does not parse: expected .10 (an element of a list, not [10]) at position 8"

@@ -256,7 +256,7 @@ def test_r3_4_an_operation_that_does_not_fit_names_both_types(
     assert f"there is {types[1]}" in str(conflict.value)
 
 
-def test_r3_4_a_conflict_is_told_to_who_reads_there_above_or_below() -> None:
+def test_r3_4_a_conflict_is_reported_to_who_reads_there_above_or_below() -> None:
     context = Context([GIVEN, written("†state.user.name", 1, "push")])
     for text in ("†state", "†state.user", "†state.user.name", "†state.user.name.x"):
         with pytest.raises(Conflict):

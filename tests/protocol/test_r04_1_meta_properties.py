@@ -84,7 +84,7 @@ def test_r4_1_what_depends_on_scopes_depends_on_them_under_both_names() -> None:
 
 @pytest.mark.parametrize("written", ["_scopes", "_imports"])
 @pytest.mark.parametrize("limited", ["_scopes", "_imports"])
-def test_r4_1_what_is_wrong_with_scopes_is_told_once_and_where_they_are_written(written: str, limited: str) -> None:
+def test_r4_1_what_is_wrong_with_scopes_is_reported_once_and_where_they_are_written(written: str, limited: str) -> None:
     limits = {"items": {"enum": ["state"]}}
     tool = {"allOf": [{"properties": {limited: limits}}, {"properties": {"_scopes": limits, "_imports": limits}}]}
     found = problems_of({"_tool": "t", written: ["state", "secrets"]}, tools={"t": tool})

@@ -369,7 +369,7 @@ def test_r4_1a_a_call_gets_the_kinds_of_the_signature_unless_it_says_which() -> 
         ({"$ref": "#/definitions/a"}, "'#/definitions/c' is referred to, and is not in it"),
     ],
 )
-def test_r4_1_a_reference_to_what_is_not_there_or_is_no_schema_is_told(schema: Any, fault: str) -> None:
+def test_r4_1_a_reference_to_what_is_not_there_or_is_no_schema_is_reported(schema: Any, fault: str) -> None:
     tool = {
         "properties": {"x": schema},
         "$defs": {"int": {"type": "integer"}},
@@ -424,5 +424,5 @@ def test_r4_1_what_is_said_of_calls_inside_a_parameter_is_not_said_of_the_call()
         ({"properties": {"a": False}}, {"a": None}, "null is not admitted"),
     ],
 )
-def test_r4_1_values_are_told_as_json_has_them(schema: Any, value: Any, said: str) -> None:
+def test_r4_1_values_are_reported_as_json_has_them(schema: Any, value: Any, said: str) -> None:
     assert [problem.message for problem in compiled(schema).problems(value)] == [said]

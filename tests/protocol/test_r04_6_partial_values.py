@@ -133,7 +133,7 @@ def test_r4_6_the_error_says_where_in_the_state() -> None:
     )
 
 
-def test_r4_6_of_a_value_that_is_merged_the_names_in_the_schema_are_told_and_no_others() -> None:
+def test_r4_6_of_a_value_that_is_merged_the_names_in_the_schema_are_reported_and_no_others() -> None:
     schema = one(users={"additionalProperties": one(age=INTEGER)})
     result = run(
         call(to="†state", value={"users": {"Xolotl": {"age": "x"}}}, _outputMethod="merge"),

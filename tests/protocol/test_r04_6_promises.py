@@ -68,7 +68,7 @@ def test_r4_6_what_is_said_of_some_calls_only_is_held_against_written_results_al
         assert len(problems_of(written, tools={"t": tool}, activities={})) == 1
 
 
-def test_r4_6_readers_are_told_what_a_joined_promise_does_not_fit() -> None:
+def test_r4_6_readers_are_reported_what_a_joined_promise_does_not_fit() -> None:
     reader = {"properties": {"v": {"type": "integer"}}}
     calls = [call("t", to="†state.x"), call("read", to="†state.y", v="†state.x")]
     (finding,) = checked(*calls, tools={"t": {"allOf": [TEXT]}, "read": reader}).findings

@@ -58,7 +58,7 @@ def test_r4_6_each_value_of_a_returned_message_is_validated() -> None:
     assert statuses(result) == ["failed"]
 
 
-def test_r4_6_what_is_wrong_with_a_result_is_told_with_its_place_in_the_result() -> None:
+def test_r4_6_what_is_wrong_with_a_result_is_reported_with_its_place_in_the_result() -> None:
     result = run(
         call(to="†state.a", value="x"),
         call("deep", to="†state.b", value=[1, "x"]),

@@ -121,7 +121,7 @@ def test_r7_1_beside_a_meta_property_that_means_nothing_the_rest_of_its_call_is_
     }
 
 
-def test_r7_1_beside_a_path_that_does_not_parse_all_that_hangs_on_no_other_call_is_told() -> None:
+def test_r7_1_beside_a_path_that_does_not_parse_all_that_hangs_on_no_other_call_is_reported() -> None:
     tools = {"count": {"properties": {"n": {"type": "integer"}}}}
     found = problems_of(call("count", n="one", value="†state.nowhere", _instance="②", to="†"), tools=tools)
     assert pointers(found) == [f"/solution/calls/0/{key}" for key in ("_instance", "_outputPath", "n")]
@@ -143,7 +143,7 @@ def test_r7_1_an_expression_that_does_not_parse_stands_for_any_value() -> None:
     ]
 
 
-def test_r7_1_a_misspelt_delegate_is_told_once() -> None:
+def test_r7_1_a_misspelt_delegate_is_reported_once() -> None:
     tools = {"ask": {"properties": {"_delegate": {"enum": ["translator"]}}}}
     (problem,) = problems_of(
         call("ask", _delegate="trnslator"), tools=tools, delegates={"translator": {}}, registered=[]
@@ -164,7 +164,7 @@ MISSING_ROLE = 'a message needs a "type", or "role" and "content"'
         ({"type": "advisor", "_instance": 5}, "/context/0/_instance: must be a non-empty string"),
     ],
 )
-def test_r7_1_beside_a_malformed_message_without_data_all_that_hangs_on_data_is_told(
+def test_r7_1_beside_a_malformed_message_without_data_all_that_hangs_on_data_is_reported(
     message: dict[str, Any], place: str
 ) -> None:
     found = problems_of(call(value="†state.nowhere"), call(value=1, _instance="①"), call(value=1, _instance="②"),
@@ -235,7 +235,7 @@ def test_r7_1_a_submission_of_the_wrong_shape_is_rejected_with_the_place(value: 
     assert pointers(problems(value)) == [pointer]
 
 
-def test_r7_1_where_there_is_nothing_to_run_it_is_told_what_to_give() -> None:
+def test_r7_1_where_there_is_nothing_to_run_it_is_reported_what_to_give() -> None:
     (nothing,) = problems({"context": []})
     assert nothing.message.startswith("nothing to run: give a solution, a plan message in the context, or a schema")
     (nothing,) = problems({"context": [], "schema": None})
@@ -275,7 +275,7 @@ def test_r7_1_an_empty_solution_is_no_error() -> None:
     assert check_submission({"solution": {"output": 5}}).size == 0
 
 
-def test_r7_1_a_solution_that_has_something_else_than_calls_is_told_what_it_has() -> None:
+def test_r7_1_a_solution_that_has_something_else_than_calls_is_reported_with_what_it_has() -> None:
     (problem,) = problems({"solution": {"output": 5, "steps": [], "call": []}})
     assert problem.message == 'has no "calls", but call, steps'
 
@@ -343,7 +343,7 @@ def test_r7_1_depth_does_not_matter_to_the_walk_that_finds_it() -> None:
             deep = deep.pop()
 
 
-def test_r7_1_limits_are_told_in_the_error() -> None:
+def test_r7_1_limits_are_reported_in_the_error() -> None:
     small = Limits(depth=10, message_bytes=100, calls=5, solution_calls=3)
     text = "x" * 200
     assert pointers(problems_of(call(value=text), context=[{"type": "state", "a": text}], limits=small)) == [
@@ -539,7 +539,7 @@ def test_r7_2_an_error_message_can_always_be_stored_and_is_bounded() -> None:
         {"not": {"type": "string"}},
     ],
 )
-def test_r7_2_what_a_schema_forbids_at_run_time_is_told_without_the_value(forbidding: dict[str, Any]) -> None:
+def test_r7_2_what_a_schema_forbids_at_run_time_is_reported_without_the_value(forbidding: dict[str, Any]) -> None:
     secret = "123-45-6789"
     reading = call("give", value="†state.ssn", to="†state.a")
     giving = call("make", to="†state.b")

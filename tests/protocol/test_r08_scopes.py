@@ -77,7 +77,7 @@ def test_r8_1_anything_else_is_no_scope(scope: str) -> None:
     assert pointers(problems_of(call(_scopes=["state", scope]))) == ["/solution/calls/0/_scopes/1"]
 
 
-def test_r8_1_what_is_no_scope_is_told_with_what_one_is() -> None:
+def test_r8_1_what_is_no_scope_is_reported_with_what_one_is() -> None:
     with pytest.raises(ExpressionError) as several:
         seen("†state || †input")
     with pytest.raises(ExpressionError) as undaggered:
@@ -270,7 +270,7 @@ def test_r8_4_the_snapshot_is_taken_when_the_call_is_started() -> None:
     assert result.data[None]["state"]["list"][0] == {"a": "changed", "b": 2}
 
 
-def test_r8_4_whoever_gets_it_can_change_nothing_by_it() -> None:
+def test_r8_4_code_that_gets_it_can_change_nothing_by_it() -> None:
     def meddle(parameters: Any, context: Any) -> Any:
         context["state"]["user"]["name"] = "Eve"
         parameters["user"]["name"] = "Eve"

@@ -41,7 +41,7 @@ def test_new_calls_come_behind_those_that_are_there() -> None:
     assert [plan.submission.place(index) for index in (7, 8)] == [("solution", "calls", 0), ("solution", "calls", 1)]
 
 
-def test_a_call_at_work_counts_as_a_writer_and_waits_for_nobody() -> None:
+def test_a_call_at_work_counts_as_a_writer_and_waits_for_no_call() -> None:
     running = at_work(3, echo("†state.b", "†state.a"))
     plan = checked({"calls": [echo("†state.a", "†state.b")]}, begun={None: (running,)})
     assert plan.lanes[None].graph.before(7) == (3,)

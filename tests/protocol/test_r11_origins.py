@@ -96,19 +96,19 @@ def test_an_instances_own_errors_hide_the_global_ones_whole() -> None:
     assert effects("†error", *messages, instance="②") == [("0", OVERWRITTEN), ("2", CONTRIBUTES)]
 
 
-def test_a_conflict_is_told_with_the_message_it_came_from() -> None:
+def test_a_conflict_is_reported_with_the_message_it_came_from() -> None:
     found = explain(Reference("state", ("a",)), log_of({"type": "state", "a": 1}, written("†state.a", 2, "push")))
     assert found.value is MISSING
     assert found.conflict == "cannot push number at †state.a: there is number (message 1)"
     assert [origin.effect for origin in found.origins] == [CONTRIBUTES, CONFLICT]
 
 
-def test_what_nobody_wrote_has_no_origins() -> None:
+def test_what_no_call_wrote_has_no_origins() -> None:
     found = explain(Reference("state", ("a",)), log_of({"type": "state", "b": 1}))
     assert found == Explanation(Reference("state", ("a",)), MISSING, None, ())
 
 
-def test_what_a_call_had_read_is_told_as_it_was_then() -> None:
+def test_what_a_call_had_read_is_reported_as_it_was_then() -> None:
     (origin,) = explain(
         Reference("state", ("c",)),
         log_of(

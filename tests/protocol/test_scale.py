@@ -223,7 +223,7 @@ def test_checking_and_driving_take_steps_in_proportion_to_the_calls(shape: Calla
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_who_waits_for_whom_is_told_and_drawn_in_steps_in_proportion_to_the_calls(
+def test_who_waits_for_whom_is_reported_and_drawn_in_steps_in_proportion_to_the_calls(
     shape: Callable[[int], dict[str, Any]],
 ) -> None:
     """Where many wait for many the pairs are too many to be drawn, but to know them takes no more than elsewhere."""
@@ -349,7 +349,7 @@ def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_
     assert steps(driving(400)) < 5 * steps(driving(100))
 
 
-def test_ten_thousand_errors_are_told_in_proportion_to_their_number() -> None:
+def test_ten_thousand_errors_are_reported_in_proportion_to_their_number() -> None:
     def rejected(number: int) -> Callable[[], None]:
         context = [{"type": "state", "_instance": f"instance{i}"} for i in range(number)]
         wrong = [{"_tool": f"giev{i}", "_instance": f"instanse{i}", "value": f"†state.no{i}"} for i in range(number)]

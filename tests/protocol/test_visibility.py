@@ -85,7 +85,7 @@ def test_parameters_and_scopes_at_above_or_below_a_place_see_it() -> None:
     assert seen(plan, "input")[0] == [5]
 
 
-def test_whoever_reads_what_they_write_is_listed_apart() -> None:
+def test_a_reader_of_what_they_write_is_listed_apart() -> None:
     plan = checked(
         call(value=SSN, to="†data.masked"),
         call(value="†data.masked", to="†data.sent"),
@@ -135,7 +135,7 @@ def test_a_path_that_begins_with_a_kind_of_ones_own_may_go_without_its_dagger() 
         ("†state.user.ssn.digits", ""),
     ],
 )
-def test_a_place_where_nothing_is_ever_is_told_with_the_nearest_where_something_is(path: str, hint: str) -> None:
+def test_a_place_where_nothing_is_ever_is_reported_with_the_nearest_where_something_is(path: str, hint: str) -> None:
     context = [*CONTEXT, {"type": "state", "_instance": "①", "nicknames": []}]
     plan = checked(call(value="†state.user"), call(to="†data.email"), context=context)
     note = f"nothing is ever at {path}: the context does not hold it and no call writes it{hint}"

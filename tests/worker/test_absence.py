@@ -18,7 +18,7 @@ def ended(backend: Backend, calls: list[dict[str, Any]], context: Any = ()) -> s
     return run.id
 
 
-def test_the_writers_and_their_fate_are_told_down_to_the_call_that_failed(backend: Backend) -> None:
+def test_the_writers_and_their_fate_are_reported_down_to_the_call_that_failed(backend: Backend) -> None:
     calls = [
         {"_tool": "explode", "_outputPath": "†state.a"},
         echo("†state.a", "†state.b"),
@@ -56,7 +56,7 @@ def test_an_alternative_that_was_not_chosen_says_so(backend: Backend) -> None:
     assert "call 0 choose writes †state.yes, †state.no: done: it wrote to another of its places" in told
 
 
-def test_a_global_reader_is_told_in_which_instances_it_is(backend: Backend) -> None:
+def test_a_global_reader_is_reported_in_which_instances_it_is(backend: Backend) -> None:
     context = [{"type": "state", "_instance": mark, "mark": mark} for mark in "①②"]
     run = ended(backend, [echo("†state.mark", "†state.copy", _instance="①")], context)
     told = command(backend, "explain", run, "†state.mark").stdout

@@ -249,7 +249,7 @@ def test_claims_are_denied_when_the_run_is_not_running(log: Log, status: str) ->
     assert not log.redis.exists(log.keys.calls)
 
 
-def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_that_nobody_has_published(log: Log) -> None:
+def test_a_lane_that_is_left_while_the_run_is_paused_keeps_a_mark_without_a_published_task(log: Log) -> None:
     log.begin(1, status="paused")
     log.redis.zadd(log.keys.published, {"": 5})
     assert log.claim(0) == (0,)
@@ -275,7 +275,7 @@ def test_outcomes_come_in_while_the_run_is_paused_and_the_last_of_them_ends_it(l
     assert (log.commit(done(1)).accepted, log.state()["status"]) == ((True,), "completed")
 
 
-def test_a_cancelled_run_takes_no_outcome_and_parks_nobody(log: Log) -> None:
+def test_a_cancelled_run_takes_no_outcome_and_parks_no_lane(log: Log) -> None:
     log.begin(2)
     log.claim(0)
     log.redis.hset(log.keys.state, "status", "cancelled")
@@ -352,7 +352,7 @@ def test_a_lane_is_not_parked_when_something_has_come_meanwhile(log: Log) -> Non
     assert not log.redis.exists(log.keys.parked)
 
 
-def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
+def test_a_caller_that_has_not_seen_everything_gets_an_answer_that_says_so(log: Log) -> None:
     log.begin(9)
     first = log.commit(done(0))
     assert first.is_fresh
@@ -364,7 +364,7 @@ def test_a_caller_that_has_not_seen_everything_is_told_so(log: Log) -> None:
     assert third.last_id == log.last(None)
 
 
-def test_whoever_takes_a_lanes_task_up_takes_away_the_mark_that_he_has_read(log: Log) -> None:
+def test_a_runner_that_takes_up_a_lanes_task_takes_away_the_mark_that_it_has_read(log: Log) -> None:
     log.begin(1)
     log.redis.zadd(log.keys.published, {"①": 5, "②": 5})
     log.advance("①", takes_up=None)
@@ -374,7 +374,7 @@ def test_whoever_takes_a_lanes_task_up_takes_away_the_mark_that_he_has_read(log:
     assert log.redis.zrange(log.keys.published, 0, -1) == ["②"]
 
 
-def test_whoever_takes_up_a_lane_lets_others_out_once_a_tenth_of_the_window_is_free(log: Log) -> None:
+def test_a_lane_that_is_taken_up_lets_others_out_once_a_tenth_of_the_window_is_free(log: Log) -> None:
     lanes = [f"i{number}" for number in range(WINDOW + 5)]
     log.begin(len(lanes))
     log.redis.zadd(log.keys.published, dict.fromkeys(lanes[:WINDOW], 10**15))
@@ -385,13 +385,13 @@ def test_whoever_takes_up_a_lane_lets_others_out_once_a_tenth_of_the_window_is_f
     assert set(log.redis.zrange(log.keys.published, 0, -1)) == {*lanes[6:20], "i22", "i23", "i24"}
 
 
-def test_a_task_that_is_not_marked_lets_nobody_out(log: Log) -> None:
+def test_a_task_that_is_not_marked_lets_no_lane_out(log: Log) -> None:
     log.begin(2)
     log.redis.rpush(log.keys.backlog, "①")
     assert log.advance("②").woken == ()
 
 
-def test_a_paused_run_lets_nobody_out(log: Log) -> None:
+def test_a_paused_run_lets_no_lane_out(log: Log) -> None:
     log.begin(2, status="paused")
     log.redis.rpush(log.keys.backlog, "①")
     log.redis.zadd(log.keys.published, {"②": 1})
@@ -429,7 +429,7 @@ def test_a_driver_does_not_leave_what_it_has_not_seen(log: Log) -> None:
     assert log.redis.zrange(log.keys.leases, 0, -1) == ["①\x1f@me"]
 
 
-def test_who_asks_again_for_what_he_has_claimed_gets_it(log: Log) -> None:
+def test_an_owner_that_asks_again_for_what_it_has_claimed_gets_it(log: Log) -> None:
     log.begin(1)
     assert log.claim(0, owner="me") == log.claim(0, owner="me") == (1,)
 

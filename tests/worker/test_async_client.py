@@ -85,7 +85,7 @@ def test_waiting_that_is_given_up_leaves_the_run_and_the_client_as_they_are(back
     play(backend, scene)
 
 
-def test_a_cancelled_run_ends_who_waits_for_it(backend: Backend) -> None:
+def test_a_cancelled_run_ends_the_wait_for_it(backend: Backend) -> None:
     async def scene(client: AsyncClient) -> None:
         run = await client.submit(solution=waiting("never"))
         await asyncio.to_thread(backend.meeting.take, "at:never")

@@ -26,7 +26,7 @@ def checked(source: str, folder: Path, **env: str) -> Finished:
     return acts("check", "-", "--activities", str(file), stdin=CALL, env=env)
 
 
-def test_a_missing_parameter_is_told_with_its_tool(tmp_path: Path) -> None:
+def test_a_missing_parameter_is_reported_with_its_tool(tmp_path: Path) -> None:
     assert checked(GOOD, tmp_path).error_lines == ['acts: /solution/calls/0: greet: "name" is a required property']
 
 
@@ -46,21 +46,21 @@ def test_a_file_that_registers_nothing_is_named(tmp_path: Path) -> None:
         ("retries=-1", "retries is -1: at least 0"),
     ],
 )
-def test_an_option_of_an_activity_that_is_no_number_is_told_with_its_line(
+def test_an_option_of_an_activity_that_is_no_number_is_reported_with_its_line(
     tmp_path: Path, option: str, said: str
 ) -> None:
     told = checked(GOOD.replace("@activity", f"@activity({option})"), tmp_path)
     assert (told.code, told.error_lines[0].startswith(f"acts: {tmp_path}/mine.py:4: {said}")) == (2, True), told
 
 
-def test_what_is_no_json_is_told_with_its_file(tmp_path: Path) -> None:
+def test_what_is_no_json_is_reported_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text('{"a": ')
     assert acts("check", str(file)).error_lines[0].startswith(f"acts: {file}: not JSON: ")
     assert acts("check", "-", stdin=b"{").error_lines[0].startswith("acts: standard input: not JSON: ")
 
 
-def test_settings_are_told_with_what_they_should_be(tmp_path: Path) -> None:
+def test_settings_are_reported_with_what_they_should_be(tmp_path: Path) -> None:
     for name, value, said in (
         ("ACTS_MODEL", "gpt", "should be PROVIDER:NAME, such as openai:gpt-4o, or scripted:FILE.json"),
         ("ACTS_CONCURRENCY", "zero", "should be a whole number"),
@@ -73,7 +73,7 @@ def test_settings_are_told_with_what_they_should_be(tmp_path: Path) -> None:
         assert (told.code, told.error_lines) == (2, [f"acts: {name}: {said} (it is '{value}')"])
 
 
-def test_a_limit_is_told_with_the_setting_that_raises_it() -> None:
+def test_a_limit_is_reported_with_the_setting_that_raises_it() -> None:
     many = {"context": [{"type": "text", "_instance": str(n)} for n in range(3)], **CALL}
     told = acts("check", "-", stdin=many, env={"ACTS_LIMIT_INSTANCES": "2", "ACTS_LIMIT_MESSAGES": "2"})
     assert [line.rpartition(" ")[2] for line in told.error_lines[:2]] == [
@@ -82,7 +82,7 @@ def test_a_limit_is_told_with_the_setting_that_raises_it() -> None:
     ]
 
 
-def test_a_line_of_dotenv_that_cannot_be_read_is_told_in_our_words(tmp_path: Path) -> None:
+def test_a_line_of_dotenv_that_cannot_be_read_is_reported_in_our_words(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("ACTS_CONCURRENCY=3\nthis is no line\n")
     command = [*COMMAND, "check", "-"]
     told = subprocess.run(command, cwd=tmp_path, env=environment(), input=b"{}", capture_output=True, check=False)

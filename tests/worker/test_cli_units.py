@@ -76,7 +76,7 @@ def test_a_rejection_has_the_keys_of_a_plan() -> None:
     }
 
 
-def test_a_closed_pipe_is_told_from_a_full_disk() -> None:
+def test_a_closed_pipe_is_distinguished_from_a_full_disk() -> None:
     assert OutputFailed(BrokenPipeError(32, "Broken pipe")).is_closed
     assert not OutputFailed(OSError(28, "No space left on device")).is_closed
 
@@ -103,7 +103,7 @@ def written(error: BaseException, capfd: pytest.CaptureFixture[str], *, has_stat
     return capfd.readouterr().out
 
 
-def test_an_error_is_a_document_too_once_and_for_whoever_asks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_a_document_too_once_where_json_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
     rejected = Rejected([Problem("/a", "b")])
     assert json.loads(written(rejected, capfd, has_status=False)) == rejection(rejected)
     assert json.loads(written(rejected, capfd, has_status=True)) == {"status": "rejected"} | rejection(rejected)
@@ -205,7 +205,7 @@ def test_a_terminal_is_not_flooded_with_instances() -> None:
     assert lines[-1] == "… and 3 instances more: --all, --limit, --instance"
 
 
-def test_what_failed_is_told_before_the_values_and_its_instances_first() -> None:
+def test_what_failed_is_reported_before_the_values_and_its_instances_first() -> None:
     instances = {f"i{number}": {"state": {"n": number}} for number in range(30)}
     calls = [failed("i29"), *({**failed("i28"), "error": {"type": "E", "message": str(n)}} for n in range(40))]
     lines = [click.unstyle(line) for line in result_lines(result(calls, **instances), View())]
@@ -269,7 +269,7 @@ def test_branches_name_readers_only_where_what_is_written_is_in_sight() -> None:
     assert [branch["alternatives"][0]["readers"] for branch in branches(plan)] == [[2], [3]]
 
 
-def test_so_many_readers_of_branches_are_listed_and_that_there_are_more_is_told() -> None:
+def test_so_many_readers_of_branches_are_listed_and_that_there_are_more_is_reported() -> None:
     choosing = {"_tool": "t", "_output": 1, "_outputPath": "†state.yes || †state.no"}
     reading = {"_tool": "t", "on": "†state.yes || †state.no", "_output": 1, "_outputPath": "†data.x"}
     calls = [choosing, reading, reading]
@@ -354,14 +354,14 @@ def test_checking_imports_no_celery() -> None:
     assert ended.returncode == 0
 
 
-def test_nobody_reading_is_no_error() -> None:
+def test_an_output_without_a_reader_is_no_error() -> None:
     ended = acts("--help", shell_after="| head -c 1")
     assert (ended.returncode, ended.stderr) == (0, "")
     ended = acts("check", "-", "--json", stdin=json.dumps(SUBMISSION), shell_after="| true")
     assert ended.stderr == ""
 
 
-def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps(SUBMISSION))
     # No file may grow: the same path as a full disk.
     script = f'ulimit -f 0; exec "$@" > "{tmp_path}/out"'
@@ -403,7 +403,7 @@ def test_an_embedded_worker_that_dies_is_replaced_and_its_calls_are_run_again(tm
     assert json.loads(ended.stdout)["global"]["state"] == {"x": "survived"}
 
 
-def test_an_embedded_worker_that_cannot_start_is_told_by_its_last_words(tmp_path: Path) -> None:
+def test_an_embedded_worker_that_cannot_start_is_reported_by_its_last_words(tmp_path: Path) -> None:
     # It is loaded by both processes, and fails in the worker alone.
     source = "import sys\nfrom worker import activity\n\nactivity(lambda: 1) if 'run' in sys.argv else missing\n"
     (tmp_path / "partial.py").write_text(source.replace("activity(lambda: 1)", "activity('work')(lambda: 1)"))
@@ -416,7 +416,7 @@ def test_an_embedded_worker_that_cannot_start_is_told_by_its_last_words(tmp_path
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0)])
-def test_a_worker_says_when_it_is_ready_and_stops_when_told(number: signal.Signals, code: int) -> None:
+def test_a_worker_says_when_it_is_ready_and_stops_at_a_signal(number: signal.Signals, code: int) -> None:
     with EmbeddedServer() as server:
         options = ["--broker", server.broker_url, "--queues", "a, b,a", "--processes", "1", "--name", "mine", "--json"]
         command = [sys.executable, "-m", "worker", "worker", *options]

@@ -31,7 +31,7 @@ def message(server: EmbeddedServer) -> Iterator[Any]:
 
 # As Celery's requests call them.
 @pytest.mark.parametrize(("answer", "how"), [("ack_log_error", ()), ("reject_log_error", (True,))])
-def test_an_answer_to_a_message_of_a_dead_channel_is_told_and_ends_nothing(
+def test_an_answer_to_a_message_of_a_dead_channel_is_reported_and_ends_nothing(
     message: Any, answer: str, how: tuple[bool, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(AttributeError):

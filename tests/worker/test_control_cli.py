@@ -68,7 +68,7 @@ def test_a_run_that_is_over_or_not_there_takes_no_orders(backend: Backend) -> No
     assert command(backend, "resume", "nowhere").code == 3
 
 
-def test_acts_run_ends_with_1_when_its_run_is_cancelled_by_somebody_else(
+def test_acts_run_ends_with_1_when_its_run_is_cancelled_by_another_command(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
     env = backend.settings.to_environment() | {"MEETING_URL": meeting.url}
@@ -130,7 +130,7 @@ def test_what_cannot_be_explained_says_why(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("asked", [("show",), ("log",), ("log", "--follow"), ("explain", "†state.a")], ids=" ".join)
-def test_an_instance_that_is_not_there_is_told_with_those_that_are(
+def test_an_instance_that_is_not_there_is_reported_with_those_that_are(
     backend: Backend, gate: str, asked: tuple[str, ...]
 ) -> None:
     context = [{"type": "input", "_instance": instance} for instance in "①②"]
@@ -142,7 +142,7 @@ def test_an_instance_that_is_not_there_is_told_with_those_that_are(
     assert command(backend, "cancel", run).code == 0
 
 
-def test_who_follows_a_log_is_told_on_stderr_how_the_run_ended(backend: Backend) -> None:
+def test_following_a_log_says_on_stderr_how_the_run_ended(backend: Backend) -> None:
     run = submitted(backend, {"_tool": "echo", "value": 1, "_outputPath": "†state.a"})
     followed = command(backend, "log", run, "--follow", "--json")
     assert (followed.code, len(followed.json_lines)) == (0, 1)

@@ -100,7 +100,7 @@ def test_a_message_that_was_lost_on_the_way_is_sent_again(hasty: Backend) -> Non
     assert hasty.meeting.count("strayed") == 0
 
 
-def test_a_retry_of_what_nobody_awaits_survives_its_worker(backend: Backend) -> None:
+def test_a_retry_of_a_call_that_is_not_awaited_survives_its_worker(backend: Backend) -> None:
     with backend.worker("-Q", QUEUES) as first:
         run = forget(backend, "failOnceThenLate", name="unawaited")
         assert backend.meeting.take("unawaited") == [1, f"{run}:0", first.pid]
@@ -112,7 +112,7 @@ def test_a_retry_of_what_nobody_awaits_survives_its_worker(backend: Backend) -> 
     assert backend.client.dead_letters().list() == []
 
 
-def test_who_leaves_politely_has_told_what_was_done(backend: Backend) -> None:
+def test_a_worker_that_leaves_politely_has_reported_what_was_done(backend: Backend) -> None:
     with backend.worker("-Q", "instances"):
         with backend.worker("-Q", "background") as leaving:
             run = forget(backend, "note", name="done-politely")
@@ -181,7 +181,7 @@ def letter(index: int, error: str = "E") -> DeadLetter:
     return DeadLetter(CallId("r", "①", index), task, error, "", 1, f"2026-11-21T00:00:0{index}.000+00:00")
 
 
-def test_a_death_that_is_told_twice_is_one_letter(letters: DeadLetters) -> None:
+def test_a_death_that_is_reported_twice_is_one_letter(letters: DeadLetters) -> None:
     letters.add(letter(0, "first"))
     letters.add(letter(0, "second"))
     assert [found.error_type for found in letters.list()] == ["first"]

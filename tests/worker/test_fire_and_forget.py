@@ -115,7 +115,7 @@ def test_nothing_is_stored_in_a_configured_result_backend(with_results: Backend,
     assert len(stored) <= 1, "at most the lane's own task has a result"
 
 
-def test_what_is_told_of_an_end_never_expires(server: EmbeddedServer) -> None:
+def test_what_is_reported_of_an_end_never_expires(server: EmbeddedServer) -> None:
     settings = settings_apart(server, "lasting")
     reports = Reports(make_client_application(settings), settings)
     sign = Sign("r", "", 0, 1)
@@ -128,7 +128,7 @@ def test_what_is_told_of_an_end_never_expires(server: EmbeddedServer) -> None:
 
 @pytest.mark.parametrize("count", [120, pytest.param(1_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("killed", ["who reads of ends", "who carries out"])
-def test_whoever_is_killed_while_ends_are_told_makes_only_what_was_at_work_run_twice(
+def test_a_worker_that_is_killed_while_ends_are_reported_makes_only_what_was_at_work_run_twice(
     tmp_path: Path, killed: str, count: int
 ) -> None:
     threads = 4

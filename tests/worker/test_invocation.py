@@ -29,7 +29,7 @@ def attempted(function: Callable[[], Any], policy: Policy, *, is_async: bool = T
     return asyncio.run(attempt())
 
 
-def test_an_attempt_that_failed_is_told_with_its_call_and_its_number(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise ConnectionError("the bank is closed")
 
@@ -97,7 +97,7 @@ def test_what_is_said_of_parameters_holds_nothing_of_their_values(parameters: di
     assert "123-45" not in result.message
 
 
-def test_a_timeout_is_told_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "worker.execution.invocation"):
         result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
     (record,) = caplog.records

@@ -95,7 +95,7 @@ steps = st.lists(
 
 @settings(max_examples=settings().max_examples // 5)
 @given(steps)
-def test_slots_are_never_exceeded_never_idle_and_nobody_waits_for_ever(
+def test_slots_are_never_exceeded_never_idle_and_no_call_waits_for_ever(
     server: EmbeddedServer, taken: list[Step]
 ) -> None:
     asyncio.run(_live_through(server, taken))

@@ -178,7 +178,7 @@ def test_who_leaves_politely_loses_nothing_and_no_attempt_is_counted(backend: Ba
     assert meeting.count("at:polite0") + meeting.count("at:polite1") == 1
 
 
-def test_plain_functions_that_hang_take_nobodys_place_and_hold_up_no_shutdown(backend: Backend) -> None:
+def test_plain_functions_that_hang_take_no_other_calls_place_and_hold_up_no_shutdown(backend: Backend) -> None:
     calls = [{"_tool": "blockAtGate", "gate": "shut", "_outputPath": f"†state.b{n}"} for n in range(3)]
     with backend.worker(ACTS_CONCURRENCY="2") as worker:
         result = backend.run(calls)

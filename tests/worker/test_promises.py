@@ -226,7 +226,9 @@ def test_r11_6_nothing_is_added_in_the_midst_of_an_amendment(backend: Backend) -
     assert backend.wait(run.id).status == "completed"
 
 
-def test_r11_6_a_broker_that_is_away_keeps_nobody_from_sending(alone: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r11_6_a_broker_that_is_away_keeps_no_client_from_sending(
+    alone: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from worker.errors import InfrastructureError
 
     def refuse(self: Publisher, tasks: Any, **how: Any) -> None:

@@ -186,7 +186,7 @@ def test_r13_1_many_instances_are_worked_on_in_one_request(loops: Backend) -> No
     assert asked.asked == {0: 1, 1: 1}
 
 
-def test_r13_1_a_failure_in_one_instance_is_told_there_and_leaves_the_others(loops: Backend) -> None:
+def test_r13_1_a_failure_in_one_instance_is_reported_there_and_leaves_the_others(loops: Backend) -> None:
     context = [{"type": "state", "_instance": name, "n": value} for name, value in (("①", 1), ("②", "two"))]
     calls = [{"_tool": "add", "_instance": name, "a": "†state.n", "_outputPath": "†state.next"} for name in "①②"]
     asked = Asked(loops, answer(*calls), answer(output=1), context=context)

@@ -127,7 +127,7 @@ def test_r13_3_a_run_without_a_loop_has_no_ticks(loops: Backend) -> None:
         loops.client.run(run.run).resume(ticks=1)
 
 
-def test_r13_1_a_loop_that_repeats_itself_is_told_so_and_ends_before_its_ticks(loops: Backend) -> None:
+def test_r13_1_a_loop_that_repeats_itself_is_reported_so_and_ends_before_its_ticks(loops: Backend) -> None:
     asked = Asked(loops, *[answer(SUM)] * 3, answer(output=1), answer(SUM), answer(output=2))
     result = asked.result()
     assert result.status == "failed"

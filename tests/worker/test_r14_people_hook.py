@@ -94,7 +94,7 @@ def is_signed(headers: dict[str, str], body: bytes) -> bool:
     return headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
 
 
-def test_r14_the_hook_is_told_what_acts_held_shows_signed_and_until_it_answers_well(
+def test_r14_the_hook_gets_what_acts_held_shows_signed_and_until_it_answers_well(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with listening(500, 302) as address:
@@ -116,7 +116,7 @@ def test_r14_the_hook_is_told_what_acts_held_shows_signed_and_until_it_answers_w
         assert TOKEN not in backend.log.read_text()
 
 
-def test_r14_an_address_that_does_not_answer_is_in_nobodys_way(
+def test_r14_an_address_that_does_not_answer_holds_up_no_other(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with listening() as address:
@@ -132,7 +132,7 @@ def test_r14_an_address_that_does_not_answer_is_in_nobodys_way(
             address.gate.set()
 
 
-def test_r14_the_hook_is_told_although_the_worker_dies(
+def test_r14_the_hook_is_called_although_the_worker_dies(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with listening(503, 503, 503) as address:

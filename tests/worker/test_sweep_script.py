@@ -155,7 +155,7 @@ def test_a_call_that_is_sent_is_lost_when_a_probe_was_taken_behind_it_and_it_is_
     assert (advance.attempts, advance.repeated) == ((1,), (True,))
 
 
-def test_a_call_whose_worker_speaks_of_it_is_running_and_stays_so_while_he_does(judged: Judged) -> None:
+def test_a_call_that_its_worker_reports_is_running_and_stays_so_while_it_is_reported(judged: Judged) -> None:
     judged.begin(1)
     judged.send()
     judged.fill(FAR)
@@ -312,7 +312,7 @@ def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -
     assert judged.stands() == f"running:1:0:me/{FAR}"
 
 
-def test_a_process_tells_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
+def test_a_process_reports_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
     with reporter.at_work(attempt()):
         reporter.report()
@@ -321,7 +321,7 @@ def test_a_process_tells_what_it_has_at_work_and_what_it_had(judged: Judged) -> 
     assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(),)), Report(ended=(sign(),))]
 
 
-def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(judged: Judged) -> None:
+def test_what_was_begun_and_ended_between_two_reports_is_in_neither(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
     with reporter.at_work(attempt()):
         pass
@@ -329,13 +329,13 @@ def test_nobody_needs_to_hear_of_what_was_begun_and_ended_between_two_reports(ju
     assert list(chain(*judged.reports.pages())) == []
 
 
-def test_a_repeated_attempt_is_told_of_before_it_begins(judged: Judged) -> None:
+def test_a_repeated_attempt_is_reported_of_before_it_begins(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
     asyncio.run(reporter.announce(attempt(2, is_repeated=True)))
     assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(2),))]
 
 
-def test_an_attempt_that_brought_no_result_is_not_told_to_have_ended(judged: Judged) -> None:
+def test_an_attempt_that_brought_no_result_is_not_reported_as_ended(judged: Judged) -> None:
     reporter = Reporter(judged.reports, interval_seconds=3600)
     with suppress(OSError), reporter.at_work(attempt()):
         reporter.report()

@@ -50,7 +50,7 @@ def test_all_of_a_batch_hear_that_it_failed_and_the_next_one_is_sent() -> None:
     assert [str(error) for error in asyncio.run(hand_in())] == ["no way", "no way"]
 
 
-def test_whoever_is_cancelled_keeps_no_other_waiting() -> None:
+def test_a_task_that_is_cancelled_keeps_no_other_waiting() -> None:
     sent: list[int] = []
 
     async def hand_in() -> None:

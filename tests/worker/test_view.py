@@ -63,7 +63,7 @@ def test_what_is_chosen_counts_for_json_too(backend: Backend, large: str) -> Non
     )
 
 
-def test_a_tool_that_no_call_is_of_is_told(backend: Backend, large: str) -> None:
+def test_a_tool_that_no_call_is_of_is_reported(backend: Backend, large: str) -> None:
     for asked in ("show", "status", "log"):
         told = command(backend, asked, large, "--tool", "ecco")
         assert (told.code, told.error_lines) == (0, ["acts: no call is of the tool 'ecco', did you mean 'echo'?"])

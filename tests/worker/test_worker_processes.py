@@ -137,7 +137,7 @@ def test_the_processes_end_with_what_started_them(own: Backend) -> None:
         assert all(ends(pid) for pid in crew.pids)
 
 
-def test_what_is_wrong_with_the_activities_is_told_once(own: Backend, tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_activities_is_reported_once(own: Backend, tmp_path: Path) -> None:
     with workers(own, "--processes", "3", "--activities", str(tmp_path / "missing.py")) as crew:
         stderr = crew.process.communicate()[1]
         assert crew.process.returncode == 2
