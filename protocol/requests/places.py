@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -36,7 +37,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Known:
-    """A place of the context, with its value for each reader."""
+    """A place of the context, with the values that readers see there."""
 
     place: Reference
     values: tuple[Any, ...]
@@ -53,15 +54,19 @@ class Promised:
 class Places:
     """All that calls may refer to; `algebra` bounds what it takes to prove that something fits."""
 
-    def __init__(self, algebra: Algebra, known: Sequence[Known], promised: Sequence[Promised] = ()) -> None:
+    def __init__(self, algebra: Algebra, known: Sequence[Known]) -> None:
         self._algebra = algebra
         self._known = known
-        self._promised = promised
+        self._known_to_fit: dict[CompiledSchema, list[Reference]] = {}
+        """Those of the context that fit a schema: they are the same for every call."""
+        self._promised: Sequence[Promised] = ()
 
     def with_results(self, written: Iterable[Written]) -> Places:
         """These, and what the results of earlier calls hold."""
         found = (place for each in written for place in islice(self._inside(each), _MOST_PLACES))
-        return Places(self._algebra, self._known, [*self._promised, *found])
+        more = copy(self)
+        more._promised = [*self._promised, *found]
+        return more
 
     @property
     def has_results(self) -> bool:
@@ -72,9 +77,11 @@ class Places:
         """References to those of which each value provably fits a part of a document."""
         schema = excerpt(part, document) if isinstance(part, dict) else part
         held: CompiledSchema = compiled(schema)
-        known = [each.place for each in self._known if not any(held.problems(value) for value in each.values)]
+        if held not in self._known_to_fit:
+            fit = (each.place for each in self._known if not any(held.problems(value) for value in each.values))
+            self._known_to_fit[held] = list(fit)
         promised = [each.place for each in self._promised if self._algebra.covered(each.values, schema)]
-        return list(map(str, [*promised, *known]))
+        return list(map(str, [*promised, *self._known_to_fit[held]]))
 
     def _inside(self, written: Written) -> Iterator[Promised]:
         """A written place, and the places inside of its result that schemas name; of a list the first element."""
@@ -104,7 +111,8 @@ def known_places(folds: Sequence[Fold], written: Sequence[Reference]) -> list[Kn
         if MISSING in values:
             continue
         if not any(place.overlaps(each) for each in written):
-            found.append(Known(place, tuple(values)))
+            distinct = {id(value): value for value in values}  # what is global is one value for all of them
+            found.append(Known(place, tuple(distinct.values())))
         if len(place.path) < _DEEPEST:
             waiting.extend(Reference(place.kind, (*place.path, segment)) for segment in _keys(values[0], place.path))
     return found

@@ -159,7 +159,11 @@ class LoopRunner:
             return await self._fail("the call that it was to answer does not wait for it any more")
         if (limit := loop.tick_limit()) is not None:
             return await self._fail(limit)
-        request = next_request(view, self._asks)
+        asks = self._asks
+        if loop.stage is Stage.CHOSEN:  # proving which references fit may take a second, in which the loop should turn
+            request = await asyncio.to_thread(next_request, view, asks)
+        else:
+            request = next_request(view, asks)
         if (limit := loop.repeat_limit(request.get("repeats", {}).get("times", 1))) is not None:
             return await self._fail(limit)
         if (limit := loop.token_limit(request["estimate"])) is not None:
