@@ -96,3 +96,16 @@ def test_one_that_is_done_is_no_failure(records: Records) -> None:
     told = run_embedded({"solution": {"calls": [{"_tool": "greetUser", "userName": "Ада"}]}}, env=records.env)
     assert "dead" not in completed(told)
     assert records.take("greetUser")
+
+
+def test_check_warns_of_a_model_that_cannot_be_asked_from_here() -> None:
+    request = {"context": [], "schema": {"type": "string"}, "tools": {}}
+    none = acts("check", "-", "--json", stdin=request)
+    assert (none.code, none.json["models"]) == (0, [none.error_lines[0].removeprefix("acts: warning: ")])
+    assert "none is configured here" in none.stderr
+    keyless = acts("check", "-", stdin=request, env={"ACTS_MODEL": "openai:some"})
+    assert (keyless.code, "openai:some has no key here" in keyless.stderr) == (0, True)
+    ready = acts("check", "-", "--json", stdin=request, env={"ACTS_MODEL": "openai:some", "ACTS_MODEL_API_KEY": "k"})
+    assert (ready.stderr, "models" in ready.json) == ("", False)
+    silent = acts("check", "-", stdin={"solution": {"calls": [{"_tool": "x", "_output": 1}]}, "tools": {"x": {}}})
+    assert silent.stderr == ""

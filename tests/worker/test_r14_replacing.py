@@ -185,3 +185,13 @@ def test_r14_2_many_decisions_leave_questions_to_be_answered(backend: Backend) -
     assert (list(json.loads(done.stdout)["decisions"]), "1 question left" in done.stderr) == (["1"], True)
     run.answer(0, "so")
     assert backend.wait(run.id).data()["state"] == {"a": "so", "b": 1}
+
+
+def test_r14_1_explain_names_the_call_that_waits_for_a_person(backend: Backend) -> None:
+    run = submitted(backend, plain(1, "†state.a"), echo("†state.a", "†state.b"), approve=["echoPlain"])
+    wait_held(run)
+    writers = run.explain_absence("state.b").to_dict()["writers"]
+    assert [(one["index"], one["status"]) for one in writers] == [(1, "waiting"), (0, "held")]
+    assert "acts held" in command(backend, "explain", run.id, "state.b").stdout
+    run.approve(0)
+    assert backend.wait(run.id).data()["state"]["b"] == 1

@@ -13,7 +13,7 @@ from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from worker.cli.ignored import reported
 from worker.cli.naming import context_option
 from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import escaped, print_json, print_text
+from worker.cli.output import escaped, print_json, print_text, tell
 from worker.cli.rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
 
 if TYPE_CHECKING:
@@ -59,12 +59,16 @@ def check(
         findings = reported(plan, ignore)
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
+        unready = list(checker.unready_models(plan))
+    for warning in unready:
+        tell(f"warning: {warning}")
     if common.json:
         parts = {
             "mermaid": plan.to_mermaid(annotated=True) if mermaid else None,
             "who_sees": sights,
             "simulation": simulation,
             "request": reach.to_dict() if reach is not None else None,
+            "models": unready or None,
         }
         asked = {name: part for name, part in parts.items() if part is not None}
         told = {"findings": [finding.to_dict() for finding in findings]}

@@ -24,6 +24,7 @@ _MOST_INSTANCES: Final = 20
 """Instances that are looked into."""
 _LIKENESS: Final = 0.7
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
+_WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
 _HAS_NO_PART: Final = "what it wrote has no such part"
 
 
@@ -110,7 +111,14 @@ class _Lane:
         self.instance = instance
         self.calls = known_calls(definition, records, instance)
         self.ends = {entry.call: entry for entry in standing(entries) if entry.status is not None}
+        self.held = set[int]()
+        """The calls that wait for a person."""
         self.fold = Fold(shared) if shared is not None else Fold()
+        for entry in standing(entries):
+            if entry.call is not None and entry.snapshot is not None:
+                self.held.add(entry.call)
+            elif entry.call is not None and (entry.ruling is not None or entry.status is not None):
+                self.held.discard(entry.call)
         for entry in entries:
             if entry.message is not None:
                 self.fold.append(entry.message, f"message {entry.id}")
@@ -149,6 +157,8 @@ def _writer(lane: _Lane, call: Call, place: Reference, needed_by: int | None) ->
     end = lane.ends.get(call.index)
     status = end.status if end is not None and end.status is not None else Status.WAITING
     reason = end.reason if end is not None else None
+    if end is None and call.index in lane.held:
+        status, reason = Status.HELD, _WAITS_FOR_A_PERSON
     if status is Status.DONE:
         is_there = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
         reason = _HAS_NO_PART if is_there else _WENT_ELSEWHERE

@@ -13,6 +13,7 @@ from protocol.calls.call import place_in
 from protocol.calls.delegates import declares_tools
 from protocol.calls.tools import Executor
 from protocol.language.errors import pointer
+from protocol.language.paths import MISSING
 from protocol.requests import Request, read_request
 from protocol.requests.staged import first_schema
 from protocol.submission.amendments import SoFar, placed
@@ -71,6 +72,24 @@ class Checker:
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
         reach = reach_of(request, self._registry.delegates)
         return replace(reach, unenforced=unenforced(model, first_schema(request)) if model is not None else None)
+
+    def unready_models(self, plan: Plan) -> Iterator[str]:
+        """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
+        from worker.models.providers import lacks_key
+
+        known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
+        asking = [plan.submission.config] if plan.submission.is_request else []
+        for call in plan.calls:
+            name, executor = call.runner.name, call.runner.executor
+            is_code = executor is Executor.ACTIVITY or (name in self._registry.delegates and name not in delegates)
+            if not is_code and not (executor is Executor.LATENT and (call.output is None or call.given is not MISSING)):
+                asking.append({**plan.submission.config, **(delegates.get(name, {}).get("config") or {})})
+        for asked in dict.fromkeys(config.get("model") for config in asking):
+            model = known.find(asked)
+            if model is None:
+                yield "a model is asked, and none is configured here: set ACTS_MODEL where delegates run"
+            elif lacks_key(model):
+                yield f"model {model.model} has no key here: set ACTS_MODEL_API_KEY where delegates run"
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run. Raises `protocol.Rejected`."""
