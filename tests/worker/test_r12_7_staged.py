@@ -179,3 +179,13 @@ def test_r12_7_a_delegate_with_tools_plans_in_stages_where_its_definition_says_s
     result = ended(loops, submit(loops, [call], staged=child))
     assert result.data()["state"] == {"answer": 3}
     assert result.calls[0].cost == {"tokens": 132, "calls": 1}
+
+
+def test_r13_3_a_staged_loop_that_repeats_itself_ends(loops: Backend) -> None:
+    """Its results are stored at another place in each tick, and are the same for all that."""
+    ticks = [(tools("add", "add"), filled({"a": 1}, {"a": f"†state.s{at}"}, first=at)) for at in (0, 2, 4)]
+    asked = Asked(loops, *(answer for tick in ticks for answer in tick), **STAGED)
+    result = asked.result()
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert "the last 3 ticks were the same" in result.reason

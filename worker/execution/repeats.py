@@ -1,7 +1,8 @@
 """Ticks that come to the same as the one before: a loop that repeats itself does not get on.
 
 A tick is compared with the one before by the log alone: its calls as they were written, and what has become of each. A
-call with references counts as the same where nothing that it may read has changed meanwhile.
+call with references counts as the same where nothing that it may read has changed meanwhile. The places that the engine
+gives in a staged plan, another one for each call of the run, count as the same by their order in the tick.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def repeats_of(view: LoopView) -> dict[str, Any]:
     calls = [call for call in written if isinstance(call, dict)]
     if not calls:
         return {}
-    digest = hashlib.sha256(pack([_written(calls), _ends(view)])).hexdigest()
+    digest = hashlib.sha256(pack(_in_slots(view, [_written(calls), _ends(view)]))).hexdigest()
     is_same = view.repeats.get("digest") == digest and not _has_moved(view, calls)
     return {"digest": digest, "times": view.repeats["times"] + 1 if is_same else 1}
 
@@ -34,6 +35,29 @@ def repeats_of(view: LoopView) -> dict[str, Any]:
 def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Calls without what the model has thought of them."""
     return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
+
+
+def _in_slots(view: LoopView, value: Any) -> Any:
+    """A value with the places that the engine gave in the tick named by their order."""
+    paths = view.slots["paths"] if view.slots is not None else ()
+    given = [(path, f"{path.rpartition('.')[0]}.slot {at}") for at, path in enumerate(paths) if path is not None]
+    keys = {path.rpartition(".")[2]: named.rpartition(".")[2] for path, named in given}
+
+    def renamed(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {keys.get(key, key): renamed(item) for key, item in part.items()}
+        if isinstance(part, list | tuple):
+            return list(map(renamed, part))
+        if isinstance(part, str):
+            return next((named + part[len(path) :] for path, named in given if _leads_to(part, path)), part)
+        return part
+
+    return renamed(value) if given else value
+
+
+def _leads_to(text: str, path: str) -> bool:
+    """Whether a text is a reference to a place, or into it."""
+    return text.startswith(path) and text[len(path) : len(path) + 1] in ("", ".", "[")
 
 
 def _ends(view: LoopView) -> list[Any]:
