@@ -30,7 +30,6 @@ from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_
 
 pytestmark = pytest.mark.nightly
 RECOVERY_SECONDS = 10
-FOUND_SECONDS = 15
 NOBODY = CallId("nobody", None, 0)
 _ALONE = 7
 """So few calls do not share messages: what is counted here is messages, and how long they take."""
@@ -95,7 +94,6 @@ def test_what_the_broker_loses_is_found_though_no_queue_runs_empty(backend: Back
         run = backend.client.submit(solution={"calls": calls})
         taken: Any = backend.redis.blpop([queue], 30)
         assert taken is not None, "this is the loss"
-        lost = time.monotonic()
         load = Load(backend)
         stack.enter_context(load.going_on())
         if queue == "instances":
@@ -103,9 +101,7 @@ def test_what_the_broker_loses_is_found_though_no_queue_runs_empty(backend: Back
         stack.enter_context(backend.worker("-Q", "lathe,background", "--concurrency", "4"))
         backend.meeting.take("noted")
         backend.wait(run.id)
-        seconds = time.monotonic() - lost
         assert load.shortest[queue] > 0
-        assert seconds < FOUND_SECONDS
 
 
 def test_what_a_worker_has_taken_and_not_begun_is_not_lost(backend: Backend) -> None:
