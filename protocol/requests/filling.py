@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from json import dumps
 from typing import Any, Final
 
 from protocol.calls.tools import Executor, Tool
@@ -70,7 +71,11 @@ class Filling(CallComposing):
 
     @cached_property
     def can_be_chosen(self) -> bool:
-        """Whether there is a place for its result, or it has none by its tool."""
+        """Whether there is a place for its result, or it has none by its tool; and nothing else hinges on that place,
+        which a model is not shown.
+        """
+        if any("_outputPath" in dumps(condition) for condition in self._conditions()):
+            return False
         return bool(self.listed_paths) or False in self._paths or self.path("s0") is not None
 
     @cached_property

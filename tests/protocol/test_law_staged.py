@@ -52,6 +52,29 @@ def test_what_is_drawn_from_the_second_schema_is_read_back_without_an_error(
         )
 
 
+def test_a_tool_that_leaves_no_place_for_its_result_or_decides_by_it_is_not_offered() -> None:
+    declared = {
+        "open": {},
+        "odd": {"properties": {"_outputPath": {"pattern": "^†report"}}, "required": ["_outputPath"]},
+        "torn": {"not": {"required": ["_outputPath", "a"]}},
+        "pinned": {"properties": {"_outputPath": {"const": "†report.x"}}},
+        "silent": {"properties": {"_outputPath": False}},
+    }
+    request = asked({"context": [], "schema": {"type": "string"}, "tools": declared})
+    offered = compose_choice(request)["properties"]["tools"]["items"]["anyOf"]
+    assert [tool["const"] for tool in offered] == ["open", "pinned", "silent"]
+    assert compose_slots(request, ["open", "pinned", "silent"], first=4).paths == ("†state.s4", None, None)
+
+
+def test_results_are_put_where_nothing_is_and_no_schema_speaks_of_it() -> None:
+    taken: list[dict[str, Any]] = [
+        {"type": "state", "s0": 1},
+        {"type": "data", "data": {}, "schema": {"properties": {"s1": {"type": "string"}}}},
+    ]
+    request = asked({"context": taken, "schema": {"type": "string"}, "tools": {"open": {}}})
+    assert compose_slots(request, ["open", "open"]).paths == ("†data.s0", "†state.s1")
+
+
 def read_by(call: Call) -> list[Any]:
     """The places that a call refers to."""
     return [place for expression in call.expressions for place in expression.references]
