@@ -109,7 +109,8 @@ class Settings(BaseSettings):
     )
     delegates: CommaSeparated = Field(
         (),
-        description="Folders of request definitions (JSON) that calls may name, comma separated.",
+        description="Folders of request definitions (JSON) that calls may name, and web addresses (http, https) below "
+        "which they may stand; comma separated.",
     )
     allow: CommaSeparated = Field(
         (),

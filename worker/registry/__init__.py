@@ -4,4 +4,5 @@
 `signatures`           the schema of what a function takes
 `loading`              loading the modules that register
 `request_definitions`  delegates that are JSON files
+`remote_definitions`   those at web addresses
 """

@@ -1,4 +1,6 @@
-"""Request definitions: delegates that are JSON files under configured folders (SPEC R9.1, `ACTS_DELEGATES`)."""
+"""Request definitions: delegates that are JSON files under configured folders or web addresses (SPEC R9.1,
+`ACTS_DELEGATES`).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from protocol.submission.layout import Layout
 from worker.errors import WorkerError
 
 from .activities import Registry
+from .remote_definitions import fetched, is_address, is_below
 
 L = TypeVar("L", bound=Layout)
 
@@ -23,11 +26,13 @@ class KnownDelegates(Container[str]):
     """The delegates that a call may name: registered code, and definitions under the configured folders."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        self._roots = [Path(folder) for folder in settings.delegates]
+        self._roots = [Path(folder) for folder in settings.delegates if not is_address(folder)]
+        self._addresses = [address for address in settings.delegates if is_address(address)]
+        self._most_bytes = int(settings.limit_message_bytes)
         self._registry = registry
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._registry.delegates or self._file(name) is not None)
+        return isinstance(name, str) and (name in self._registry.delegates or self._is_defined(name))
 
     def __iter__(self) -> Iterator[str]:
         """The names, of definitions those right in the folders: for hints."""
@@ -36,8 +41,12 @@ class KnownDelegates(Container[str]):
             yield from (path.stem for path in root.glob("*.json"))
 
     def with_definitions(self, plan: L) -> L:
-        """The plan with the definitions that its calls name, so that they travel with the run."""
+        """The plan with the definitions that its calls name, and those of a request may, so that they travel with the
+        run: it is not touched by what changes there later.
+        """
         names = {call.runner.name for call in plan.calls if call.runner.executor is Executor.DELEGATE}
+        for tool in plan.submission.tools.values() if plan.submission.is_request else ():
+            names |= {name for name in tool.choices("_delegate") if name in self}
         own = plan.submission.delegates
         needed = names - own.keys() - self._registry.delegates.keys() - {ANONYMOUS}
         if not needed:
@@ -48,8 +57,12 @@ class KnownDelegates(Container[str]):
     def definition(self, name: str) -> Mapping[str, Any] | None:
         """The definition of that name; None where it is code, or there is none."""
         is_code = name in self._registry.delegates or name == ANONYMOUS
-        found: Mapping[str, Any] | None = None if is_code or self._file(name) is None else self._read(name)
+        found: Mapping[str, Any] | None = None if is_code or not self._is_defined(name) else self._read(name)
         return found
+
+    def _is_defined(self, name: str) -> bool:
+        """Whether a definition may be had under that name; whether one is at an address, nobody asks here."""
+        return is_below(name, self._addresses) if is_address(name) else self._file(name) is not None
 
     def _file(self, name: str) -> Path | None:
         """The file a name stands for, inside one of the folders and nowhere else."""
@@ -65,13 +78,21 @@ class KnownDelegates(Container[str]):
         return None
 
     def _read(self, name: str) -> Any:
-        path = self._file(name)
-        assert path is not None
+        assert self._is_defined(name)
+        path = None if is_address(name) else self._file(name)
         try:
-            definition = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise WorkerError(f"delegate {name!r}: {path} cannot be read as JSON: {error}") from error
+            content = fetched(name, self._most_bytes) if path is None else self._content(path)
+            definition = json.loads(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise WorkerError(f"delegate {name!r}: {path or name} cannot be read as JSON: {error}") from error
         problem = next(definition_problems(definition), None)
         if problem is not None:
-            raise WorkerError(f"delegate {name!r}: {path}: {problem}")
+            raise WorkerError(f"delegate {name!r}: {path or name}: {problem}")
         return definition
+
+    def _content(self, path: Path) -> bytes:
+        with path.open("rb") as file:
+            content = file.read(self._most_bytes + 1)
+        if len(content) > self._most_bytes:
+            raise ValueError(f"it has more than {self._most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)")
+        return content
