@@ -1,8 +1,8 @@
 """Whether one tenant holds up another: `make bench ARGS=hostile` or `python -m tests.benchmarks hostile`.
 
 A worker as it is started by default serves a run of each kind that wants everything for itself. Beside it small runs of
-three calls, one behind the other, are submitted and waited for. Of each kind the longest that a small run took is
-printed, and the worst of all. The goal is 5 s.
+three calls, one behind the other, are submitted and waited for, for half a minute. Of each kind the longest that a
+small run took is printed, and the worst of all. The goal is 5 s.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from broker_config import EmbeddedServer, load
@@ -22,6 +23,8 @@ from worker import Client
 GOAL_SECONDS: Final = 5.0
 _ACTIVITIES: Final = Path(__file__).with_name("hostile_activities.py")
 _SMALL_RUNS: Final = 5
+_SECONDS: Final = 30.0
+"""So long small runs are submitted at least: what a hostile run has begun comes back later."""
 _HEAD_START_SECONDS: Final = 2.0
 _PATIENCE_SECONDS: Final = 60.0
 _SMALL: Final = (
@@ -133,7 +136,9 @@ def _measured(hostility: Hostility, small_runs: int) -> Measured:
             _small(client)  # what is loaded at first is not measured
             run = client.submit_document(hostility.document())
             time.sleep(_HEAD_START_SECONDS)
-            seconds = [_small(client) for _ in range(small_runs)]
+            seconds, until = list[float](), time.monotonic() + _SECONDS
+            while len(seconds) < small_runs or time.monotonic() < until:
+                seconds.append(_small(client))
             if run.status()["status"] == "running":
                 run.cancel()
     return Measured(hostility.name, seconds)
@@ -154,7 +159,7 @@ def lines_of(rows: Sequence[Measured]) -> Iterator[str]:
     """What is printed."""
     yield "three calls beside a run that wants everything: seconds, the longest of each kind"
     for row in rows:
-        yield f"  {row.name:16} {row.worst:7.2f}   of {', '.join(f'{one:.2f}' for one in row.seconds)}"
+        yield f"  {row.name:16} {row.worst:7.2f}   of {len(row.seconds)}, the median {median(row.seconds):.2f}"
     worst = max(rows, key=lambda row: row.worst)
     reached = "reached" if worst.worst <= GOAL_SECONDS else "not reached"
     yield f"worst: {worst.worst:.2f} s, {worst.name}; the goal of {GOAL_SECONDS:g} s is {reached}"

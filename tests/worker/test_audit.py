@@ -19,6 +19,7 @@ from worker.storage.dead_letters import DeadLetter
 
 from .backend import Backend, Meeting
 from .test_control_cli import command, gate
+from .test_r14_people import wait_held
 
 __all__ = ["gate"]
 
@@ -58,6 +59,22 @@ def test_whatever_steers_a_run_leaves_who_did_it(
     told = [json.loads(record.message) for record in caplog.records if record.name == "acts.audit"]
     assert [line["did"] for line in told if line["run"] == run.id] == done
     assert {(line["by"], line["from"]) for line in told} == {("alice", socket.gethostname())}
+
+
+def test_who_decides_and_retries_is_noted(alice: Client) -> None:
+    held = alice.submit_document(
+        {
+            "context": [],
+            "solution": {"calls": [ECHO, {"_tool": "explode", "_outputPath": "†state.b"}]},
+            "config": {"approve": ["echo"]},
+        }
+    )
+    wait_held(held)
+    held.reject(0, "no")
+    held.wait(timeout_seconds=60)
+    held.retry(call=1)
+    held.wait(timeout_seconds=60)
+    assert deeds(alice, held.id) == [(did, "alice") for did in ("submitted", "rejected", "retried", "resumed")]
 
 
 def test_the_log_without_it_is_the_messages_and_nothing_else(alice: Client) -> None:

@@ -144,6 +144,11 @@ def waitAtDoor(name: str) -> int:
 
 
 @activity
+async def makeList(length: int) -> list[int]:
+    return [1] * length
+
+
+@activity
 def makeText(length: int) -> str:
     return "x" * length
 
@@ -205,6 +210,23 @@ def test_large_results_are_written_in_commits_of_bounded_size(
     assert run.status()["calls"] == {"done": 12}
     assert max(sizes) < 3 * 2**20
     assert all(len(run.result().data()["state"][f"p{n}"]) == 700_000 for n in range(12))
+
+
+def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def noting(request: Mapping[str, Any]) -> bytes:
+        counts.append(len(request["outcomes"]))
+        return pack_request(request)
+
+    monkeypatch.setattr("worker.storage.log.pack_request", noting)
+    heavy = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
+    tools = {"makeList": {"type": "object", "_output": heavy}}
+    calls = [{"_tool": "makeList", "length": 1_500, "_outputPath": f"†state.p{n}"} for n in range(12)]
+    run = process.client.submit(solution={"calls": calls}, tools=tools)
+    process.drive(run)
+    assert run.status()["calls"] == {"done": 12}
+    assert max(counts) <= 2
 
 
 def test_two_tasks_for_a_lane_whose_run_has_had_its_turn_make_one_runner(process: Process) -> None:

@@ -56,6 +56,8 @@ _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 _MOST_BYTES: Final = 2**20
 """A commit that holds so much takes nothing more along."""
+_MOST_WORK: Final = 2_000_000
+"""Units of validation after which a step takes nothing more along: about as long as a run's turn (see `turns`)."""
 _HEAVY_BYTES: Final = 2**16
 """What is as large as this takes one of the process's few places for it, in which runs take turns."""
 
@@ -82,6 +84,8 @@ class LaneRunner:
         """What the calls took whose outcomes are not in the log yet."""
         self._load = 0
         """The bytes of what the next commit holds."""
+        self._worked = 0
+        """What the meter said when the step began."""
         self._meter = Meter()
         self._takes_up = True
         self.failed: list[str] = []
@@ -135,7 +139,7 @@ class LaneRunner:
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
         await self._take_news()
-        self._load = 0
+        self._load, self._worked = 0, self._meter.units
         if self.is_over:
             self._results.clear()  # nothing more is taken
         outcomes, rests, delegated = self._take_results()
@@ -245,7 +249,7 @@ class LaneRunner:
 
     def _is_full(self, count: int) -> bool:
         """Whether a commit that holds so many takes nothing more along."""
-        return count >= _MOST or self._load >= _MOST_BYTES
+        return count >= _MOST or self._load >= _MOST_BYTES or self._meter.units - self._worked >= _MOST_WORK
 
     def _rest(self, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""
