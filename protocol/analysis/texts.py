@@ -117,8 +117,10 @@ class _Texts:
             remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which means nothing"
             is_foreign = isinstance(call.raw[key], dict) if remedy == _WRAPPED else squeezed in _WAITING
             # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
-            if meant and (is_meta or (meant not in call.raw and (meant in _UNMISTAKABLE or listed))):
-                remedy = f"write {meant}" if meant not in call.raw else f"leave it out: {meant} is there"
+            # A call without a tool has been given an empty one, so that what else is wrong with it can be found.
+            is_there = meant in call.raw and (meant != "_tool" or call.tool != "")
+            if meant and (is_meta or (not is_there and (meant in _UNMISTAKABLE or listed))):
+                remedy = f"leave it out: {meant} is there" if is_there else f"write {meant}"
                 yield on_call(self.layout, "ACT303", call, why, remedy, key)
             elif remedy and (is_meta or (listed and is_foreign)):
                 yield on_call(self.layout, "ACT304", call, why, remedy, key)

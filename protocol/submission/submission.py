@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgpack
 
 from protocol.calls.tools import Tool, read_tools
-from protocol.language.errors import Problem, Rejected, pointer
+from protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from protocol.language.limits import (
     CONTROL,
     Containers,
@@ -117,7 +117,9 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
         shape = "a submission must be an object with a context, and a solution or a plan message"
         raise Rejected([Problem("", shape + remedy)])
     problems = list(value_problems(dict.fromkeys(value), limits)) or [
-        Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY) for key in value if key not in _KEYS
+        Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY, UnknownName(str(key), tuple(_KEYS)))
+        for key in value
+        if key not in _KEYS
     ]
     context = value.get("context", [])
     if not isinstance(context, list):

@@ -27,6 +27,13 @@ def test_a_misspelt_kind_or_path_is_answered_with_the_nearest(path: str, meant: 
     assert problem.message == f"unresolvable reference {path}: {NOTHING}, did you mean {meant}?"
 
 
+def test_a_misspelt_part_of_a_submission_and_a_misspelt_tool_property_are_answered() -> None:
+    (problem,) = problems({"contxt": [], "solution": {"calls": []}})
+    assert problem.message.endswith(", did you mean 'context'?")
+    (problem,) = problems({"solution": {"calls": [{"_tol": "use", "_outputPath": "x"}]}})
+    assert problem.message == 'a call needs a "_tool"; write _tool'
+
+
 def test_a_hundred_misspelt_paths_among_a_hundred_are_all_answered() -> None:
     context = [{"type": "state", **{f"user{i:03}": i for i in range(100)}}]
     found = problems_of(*[call(value=f"†state.usr{i:03}") for i in range(100)], context=context)
