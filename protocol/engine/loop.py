@@ -7,6 +7,7 @@ come to, `limits` and what was spent whether another request may begin:
     choosing of a staged tick (SPEC R12.7) the first request is in the log, which asks for tools; the answer is not
     chosen   its answer is in the log; the second request is to be composed
     asked    its request is in the log, the answer is not
+    open     the answer is being written, and calls of it run (SPEC R13.8)
     planned  its solution is in the log, and waits for a person's approval (in lazy mode, SPEC R13.7)
     approved its calls may run, and do not yet
     ran      its solution is in the log, and its calls run
@@ -64,6 +65,7 @@ class Stage(StrEnum):
     CHOOSING = "choosing"
     CHOSEN = "chosen"
     ASKED = "asked"
+    OPEN = "open"
     PLANNED = "planned"
     APPROVED = "approved"
     RAN = "ran"
@@ -164,7 +166,7 @@ class Loop:
     @property
     def is_asking(self) -> bool:
         """Whether a request is in the log, and its answer is not."""
-        return self.stage in (Stage.CHOOSING, Stage.ASKED)
+        return self.stage in (Stage.CHOOSING, Stage.ASKED, Stage.OPEN)
 
     @property
     def request(self) -> int:
@@ -191,6 +193,11 @@ class Loop:
         """The tools of the current tick are in the log."""
         self.stage = Stage.CHOSEN
         self.ticks[-1] = replace(self.tick, charged=charged, has_chosen=True)
+
+    def open(self, *, first: int, runs: int) -> None:
+        """So many calls of the current tick run, and its answer is not whole yet."""
+        self.stage = Stage.OPEN
+        self.ticks[-1] = replace(self.tick, first=first, runs=runs)
 
     def answer(self, solution: Mapping[str, Any], *, charged: int, first: int, runs: int) -> None:
         """The solution of the current tick is in the log."""
@@ -262,13 +269,16 @@ class Loop:
         )
 
     def call_limit(self, runs: int) -> str | None:
-        """Why a solution of so many calls may not start."""
-        if self.calls + runs <= self.limits.calls:
+        """Why a solution of so many calls may not start, or not go on where some of it has begun (SPEC R13.8)."""
+        calls = self.calls - self.tick.runs + runs
+        if calls <= self.limits.calls:
             return None
-        return (
-            f"{self.calls + runs} calls, where {self.limits.calls} (config.calls) are allowed: none of the last "
-            "solution was started"
+        started = (
+            f"{self.tick.runs} of the last solution were started"
+            if self.tick.runs
+            else "none of the last solution was started"
         )
+        return f"{calls} calls, where {self.limits.calls} (config.calls) are allowed: {started}"
 
     def spending_limit(self, charged: int) -> str | None:
         """Why the loop ends with an answer that has cost so much: more than was left."""

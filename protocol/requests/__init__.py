@@ -9,6 +9,7 @@
 `texts`         the engine's own words in them
 `answers`       what a model has written, as calls that may run, an output, and errors
 `growing`       the calls of an answer whose text is still being written
+`streaming`     which of them can begin, and what such an answer comes to in the end
 `staged`        a tick that asks twice: for the tools, and then for their parameters
 `filling`       what may be written as the call of one of these
 `narrowing`     a schema in which listed references may stand for values that they provably fit

@@ -61,7 +61,7 @@ class Answer:
     solution: Mapping[str, Any]
     """What was written, `calls` and `output` always there; without what only the wire requires."""
     layout: Layout
-    """Of the calls that may run. Their indexes follow each other without a gap, whatever was written between them."""
+    """Of the calls that may run. The index of each is where it stands, counted from that of the first."""
     positions: tuple[int, ...]
     """Where in the solution's calls each of those stands."""
     output: Any
@@ -237,6 +237,7 @@ class _Reading:
             calls=[(("solution", "calls", index), call) for index, call in calls.items()],
             output=output,
             first=self.first,
+            indexes=[self.first + position for position in calls],
             is_template=self.request.is_template,
             is_request=False,
             is_whole=True,

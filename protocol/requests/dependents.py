@@ -22,8 +22,8 @@ def dependents(
     """
     gone, there = _Written(), _Written()
     for call in refused.values():
-        gone.add(_written(request, call))
-    places = {position: tuple(_written(request, call)) for position, call in calls.items()}
+        gone.add(places_written(request, call))
+    places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
     for written in places.values():
         there.add(written)
     left = {position: call for position, call in calls.items() if _is_readable(call)}
@@ -70,7 +70,7 @@ class _Written:
         return self._above[key] > 0 or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
 
 
-def _written(request: Request, call: Any) -> Iterator[Reference]:
+def places_written(request: Request, call: Any) -> Iterator[Reference]:
     """The places that a call was to write, as far as they can be read."""
     if not isinstance(call, dict):
         return

@@ -14,6 +14,8 @@ from .answers import Unreadable, parsed
 _MARK: Final = re.compile(r'["{}\[\]:,]')
 _IN_STRING: Final = re.compile(r'["\\]')
 _CALLS: Final = "calls"
+_BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\n\s*)?")
+"""What may stand before an answer (see `parsed`)."""
 
 
 class GrowingAnswer:
@@ -40,17 +42,22 @@ class GrowingAnswer:
         """The key in the outermost object whose value is read."""
         self._began = 0
         """Where the call begins that is read."""
+        self._list = 0
+        """Where the list of calls begins."""
+        self.end = 0
+        """Behind the last call that is complete."""
         self._keys: set[str] = set()
 
     def feed(self, piece: str) -> list[Any]:
-        """Take in what has been written; the calls that are complete now, in order. What is in `calls` and is no object
-        is not among them. Raises `Unreadable` where it cannot become an answer any more.
+        """Take in what has been written; the calls that are complete now, in order. Raises `Unreadable` where it cannot
+        become an answer any more, or where something in `calls` is no object.
         """
         self.text += piece
         calls: list[Any] = []
         while (mark := self._next()) is not None:
             if (end := self._take(mark)) is not None:
                 calls.append(parsed(self.text[self._began : end]))
+                self.end = end
         return calls
 
     def _next(self) -> int | None:
@@ -78,14 +85,24 @@ class GrowingAnswer:
                 self._begin_value()
             case "{" | "[" as opening:
                 self._open.append(opening)
-                if len(self._open) == 3 and self._is_in_calls:
-                    self._began = at
+                if len(self._open) == 1 and not _BEFORE.fullmatch(self.text, 0, at):
+                    raise Unreadable("something stands before it")
+                if len(self._open) == 2 and self._is_in_calls:
+                    self._list = at + 1
+                elif len(self._open) == 3 and self._is_in_calls:
+                    self._begin_call(at)
             case "}" | "]" as closing:
                 is_call = closing == "}" and len(self._open) == 3 and self._is_in_calls
                 if not self._open or self._open.pop() != {"}": "{", "]": "["}[closing]:
                     raise Unreadable(f"a {closing} stands where nothing is open")
                 return at + 1 if is_call else None
         return None
+
+    def _begin_call(self, at: int) -> None:
+        between = self.text[self.end or self._list : at].split()
+        if between != ([","] if self.end else []):
+            raise Unreadable("what stands in calls is not a list of calls")
+        self._began = at
 
     def _begin_value(self) -> None:
         self._key = self._last

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 
 import msgpack
@@ -71,15 +71,23 @@ class Submission:
     """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
     is_request: bool = False
     """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
+    indexes: Sequence[int] = ()
+    """Those of the calls, where they do not follow each other from `first` on."""
 
     @property
     def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
         """The calls with their indexes and places."""
-        return ((index, at, raw) for index, (at, raw) in enumerate(self.calls, self.first))
+        return (
+            (index, at, raw) for index, (at, raw) in zip(self.indexes or count(self.first), self.calls, strict=False)
+        )
 
     def place(self, index: int) -> Pointer:
         """Where a call stands."""
-        return self.calls[index - self.first][0]
+        return self._places[index]
+
+    @cached_property
+    def _places(self) -> dict[int, Pointer]:
+        return {index: at for index, at, _ in self.numbered}
 
     @cached_property
     def instances(self) -> tuple[str, ...]:

@@ -16,13 +16,16 @@ from http import HTTPStatus
 from typing import Any
 
 Body = Mapping[str, Any]
+_MOST_HELD_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answers: with `is_cut` the connection is closed behind the last chunk, before the end."""
+    """What the server answers: with `is_cut` the connection is closed behind the last chunk, before the end. At an
+    event it waits until that is set.
+    """
 
-    chunks: Sequence[bytes] = ()
+    chunks: Sequence[bytes | threading.Event] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     is_cut: bool = False
@@ -89,6 +92,9 @@ async def _write(writer: asyncio.StreamWriter, reply: Reply) -> None:
     lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", *(f"{k}: {v}" for k, v in headers.items())]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
     for chunk in reply.chunks:
+        if isinstance(chunk, threading.Event):
+            await asyncio.to_thread(chunk.wait, _MOST_HELD_SECONDS)
+            continue
         writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
         await writer.drain()
     if not reply.is_cut:

@@ -63,7 +63,9 @@ class Runtime:
         self._deliveries = Together[Delivery](self._deliver, self._delivering)
         self._threads = Threads(settings.concurrency)
         models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None))
-        self.remote = RemoteExecutor(registry.limited_to(settings.allow), models, limits_of(settings), self._threads)
+        self.remote = RemoteExecutor(
+            registry.limited_to(settings.allow), models, limits_of(settings), self._threads, self.deliver
+        )
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 

@@ -74,6 +74,8 @@ class AmendmentSteps:
             raise RunNotFound(self._keys.run)
         if answer["status"] in ENDED and not answer["is_ours"]:
             raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
+        if answer["is_streaming"]:
+            raise BeingAmended(f"a model is writing calls of run {self._keys.run}: try again when its answer is whole")
         if not answer["is_ours"]:
             raise BeingAmended(f"run {self._keys.run} is being amended by another client; look at it, then try again")
         return answer

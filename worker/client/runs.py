@@ -110,7 +110,7 @@ class Run:
     def _is_asking(self, state: Mapping[str, str]) -> bool:
         """Whether a model is being asked, which is no call of the run."""
         stage, _, tick = state.get("loop", "").partition(":")
-        if stage not in (Stage.ASKED, Stage.CHOOSING):
+        if stage not in (Stage.ASKED, Stage.CHOOSING, Stage.OPEN):
             return False
         with redis_errors(self._settings):
             entry: Any = self._redis.hget(

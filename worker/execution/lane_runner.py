@@ -548,6 +548,8 @@ class LaneRunner:
     def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
         if self._lane.instance is not None:
             return frozenset()
+        if self._lane.run.definition.request is not None:  # calls that wait may have come since the lane was read
+            return frozenset(outcome.index for outcome in outcomes)
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
 
     def _claim(self, start: Start) -> Claim:

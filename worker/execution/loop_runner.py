@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from protocol.engine.execution import Failure
+from protocol.engine.execution import Failure, Success
 from protocol.engine.loop import Stage, charge_tokens
 from protocol.requests import Request
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from worker.messaging.messages import Delivery, TaskMessage, lane_task
+from worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task
 from worker.storage.children import Parent, child_result
 from worker.storage.commits import Advance, Claim, Rest
 from worker.storage.keys import ENDED
@@ -31,10 +31,21 @@ from .loop_requests import config_of, next_request, request_of
 from .loop_view import LoopView
 from .mailbox import Mailbox
 from .services import Services
-from .ticks import note_choice, note_closing, note_solution, note_start, read_solution, read_tick
+from .ticks import (
+    note_choice,
+    note_closing,
+    note_part,
+    note_solution,
+    note_start,
+    read_end,
+    read_part,
+    read_solution,
+    read_tick,
+)
 
 _FIRST_WAIT_SECONDS: Final = 0.05
 _LONGEST_WAIT_SECONDS: Final = 5.0
+_LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
 
 
 class LoopRunner:
@@ -190,6 +201,9 @@ class LoopRunner:
             return True
         self._sent = index, number
         attempt = Attempt(CallId(view.run, LOOP, index), number, failures, advance.repeated[0])
+        if view.loop.stage is Stage.OPEN:
+            self._results.append((replace(attempt, number=number - 1), _LOST))
+            return True
         if attempt.losses >= self._services.settings.limit_attempts:
             return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
         estimate = view.loop.tick.estimate
@@ -207,29 +221,51 @@ class LoopRunner:
         if (most := view.loop.limits.seconds) is not None:
             left = max(most - view.ran_seconds(self._now_ms), 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        return self._services.remote.request(attempt, view.asked, view.schema, config)
+        streams = view.parent is None and not self._asks.is_template
+        return self._services.remote.request(attempt, view.asked, view.schema, config, streams=streams)
 
     # The answer.
 
     async def _take_result(self) -> bool:
-        """Write down what the model has answered, and the calls that come of it."""
-        view, loop = self._view, self._view.loop
+        """Take in what the model has answered, or has written so far."""
+        loop = self._view.loop
         attempt, result = self._results[0]
-        tick, index = loop.tick, loop.request
-        if not loop.is_asking or attempt.id.index != index:
+        if not loop.is_asking or attempt.id.index != loop.request:
             self._results.pop(0)  # it is in the log already, or came too late
             return True
+        if isinstance(result, Success):
+            said = result.value
+            return await (self._take_part(said[WRITTEN]) if WRITTEN in said else self._conclude(said, attempt.losses))
+        if loop.stage is Stage.OPEN:  # calls of it run already
+            failure = result.failure if isinstance(result, Retry) else result
+            return await self._conclude({"error": {"type": failure.type, "message": failure.message}}, attempt.losses)
         if isinstance(result, Retry):
             await self._rest(attempt, result.delay_seconds)
             self._results.pop(0)
             return True
-        if isinstance(result, Failure):
-            return await self._fail(f"{result.type}: {result.message}")
-        said: Mapping[str, Any] = result.value
-        charged = charge_tokens(said.get("usage"), tick.estimate, attempt.losses)
-        solved = read_tick(self._asks, said, view, self._services.checker)
+        return await self._fail(f"{result.type}: {result.message}")
+
+    async def _take_part(self, text: str) -> bool:
+        """Let the calls begin that have been written, while the answer goes on (SPEC R13.8)."""
+        view = self._view
+        layout = read_part(self._asks, text, view, self._services.checker)
+        if layout is None:
+            self._results.pop(0)
+            return True
+        step = self._begin(Stage.OPEN)
+        note_part(step, view, text, layout)
+        await self._take(step)
+        return True
+
+    async def _conclude(self, said: Mapping[str, Any], losses: int) -> bool:
+        """Write down the answer, and the calls that come of it."""
+        view, loop = self._view, self._view.loop
+        tick = loop.tick
+        read = read_end if loop.stage is Stage.OPEN else read_tick
+        solved = read(self._asks, said, view, self._services.checker)
+        charged = charge_tokens(said.get("usage"), tick.estimate, losses)
         limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
-        if (lack := await self._draw(charged, calls=0 if limit else solved.runs)) is not None:
+        if (lack := await self._draw(charged, calls=0 if limit else solved.runs - tick.runs)) is not None:
             await self._draw(charged)
             limit = lack.text
         if solved.choice is not None and limit is None:
@@ -310,7 +346,7 @@ class LoopRunner:
         self._refused = None if taken.is_taken else (step.seen, step.before)
         if taken.mark is not None:
             self._mark, self._has_left = taken.mark, False
-        if len(taken.woken) == 1:
+        if len(taken.woken) == 1 and self.follows in (None, *taken.woken):
             (self.follows,) = taken.woken
         else:
             await self._publish(taken.woken)

@@ -92,8 +92,10 @@ class LoopView:
         """What is wrong with the solution of the current tick."""
         self.plan: Mapping[str, Any] | None = None
         """The `calls` of the current tick that wait for an approval, or were approved, and their `digest`."""
-        self.positions: tuple[int, ...] = ()
-        """Where in it the calls stand that run."""
+        self.text = ""
+        """What of the current tick's answer is in the log while it is being written."""
+        self._known: list[Mapping[str, Any]] = []
+        """The messages of the log but those of the calls that run meanwhile."""
         self._held: set[Where] = set()
         """The calls that wait for a person."""
         self._ran_ms = 0
@@ -124,8 +126,21 @@ class LoopView:
 
     @property
     def first(self) -> int:
-        """The index that the next call gets (SPEC R13.9)."""
+        """The index that the first call of an answer gets (SPEC R13.9)."""
+        if self.loop.stage is Stage.OPEN:
+            return self.loop.tick.first
         return 1 + max((index for _, index in self.calls), default=-1)
+
+    @property
+    def known(self) -> Sequence[Mapping[str, Any]]:
+        """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
+        return self._known if self.loop.stage is Stage.OPEN else self.messages
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """The calls of an answer that is being written that are in their lanes."""
+        is_open = self.loop.stage is Stage.OPEN
+        return frozenset(index for _, index in self.calls if is_open and index >= self.loop.tick.first)
 
     def so_far(self) -> SoFar:
         """The run as the calls of a plan find it."""
@@ -183,19 +198,21 @@ class LoopView:
                 self.rendered, self.repeats = len(self.messages), said.request.get("repeats", {})
             self.schema = said.request.get("schema", self.schema)
             self.asked = [*self.asked, *said.request["messages"]]
+            self.ended.clear()
+            self.text = ""
         if said.choice is not None:
             self.choice = said.choice
+        if said.part is not None:
+            self._known = self._known if self.text else list(self.messages)
+            self.text += said.part["text"]
         if said.answer is not None and entry.message is not None:
             self.choice = None
             self.messages.append(entry.message)
-            self.positions = tuple(said.answer["positions"])
             self.invalid = tuple(TickError(**error) for error in said.answer["errors"])
-            self.ended.clear()
             self.plan = None
         if said.plan is not None:
             self.plan = said.plan
         if said.start is not None:
-            self.positions = tuple(said.start["positions"])
             self.invalid += tuple(TickError(**error) for error in said.start["errors"])
         take_in(self.loop, said, entry.message)
 
@@ -221,6 +238,8 @@ class LoopView:
                 self.fold.append(entry.message, f"message {entry.id}")
             if entry.call is not None:
                 self._written.append(entry.message)
+            else:
+                self._known.append(entry.message)
         if entry.call is not None and entry.snapshot is not None:
             self._held.add((entry.instance, entry.call))
         elif entry.call is not None and entry.ruling is not None:
@@ -235,9 +254,8 @@ class LoopView:
             self._written.clear()
 
     def position(self, index: int) -> int:
-        """Where in the solution of the current tick a call stands; behind all of them where it was added since."""
-        at = index - self.loop.tick.first
-        return self.positions[at] if 0 <= at < len(self.positions) else len(self.positions) + at
+        """Where in the solution of the current tick a call stands."""
+        return index - self.loop.tick.first
 
 
 def plan_of(calls: Sequence[Any]) -> dict[str, Any]:

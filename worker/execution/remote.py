@@ -6,8 +6,9 @@ background workers and sees nothing but its message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
@@ -19,8 +20,10 @@ from protocol.engine.execution import Execution, Failure, Start, Success
 from protocol.engine.loop import MAX_OUTPUT_TOKENS
 from worker.messaging.attempts import Attempt, Result, Retry
 from worker.messaging.messages import (
+    WRITTEN,
     ActivityCall,
     DelegateCall,
+    Delivery,
     TaskMessage,
     pack_message,
 )
@@ -83,10 +86,16 @@ class Remote:
         return name in ("", ANONYMOUS) and name not in self._registry.delegates
 
     def request(
-        self, attempt: Attempt, messages: Sequence[Mapping[str, str]], schema: Any, config: Mapping[str, Any]
+        self,
+        attempt: Attempt,
+        messages: Sequence[Mapping[str, str]],
+        schema: Any,
+        config: Mapping[str, Any],
+        *,
+        streams: bool,
     ) -> TaskMessage:
         """The task that asks a model for a loop's tick (SPEC R13.9)."""
-        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True)
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, streams=streams)
         return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
     def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
@@ -106,9 +115,17 @@ class Remote:
 
 
 class RemoteExecutor:
-    """Carries out remote calls; it has no connection to the log."""
+    """Carries out remote calls; it has no connection to the log. `deliver` sends what is told before the end."""
 
-    def __init__(self, registry: Registry, models: Models, limits: Limits, threads: Threads) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        models: Models,
+        limits: Limits,
+        threads: Threads,
+        deliver: Callable[[Delivery], Awaitable[None]],
+    ) -> None:
+        self._deliver = deliver
         self._registry = registry
         self._models = models
         self._limits = limits
@@ -151,7 +168,8 @@ class RemoteExecutor:
 
         async def ask() -> Any:
             if message.is_tick:
-                return await ask_for_tick(self._models, context, message.schema, message.config)
+                tell = partial(self._tell, message.attempt) if message.streams else None
+                return await ask_for_tick(self._models, context, message.schema, message.config, tell=tell)
             return await solve(self._models, context, message.schema, message.config, paid.append)
 
         result = await invoke(
@@ -164,6 +182,10 @@ class RemoteExecutor:
             threads=self._threads,
         )
         return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
+
+    async def _tell(self, attempt: Attempt, text: str) -> None:
+        """Send what has been written so far of an answer."""
+        await self._deliver(Delivery(attempt, Success({WRITTEN: text})))
 
 
 def unknown_code(what: str, name: str) -> str:

@@ -5,7 +5,7 @@ A solution's calls become calls of the lanes that they belong to, in one step wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from protocol.engine.loop import Stage, TickError, judge_output
 from protocol.graph.lanes import Lane
 from protocol.language.messages import error_message
 from protocol.requests import Answer, Fate, Request, read_answer
+from protocol.requests.answers import Unreadable
 from protocol.requests.staged import Choice, Slots, read_choice, read_slots
+from protocol.requests.streaming import begin_answer, break_answer, end_answer
 from protocol.submission.layout import Layout
 from worker.execution.checking import Checker
 from worker.messaging.attempts import lane_token
@@ -75,6 +77,43 @@ def read_solution(request: Request, said: Any, view: LoopView, checker: Checker)
     return _solved(request, read_answer(request, said, view.messages, first=view.first), checker)
 
 
+def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
+    """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
+
+    None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
+    the limit of calls.
+    """
+    if request.is_template or len(text) <= len(view.text) or not text.startswith(view.text):
+        return None
+    if view.loop.stage is Stage.ASKED and view.open:
+        return None  # calls that a client has added run before it
+    try:
+        layout = checker.complete(begin_answer(request, text, view.known, first=view.first))
+    except (Unreadable, Rejected):
+        return None
+    return layout if layout.calls and view.loop.call_limit(layout.size) is None else None
+
+
+def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What an answer comes to of which calls run already: the whole of it, or what was taken of it before it broke off
+    (SPEC R13.8).
+    """
+    text, why = said.get("answer"), said.get("error", {}).get("message", "")
+    if isinstance(text, str):
+        try:
+            if not text.startswith(view.text):
+                raise Unreadable("it does not go on as it began")
+            solved = _solved(request, end_answer(request, text, view.begun, view.known, first=view.first), checker)
+            if solved.layout is not None:
+                return solved
+            why = solved.errors[-1].message
+        except Unreadable as error:
+            why = str(error)
+    text = f"the answer broke off or turned invalid, and counts as far as it was taken: {why}"
+    answer = break_answer(request, view.text, view.known, first=view.first, why=text)
+    return _solved(request, answer, checker)
+
+
 def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
     errors = tuple(_error(error, answer, request) for error in answer.errors)
     try:
@@ -95,6 +134,15 @@ def note_choice(step: LoopStep, view: LoopView, said: Mapping[str, Any], choice:
     paid = {"model": said.get("model"), "usage": said.get("usage"), "charged": charged}
     step.note(view.loop.tick.number, choice={"answer": dict(choice.answer), **paid})
     step.spent = view.loop.own_tokens + charged, view.loop.own_calls
+
+
+def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
+    """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
+    number = view.loop.tick.number
+    step.note(number, part={"text": text[len(view.text) :], "first": view.first, "runs": layout.size})
+    step.spent = view.loop.own_tokens, view.loop.own_calls - view.loop.tick.runs + layout.size
+    if layout.size > len(view.begun):
+        write_calls(step, layout, number, begun=view.begun)
 
 
 def note_solution(
@@ -122,23 +170,23 @@ def note_solution(
         "usage": _usage(view, said),
         "_date": date_now(),
     }
-    runs = solved.runs if limit is None and not is_lazy else 0
+    starts = limit is None and not is_lazy and solved.layout is not None
+    runs = solved.runs if starts else len(view.begun)
     answer = {
         "first": view.first,
         "runs": runs,
         "charged": charged,
-        "positions": list(solved.positions),
         "errors": _packed(errors),
     }
     step.note(tick.number, message=message, answer=answer)
-    step.spent = view.loop.own_tokens + charged, view.loop.own_calls + runs
-    if limit is not None or solved.layout is None or not solved.layout.calls:
+    step.spent = view.loop.own_tokens + charged, view.loop.own_calls - tick.runs + runs
+    if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
         step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
         step.note(tick.number, plan=plan_of(solved.valid_calls))
     else:
-        write_calls(step, solved.layout, tick.number)
+        write_calls(step, solved.layout, tick.number, begun=view.begun)
 
 
 def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
@@ -156,7 +204,6 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
     start = {
         "first": view.first,
         "runs": solved.runs,
-        "positions": list(solved.positions),
         "errors": _packed(solved.errors),
     }
     step.note(number, start=start)
@@ -186,21 +233,24 @@ def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
     return end
 
 
-def write_calls(step: LoopStep, plan: Layout, tick: int) -> None:
-    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there."""
+def write_calls(step: LoopStep, plan: Layout, tick: int, *, begun: Collection[int] = ()) -> None:
+    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
+    `begun`: they stay as they are, so a lane to which nothing comes is left alone.
+    """
     lanes = dict(plan.lanes)
     shared = lanes.pop(None, None)
     own = shared.calls if shared is not None else ()
     awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & {call.index for call in own}
     record = pack_amended_lane(_record(shared, tick))
     step.entries.append(("", ["k", record, "a", pack_amendment(plan, awaited)]))
-    woken = [""] if own else []
+    woken = [""] if any(call.index not in begun for call in own) else []
     for instance, lane in lanes.items():
-        if lane.calls or (lane.gathers is not None and lane.gathers.waiting):
+        is_new = any(call.index not in begun for call in lane.calls)
+        if is_new or (lane.gathers is not None and lane.gathers.waiting):
             step.entries.append((lane_token(instance), ["k", pack_amended_lane(_record(lane, tick))]))
             woken.append(lane_token(instance))
     step.woken = woken
-    step.added = plan.size
+    step.added = plan.size - len(begun)
     counts = gather_counts(lane.gathers for lane in plan.lanes.values())
     step.gathers = [(str(index), count) for index, count in counts.items()]
 

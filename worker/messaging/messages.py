@@ -91,6 +91,12 @@ class DelegateCall:
     awaited: bool
     is_tick: bool = False
     """Whether it is the request of a loop's tick: its context are chat messages, and its result the whole answer."""
+    streams: bool = False
+    """Whether what has been written of the answer is told meanwhile, as a result `{WRITTEN: TEXT}` (SPEC R13.8)."""
+
+
+WRITTEN: Final = "written"
+"""The key of an answer's text that is not whole yet, in the result of a tick's request."""
 
 
 @dataclass(frozen=True, slots=True)

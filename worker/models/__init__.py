@@ -18,4 +18,5 @@
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request
 `ticks`       the request of a loop's tick
+`telling`     telling of its answer while it is written
 """

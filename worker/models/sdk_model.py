@@ -161,7 +161,7 @@ class SdkModel:
             async for chunk in self._chunks(response, streams=streams):
                 if "error" in chunk:
                     raise self._told(chunk["error"])
-                if piece := self._dialect.take(written, chunk, streams=streams):
+                if (piece := self._dialect.take(written, chunk, streams=streams)) and streams:
                     heard(piece)
 
     def _told(self, error: Any) -> ModelError:

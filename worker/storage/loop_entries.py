@@ -3,7 +3,8 @@
 A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `t` the tick, and
 of these one or two: `q` a request, `z` the tools that were chosen (SPEC R12.7), `m` the message of its solution with
 `o` what the engine made of it, `x` the end of the tick, `e` the end of the loop, `v` that a loop which had ended goes
-on; in lazy mode `n` the plan, `y` that it was approved, `b` that its calls begin.
+on; in lazy mode `n` the plan, `y` that it was approved, `b` that its calls begin; `f` a part of an
+answer that is being written.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ class LoopEntry:
     choice: Mapping[str, Any] | None = None
     """`answer` the first one of a staged tick, `model` and `usage`, `charged` tokens."""
     answer: Mapping[str, Any] | None = None
-    """`first` the index of its first call, `runs` how many run and `positions` where they stand in the solution,
-    `charged` tokens, `errors` of what is not valid.
+    """`first` the index of the call that stands first in it, `runs` how many run, `charged` tokens, `errors` of what is
+    not valid.
     """
+    part: Mapping[str, Any] | None = None
+    """Of an answer that is being written: `text` that was added, `first`, `runs` how many run so far (SPEC R13.8)."""
     closing: Mapping[str, Any] | None = None
     """`errors` how many there were, `set_aside` why an output was not accepted, or null."""
     end: Mapping[str, Any] | None = None
@@ -59,7 +62,7 @@ class LoopEntry:
     approval: Mapping[str, Any] | None = None
     """The `digest` of the plan that was approved."""
     start: Mapping[str, Any] | None = None
-    """Of an approved plan: `first`, `runs`, `positions`, `errors`, as in `answer`."""
+    """Of an approved plan: `first`, `runs`, `errors`, as in `answer`."""
 
 
 _PARTS: Final = {
@@ -72,6 +75,7 @@ _PARTS: Final = {
     b"n": "plan",
     b"y": "approval",
     b"b": "start",
+    b"f": "part",
 }
 _KEYS: Final = {name: key.decode() for key, name in _PARTS.items()}
 
@@ -90,6 +94,8 @@ def take_in(loop: Loop, said: LoopEntry, message: Mapping[str, Any] | None) -> N
         loop.ask(said.request["estimate"], said.request["digest"], for_tools=said.request.get("for_tools", False))
     if said.choice is not None:
         loop.choose(charged=said.choice["charged"])
+    if said.part is not None:
+        loop.open(first=said.part["first"], runs=said.part["runs"])
     if said.answer is not None and message is not None:
         loop.answer(message, **{key: said.answer[key] for key in ("charged", "first", "runs")})
     if said.plan is not None:

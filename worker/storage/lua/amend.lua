@@ -19,7 +19,8 @@
 --                calls that have something to wait for in the lane again)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
--- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes
+-- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes,
+--          is_streaming (refused, since a model is writing calls of it)
 
 local state, log, statuses, lanes, calls, published, backlog, parked, gathers, held = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
@@ -190,7 +191,9 @@ end
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
-local is_ours = (amending == request.who or request.step == 'begin') and (is_reopened or not is_over(status))
+local stage = redis.call('HGET', state, 'loop')
+local is_streaming = request.step == 'begin' and stage and string.find(stage, '^open:') and not is_over(status)
+local is_ours = (amending == request.who or request.step == 'begin') and (is_reopened or not is_over(status)) and not is_streaming
 local by = redis.call('HGET', state, 'amending:by')
 if is_ours then
     if request.step == 'begin' then
@@ -212,4 +215,5 @@ return cmsgpack.pack({
     is_ours = is_ours,
     by = by or '',
     resumes = redis.call('HGET', state, 'amending:resumes') == '1',
+    is_streaming = is_streaming and true or false,
 })

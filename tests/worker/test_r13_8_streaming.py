@@ -1,0 +1,159 @@
+"""Answers that run while they are written, on real workers and a server that streams (SPEC R13.8)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+import pytest
+
+from broker_config import EmbeddedServer
+from tests.models.server import Reply, delta, model_server, streamed
+from worker import Run
+from worker.errors import BeingAmended
+
+from .backend import Backend, Meeting, settings_apart
+from .loops import ADD
+
+WAIT = {"type": "object", "properties": {"gate": {"type": "string"}, "value": {}}}
+TOOLS = {"add": ADD, "waitAtGate": WAIT}
+SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+
+
+@dataclass
+class Speaker:
+    """Answers the ticks of each topic as it was told."""
+
+    replies: dict[str, list[Callable[[], Reply]]] = field(default_factory=dict)
+    asked: dict[str, list[int]] = field(default_factory=dict)
+    """The ticks that were asked, by topic."""
+
+    def __call__(self, body: Any) -> Reply:
+        said = [str(message["content"]) for message in body["messages"]]
+        topic = next(text.removeprefix("topic: ") for text in said if text.startswith("topic: "))
+        tick = sum(text.startswith("# Tick ") for text in said)
+        self.asked.setdefault(topic, []).append(tick)
+        return self.replies[topic][tick]()
+
+
+@dataclass
+class Streaming:
+    """A backend whose model is behind a server that streams."""
+
+    backend: Backend
+    speaker: Speaker
+
+    def submit(self, *replies: Callable[[], Reply], **request: Any) -> tuple[Run, str]:
+        """Submit a request whose ticks are answered so; the run and its topic."""
+        topic = secrets.token_hex(4)
+        self.speaker.replies[topic] = list(replies)
+        context = [{"type": "text", "message": f"topic: {topic}"}]
+        document = {"context": context, "schema": {"type": "integer"}, "tools": TOOLS, **request}
+        return self.backend.client.submit_document(document), topic
+
+
+def held(text: str, *marks: str, hold: Event) -> Reply:
+    """A text that is streamed up to behind a mark, and the rest when the event is set."""
+    whole = streamed("", pieces=1)
+    at = max(text.index(mark) + len(mark) for mark in marks)
+    chunks = [whole.chunks[0], delta(content=text[:at]), hold, delta(content=text[at:]), *whole.chunks[1:]]
+    return Reply(chunks, headers=whole.headers)
+
+
+def answer(*calls: Any, output: Any = None) -> str:
+    return json.dumps({"calls": list(calls), "output": output}, ensure_ascii=False)
+
+
+def waiting(gate: str, value: Any = 1) -> dict[str, Any]:
+    return {"_tool": "waitAtGate", "gate": gate, "value": value, "_outputPath": f"†state.{gate}"}
+
+
+def solutions(run: Run) -> list[Any]:
+    return [entry.message for entry in run.log() if entry.message["type"] == "solution"]
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Speaker:
+    return Speaker()
+
+
+@pytest.fixture(scope="module")
+def settings(server: EmbeddedServer, speaker: Speaker) -> Iterator[Any]:
+    with model_server(speaker) as model:
+        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": "k", "lease_seconds": 1.5}
+        yield settings_apart(server, "streams", **given, sweep_interval_seconds=0.2, limit_attempts=20)
+
+
+@pytest.fixture(scope="module")
+def streaming(
+    settings: Any, speaker: Speaker, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Streaming]:
+    backend = Backend(settings, meeting, tmp_path_factory.mktemp("streams"))
+    with backend.worker():
+        yield Streaming(backend, speaker)
+
+
+def test_r13_8_a_call_begins_while_the_server_holds_the_rest_of_the_answer_back(
+    streaming: Streaming, meeting: Meeting
+) -> None:
+    hold, gate = Event(), secrets.token_hex(4)
+    text = answer(
+        waiting(gate, 20), SUM, {**SUM, "a": f"†state.{gate}", "b": "†state.sum", "_outputPath": "†state.all"}
+    )
+    run, topic = streaming.submit(
+        lambda: held(text, f'"†state.{gate}"}}', hold=hold), lambda: streamed(answer(output="†state.all"))
+    )
+    meeting.take(f"at:{gate}")
+    assert solutions(run) == []
+    assert run.status()["calls"] == {"running": 1}
+    with pytest.raises(BeingAmended, match="try again when its answer is whole"):
+        run.amend([SUM], add=True)
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 23)
+    assert [(call.index, call.tick) for call in result.calls] == [(0, 0), (1, 0), (2, 0)]
+    assert streaming.speaker.asked[topic] == [0, 1]
+    assert len(solutions(run)) == 2
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_r13_8_an_answer_that_breaks_off_or_turns_invalid_behind_a_call_counts_as_far_as_it_came(
+    streaming: Streaming, meeting: Meeting, *, is_cut: bool
+) -> None:
+    hold, gate = Event(), secrets.token_hex(4)
+    text = answer(waiting(gate), SUM)[: None if is_cut else -1] + ("" if is_cut else ', "output": 1}')
+
+    def cut() -> Reply:
+        reply = held(text, f'"†state.{gate}"}}', hold=hold)
+        return Reply(reply.chunks[:3], headers=reply.headers, is_cut=True) if is_cut else reply
+
+    run, topic = streaming.submit(cut, lambda: streamed(answer(output=f"†state.{gate}")))
+    meeting.take(f"at:{gate}")
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 1)
+    assert streaming.speaker.asked[topic] == [0, 1]
+    assert solutions(run)[0]["solution"] == {"calls": [waiting(gate)], "output": None}
+    (error,) = [entry.message["data"]["error"] for entry in run.log() if entry.message["type"] == "error"]
+    assert error["type"] == "Truncated"
+
+
+def test_r13_8_what_would_pass_the_limit_of_calls_does_not_begin_and_ends_the_run(
+    streaming: Streaming, meeting: Meeting
+) -> None:
+    hold, gate = Event(), secrets.token_hex(4)
+    text = answer(waiting(gate), SUM)
+    run, _ = streaming.submit(lambda: held(text, f'"†state.{gate}"}}', hold=hold), config={"calls": 1})
+    meeting.take(f"at:{gate}")
+    hold.set()
+    result = streaming.backend.wait(run.id)
+    meeting.open_gate(gate)
+    assert result.status == "failed"
+    assert result.reason == "2 calls, where 1 (config.calls) are allowed: 1 of the last solution were started"
+    assert [call.index for call in result.calls] == [0]
