@@ -37,6 +37,7 @@ from protocol.language.limits import Limits
 from protocol.language.messages import error_message
 from protocol.language.paths import MISSING
 from protocol.language.references import Expression, Reference
+from protocol.schemas.work import METER, STEP_WORK
 from protocol.state.allowance import Allowance, TooLarge
 from protocol.state.fold import Fold
 from protocol.state.gathered import Gathered
@@ -198,7 +199,8 @@ class Execution:
             self.record(index, Status.WAITING)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Start | Outcome]:
-        """Everything that can be done now and was not decided before, in the order listed; at most so many.
+        """Everything that can be done now and was not decided before, in the order listed; at most so many, and no more
+        once schemas have taken a step's work.
 
         `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
         """
@@ -206,8 +208,10 @@ class Execution:
         self._look_again()
         decisions: list[Start | Outcome] = []
         here = self._fold
+        meter = METER.get()
+        end = meter.units + STEP_WORK if meter is not None else 0
         for index in sorted(self._candidates):
-            if len(decisions) == most:
+            if len(decisions) == most or (meter is not None and meter.units >= end):
                 break
             del self._candidates[index]
             decision = self._decide(self._calls[index], date, here)

@@ -25,6 +25,8 @@ MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
 """Units that one schema may take for one value of a submission: some seconds."""
 MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
 """Units that it may take while a run is under way: half a second, in which a process does nothing else."""
+STEP_WORK: Final = MOST_WORK // 25
+"""Units after which whoever applies schemas one after the other lets others do something: twenty milliseconds."""
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
 _FREE: Final = 1_000
 """A schema that looks at each part of a value no more often than this is not worth counting the parts."""

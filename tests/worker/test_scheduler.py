@@ -144,6 +144,11 @@ def waitAtDoor(name: str) -> int:
 
 
 @activity
+async def countThem(values: list[int]) -> int:
+    return len(values)
+
+
+@activity
 async def makeList(length: int) -> list[int]:
     return [1] * length
 
@@ -214,9 +219,11 @@ def test_large_results_are_written_in_commits_of_bounded_size(
 
 def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
+    claims: list[int] = []
 
     def noting(request: Mapping[str, Any]) -> bytes:
         counts.append(len(request["outcomes"]))
+        claims.append(len(request["claims"]))
         return pack_request(request)
 
     monkeypatch.setattr("worker.storage.log.pack_request", noting)
@@ -227,6 +234,14 @@ def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch:
     process.drive(run)
     assert run.status()["calls"] == {"done": 12}
     assert max(counts) <= 2
+    claims.clear()
+    schema = {"type": "object", "properties": {"values": heavy}}
+    calls = [{"_tool": "countThem", "values": "†data.many", "_outputPath": f"†state.p{n}"} for n in range(12)]
+    context = [{"type": "data", "data": {"many": [1] * 1_500}}]
+    run = process.client.submit(context, solution={"calls": calls}, tools={"countThem": schema})
+    process.drive(run)
+    assert run.status()["calls"] == {"done": 12}
+    assert 0 < max(claims) <= 2
 
 
 def test_two_tasks_for_a_lane_whose_run_has_had_its_turn_make_one_runner(process: Process) -> None:

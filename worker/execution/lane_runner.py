@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
 from protocol.language.errors import Conflict
-from protocol.schemas.work import METER, Meter
+from protocol.schemas.work import METER, STEP_WORK, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
 from worker.messaging.packing import pack
@@ -56,8 +56,6 @@ _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 _MOST_BYTES: Final = 2**20
 """A commit that holds so much takes nothing more along."""
-_MOST_WORK: Final = 2_000_000
-"""Units of validation after which a step takes nothing more along: about as long as a run's turn (see `turns`)."""
 _HEAVY_BYTES: Final = 2**16
 """What is as large as this takes one of the process's few places for it, in which runs take turns."""
 
@@ -249,7 +247,7 @@ class LaneRunner:
 
     def _is_full(self, count: int) -> bool:
         """Whether a commit that holds so many takes nothing more along."""
-        return count >= _MOST or self._load >= _MOST_BYTES or self._meter.units - self._worked >= _MOST_WORK
+        return count >= _MOST or self._load >= _MOST_BYTES or self._meter.units - self._worked >= STEP_WORK
 
     def _rest(self, index: int, delay_seconds: float) -> None:
         """Let a call rest; one that is soon due is tried again here."""
