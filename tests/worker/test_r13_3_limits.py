@@ -24,6 +24,13 @@ def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
         yield running
 
 
+def test_r13_3_the_reason_of_a_limit_names_first_what_was_wrong_in_the_last_tick(loops: Backend) -> None:
+    wrong = {"_tool": "add", "a": "no number", "_outputPath": "†state.sum"}
+    result = Asked(loops, answer(wrong), answer({**wrong, "_tool": "nothing"}), config={"ticks": 2}).result()
+    assert (result.reason or "").startswith("InvalidCall: the request declares no tool 'nothing'")
+    assert (result.reason or "").endswith("the limit of 2 ticks (config.ticks) is reached without an output")
+
+
 def test_r13_3_a_loop_that_has_asked_so_often_fails_and_goes_on_with_more_ticks(loops: Backend) -> None:
     asked = Asked(loops, answer(SUM), answer(), answer(), answer(output="†state.sum"), config={"ticks": 2})
     result = asked.result()

@@ -32,6 +32,7 @@ from .loop_view import LoopView
 from .mailbox import Mailbox
 from .services import Services
 from .ticks import (
+    last_errors,
     note_choice,
     note_closing,
     note_part,
@@ -169,7 +170,7 @@ class LoopRunner:
         if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
             return await self._fail("the call that it was to answer does not wait for it any more")
         if (limit := loop.tick_limit()) is not None:
-            return await self._fail(limit)
+            return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         if loop.stage is Stage.CHOSEN:  # proving which references fit may take a second, in which the loop should turn
             request = await asyncio.to_thread(next_request, view, asks)

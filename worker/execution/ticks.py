@@ -13,6 +13,7 @@ from protocol import Rejected
 from protocol.engine.execution import Status
 from protocol.engine.loop import Stage, TickError, judge_output
 from protocol.graph.lanes import Lane
+from protocol.language.errors import shortened
 from protocol.language.messages import error_message
 from protocol.requests import Answer, Fate, Request, read_answer
 from protocol.requests.answers import Unreadable
@@ -52,6 +53,9 @@ class Solved:
         """How many calls run, over all instances."""
         return self.layout.size if self.layout is not None else 0
 
+
+_MOST_SHOWN: Final = 3
+"""How many errors of its last tick the reason of a loop's end names."""
 
 _NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
 
@@ -265,6 +269,15 @@ def errors_of(view: LoopView) -> list[TickError]:
             call = view.calls[instance, index].raw
             placed.append((at, TickError(said["type"], said["message"], f"/calls/{at}", call, instance)))
     return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
+
+
+def last_errors(view: LoopView) -> list[str]:
+    """What was wrong in the tick before the current one, the first of it: why a loop at its limit has no output."""
+    count = view.loop.ticks[-2].errors if len(view.loop.ticks) > 1 else 0
+    said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
+    errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
+    told = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
+    return [shortened(text) for text in told[:_MOST_SHOWN]]
 
 
 def _message(error: TickError, date: str) -> dict[str, Any]:
