@@ -199,6 +199,7 @@ class Settings(BaseSettings):
     limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
     limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")
     limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")
+    limit_elements: Count = Field(10_000, description="Elements for each of which one call with `_each` is executed.")
     limit_messages: Count = Field(1_000_000, description="Messages in one submission's context.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
     limit_schema_work: Count = Field(

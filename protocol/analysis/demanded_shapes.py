@@ -12,6 +12,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from protocol.calls.call import Call
+from protocol.calls.elements import list_schema
 from protocol.calls.outputs import Write, verify_writes
 from protocol.calls.tools import Executor
 from protocol.language.errors import Conflict, OutputError, segments
@@ -99,7 +100,8 @@ class DemandedShapes:
         definition = self._layout.submission.delegates.get(call.runner.name)
         if call.runner.executor is not Executor.DELEGATE or not isinstance(definition, Mapping):
             return None
-        return definition.get("schema") or None
+        schema = definition.get("schema") or None
+        return list_schema(schema) if schema is not None and call.each else schema
 
     def _is_set(self, call: Call, target: Reference, here: Fold) -> bool:
         """Whether no two elements of a list may be alike, for its kind or for who reads it."""
@@ -129,7 +131,10 @@ class DemandedShapes:
         for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), _MOST_READS):
             if reader.index in readers:
                 tool = self._layout.tools.get(reader.tool) if path else None
-                yield place, tool.compiled.excerpt_at(path) if tool is not None else None
+                taken: Any = tool.compiled.excerpt_at(path) if tool is not None else None
+                if path and path[0] in reader.each:
+                    taken = list_schema(True if taken is None else taken, with_null=False)
+                yield place, taken
 
 
 def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from protocol.calls.call import Call
+from protocol.calls.elements import list_schema
 from protocol.calls.outputs import Output
 from protocol.calls.tools import Tool
 from protocol.engine.execution import Execution, Outcome, Status, Success
@@ -190,6 +191,8 @@ class _Run:
             number = self._choices.get(call.index, 0)
             chosen, tool = call.output.alternatives[number], self._tools.get(call.tool)
             declared = tool.output_schema if tool is not None else None
+            if call.each:
+                declared = list_schema(True if declared is None else declared)
             value = self._shapes.value(call, chosen, here, declared)
             self._results[call.index] = Success(Output(_path(call, number), value))
         return self._results[call.index]

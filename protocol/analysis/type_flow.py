@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any, Final
 
 from protocol.calls.call import Call
+from protocol.calls.elements import list_schema
 from protocol.calls.tools import Executor
 from protocol.graph.lanes import Lane
 from protocol.graph.promises import Promises
@@ -56,7 +57,7 @@ class TypeFlow:
     def __init__(self, layout: Layout, algebra: Algebra) -> None:
         self._layout = layout
         self._algebra = algebra
-        self._promises: dict[tuple[str, str, str], Values] = {}
+        self._promises: dict[tuple[str, str, str, bool], Values] = {}
         self._inputs = Promises(layout.submission.context)
         self._announced: dict[tuple[int, Reference], Values] = {}
 
@@ -72,13 +73,13 @@ class TypeFlow:
             definition = self._layout.submission.delegates.get(call.runner.name)
             schema = definition.get("schema") if isinstance(definition, Mapping) else None
             found += [schema] if isinstance(schema, dict | bool) else []
-        return found
+        return [list_schema(schema) for schema in found or [True]] if call.each else found
 
     def result(self, call: Call) -> Values:
         """What a call promises of its result."""
         if call.given is not MISSING:
             return self._algebra.only(call.given)
-        key = (call.tool, call.runner.executor, call.runner.name)
+        key = (call.tool, call.runner.executor, call.runner.name, bool(call.each))
         if key not in self._promises:
             self._promises[key] = EVERYTHING
             for schema in self.schemas(call):

@@ -29,6 +29,8 @@ from .fields import Fields
 from .finding import Finding, listed, on_call
 from .type_flow import Source, TypeFlow, flows, path_of
 
+_MOST_ELEMENTS: Final = 20
+"""Elements of a list that are looked at."""
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _KEPT: Final = ("$ref", "required")
 _LISTED: Final = ("anyOf", "allOf", "prefixItems")
@@ -65,6 +67,8 @@ class _Demand:
     code: str
     whose: str
     values: Values
+    is_of_elements: bool = False
+    """Whether it is admitted of each element of the list that stands there (SPEC R4.10)."""
 
 
 @dataclass
@@ -93,7 +97,7 @@ class _Reads:
         self._flow = flow
         self._fields = Fields(layout, algebra, flow)
         self._signatures = {name: convertible(dict(schema)) for name, schema in layout.signatures.items()}
-        self._demanded: dict[tuple[str, str, Path], list[_Demand]] = {}
+        self._demanded: dict[tuple[str, str, Path, bool], list[_Demand]] = {}
         self._groups: dict[tuple[Any, ...], _Group] = {}
 
     def findings(self) -> Iterator[Finding]:
@@ -152,16 +156,29 @@ class _Reads:
         group.instances[lane.instance] = None
 
     def _fits(self, source: Source, demand: _Demand) -> bool:
+        if demand.is_of_elements and isinstance(source.value, list):
+            return not source.value or any(
+                self._algebra.fit(self._algebra.only(one), demand.values) for one in source.value[:_MOST_ELEMENTS]
+            )
         given = source.values if source.value is MISSING else self._algebra.only(source.value)
+        if demand.is_of_elements:
+            given = self._algebra.at(given, 0)
         return is_empty(given) or self._algebra.fit(given, demand.values)  # the former is a fault of the path
 
     def _demands(self, call: Call, at: str) -> list[_Demand]:
         """What is admitted where an expression stands: by the tool, the signature of its activity, its delegate."""
         path = path_of(call, at)
-        key = (call.tool, call.runner.name, path)
+        is_list = path[0] in call.each
+        key = (call.tool, call.runner.name, path, is_list)
         if key not in self._demanded:
-            made = ((each, self._algebra.along(each.values, path)) for each in self._whole(call))
-            self._demanded[key] = [replace(each, values=part) for each, part in made if part != EVERYTHING]
+            made = [(each, self._algebra.along(each.values, path)) for each in self._whole(call)]
+            lists = [_Demand("ACT201", f"the _each of {call.tool} takes", of_types(["array"]))] if is_list else []
+            if is_list:
+                made = [
+                    (replace(one, whose=f"for each element {one.whose}", is_of_elements=True), part)
+                    for one, part in made
+                ]
+            self._demanded[key] = lists + [replace(each, values=part) for each, part in made if part != EVERYTHING]
         return self._demanded[key]
 
     def _whole(self, call: Call) -> Iterator[_Demand]:

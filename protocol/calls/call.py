@@ -6,7 +6,7 @@ the parameters with their expressions replaced by values, just before execution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -35,6 +35,7 @@ META_PROPERTIES: Final = (
     "_instance",
     "_scopes",
     "_gather",
+    "_each",
     "_delegate",
     "_activity",
     "_output",
@@ -85,6 +86,11 @@ class Call:
     def gather(self) -> bool:
         """Whether it reads in every instance (SPEC R10.4)."""
         return self.properties.get("_gather") is True
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        """The parameters for each of whose elements it is carried out (SPEC R4.10)."""
+        return names_of(self.properties.get("_each", ()))
 
     @property
     def given(self) -> Any:
@@ -192,12 +198,36 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
                 yield Problem(pointer(*at, key), f"must be true or false ({_found(value)})")
             case "_gather" if value and "_instance" in properties:
                 yield Problem(pointer(*at, key), "excludes _instance: a gather call reads in every instance")
+            case "_each":
+                yield from _each_problems(value, properties, *at, key)
             case "_outputMethod" if value not in _METHODS:
                 yield Problem(pointer(*at, key), f"must be one of {', '.join(Method)}")
             case "_scopes" if not isinstance(value, list):
                 yield Problem(pointer(*at, key), "must be a list of kinds or references")
             case "_scopes":
                 yield from _scope_problems(value, *at, key)
+
+
+def names_of(each: str | Iterable[str]) -> tuple[str, ...]:
+    """The parameters that a valid `_each` names."""
+    return (each,) if isinstance(each, str) else tuple(each)
+
+
+def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        yield Problem(pointer(*at), f"must be the name of a parameter, or a list of such names ({_found(value)})")
+        return
+    if properties.get("_gather") is True:
+        yield Problem(pointer(*at), "excludes _gather: what that reads is an object of instances, and no list")
+    if len(set(names)) < len(names):
+        yield Problem(pointer(*at), "names a parameter twice")
+    for name in names:
+        if name.startswith("_") or name not in properties:
+            yield Problem(pointer(*at), f"names {name!r}, which is no parameter of the call")
+        elif not isinstance(properties[name], str) or not is_expression(properties[name]):
+            text = f"names {name!r}, which must be a reference to a list: for values known now, write a call for each"
+            yield Problem(pointer(*at), text)
 
 
 def _output_path_problems(path: str, *at: str | int) -> Iterator[Problem]:

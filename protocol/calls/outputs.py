@@ -5,7 +5,7 @@ The result of a call is written to one of its alternatives (`||`), at every path
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,6 +141,16 @@ def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
         problems = schema.problems(value, known=())
         if problems:
             raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
+
+
+def element_writes(whole: Write) -> Iterator[Write]:
+    """The result of a call with `_each`, element by element; those that failed are null (SPEC R4.10).
+
+    Raises `OutputError` where it is no list.
+    """
+    if not isinstance(whole.value, list):
+        raise OutputError(f"the result of a call with _each is a list, and this is {type_name(whole.value)}")
+    return (Write(whole.place, value) for value in whole.value if value is not None)
 
 
 def kind_problems(fold: Fold, operation: Operation) -> list[Problem]:

@@ -37,7 +37,16 @@ REASONING: Final = "_reasoningForCall"
 """Why a model makes a call, in its own words: admitted always, kept in the log, given to no code (SPEC R4.1, R12.4)."""
 _CHEAP: Final = 100
 """Schemas that look at each part of a call no more often than this cost less than reading it does."""
-_FILLED_IN: Final = ("_outputPath", "_outputMethod", "_scopes", "_delegate", "_activity", "_instance", "_gather")
+_FILLED_IN: Final = (
+    "_outputPath",
+    "_outputMethod",
+    "_scopes",
+    "_delegate",
+    "_activity",
+    "_instance",
+    "_gather",
+    "_each",
+)
 _RESULT: Final = ("properties", "_output")
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
@@ -121,6 +130,16 @@ class Tool:
         parts = [part for part in joined(self._said_of(key), self.document) if isinstance(part, dict)]
         named = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
         return tuple(dict.fromkeys(value for value in named if isinstance(value, str) and value))
+
+    @cached_property
+    def lists(self) -> tuple[str | list[str], ...]:
+        """What the schema lists as `_each` of every call, by `const` or by `enum`: one parameter, or several at once
+        (SPEC R4.10).
+        """
+        parts = [part for part in joined(self._said_of("_each"), self.document) if isinstance(part, dict)]
+        said = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
+        named = [value for value in said if value and all(isinstance(one, str) for one in value)]
+        return tuple(value for at, value in enumerate(named) if value not in named[:at])
 
     @cached_property
     def output_schema(self) -> Schema | None:

@@ -4,6 +4,8 @@
 `readiness`        counting down what each call waits for
 `holds`            calls that wait for a person
 `guests`           calls that wait in the lanes of all instances
+`elements`         calls that are carried out for each element of a list
+`decisions`        what is to be done, what comes of it, and what that means for the log
 `execution`        what can be done next, and what a result means
 `loop`             the ticks of a request, and its limits
 `solution_output`  the output of a solution, with its references read

@@ -16,14 +16,18 @@ be written hangs on what is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from protocol.calls.approvals import NONE, Approvals
 from protocol.calls.call import Call
+from protocol.calls.elements import call_of, element_of
 from protocol.calls.outputs import (
+    Message,
+    Output,
     Write,
     admitted_writes,
+    element_writes,
     failure_writes,
     possible_writes,
     verify_result,
@@ -35,7 +39,7 @@ from protocol.graph.graph import Graph
 from protocol.language.errors import Conflict, OutputError, Unresolved, shortened
 from protocol.language.limits import Limits
 from protocol.language.messages import error_message
-from protocol.language.paths import MISSING
+from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
 from protocol.schemas.work import METER, STEP_WORK
 from protocol.state.allowance import Allowance, TooLarge
@@ -44,67 +48,18 @@ from protocol.state.gathered import Gathered
 from protocol.state.operations import Method
 from protocol.state.scopes import scoped, scoped_messages
 
+from .decisions import Failure, Hold, Outcome, Spread, Start, Success
+from .elements import Elements, unfit
 from .holds import Ruling, Snapshot, Verdict
 from .readiness import Readiness, verdict
 from .statuses import FINAL, TRANSITIONS, Status
 
 _DEFAULT: Final = Limits()
 
-__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Hold", "Outcome", "Start", "Status", "Success"]
+__all__ = ["FINAL", "TRANSITIONS", "Execution", "Failure", "Hold", "Outcome", "Spread", "Start", "Status", "Success"]
 
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    """A call's executor returned a value: plain, or an `Output` or a `Message` where it may choose."""
-
-    value: Any
-    cost: Mapping[str, Any] | None = None
-    """What asking models has cost (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
-    `calls`, how many a child run has started.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A call's executor raised or timed out. `type` and `message` are for readers: no secrets, no traceback."""
-
-    type: str
-    message: str
-    cost: Mapping[str, Any] | None = None
-    """As in `Success`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A call that can be carried out now, with its parameters resolved."""
-
-    call: Call
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Hold(Start):
-    """A call that could be carried out now, but that a person decides on first (SPEC R14.1). Only an `Execution` with
-    approvals makes any.
-    """
-
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a call ended, and the messages that say so; to be appended together, once."""
-
-    index: int
-    status: Status
-    messages: tuple[Mapping[str, Any], ...] = ()
-    error: Mapping[str, Any] | None = None
-    reason: str | None = None
-    cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost, as in `Success`."""
 
 
 class Execution:
@@ -154,11 +109,21 @@ class Execution:
         self._approvals = approvals
         self._snapshots: dict[int, Snapshot] = {}
         self._rulings: dict[int, Ruling] = {}
+        self._elements: dict[int, Elements] = {}
 
     @property
     def statuses(self) -> dict[int, Status]:
         """The status of each of the lane's own calls."""
-        return {index: self.status(index) for index in self._calls}
+        return {index: self.status(index) for index in self._calls if element_of(index) is None}
+
+    def call(self, index: int) -> Call | None:
+        """The call of the lane, or the element of one that is carried out for each, of that number."""
+        return self._calls.get(index)
+
+    @property
+    def unended(self) -> list[int]:
+        """The numbers of all that have not ended."""
+        return [index for index in self._calls if self.status(index) not in FINAL]
 
     def status(self, index: int) -> Status:
         """The status of a call, also of one of the global lane."""
@@ -191,6 +156,24 @@ class Execution:
         if self.record(index, Status.HELD):
             self._snapshots[index] = snapshot
             self._rulings.pop(index, None)
+
+    def spread(self, index: int, snapshot: Snapshot) -> None:
+        """Take note that the log says that a call is carried out for each element, and with what (SPEC R4.10)."""
+        if index not in self._calls or index in self._elements or not self.record(index, Status.RUNNING):
+            return
+        elements = self._elements[index] = Elements.of(self._calls[index], snapshot.parameters)
+        self._calls |= elements.calls
+        self._left += len(elements.calls)
+        self._snapshots |= dict.fromkeys((index, *elements.calls), snapshot)
+        self._candidates |= dict.fromkeys(elements.calls)
+
+    def end_element(self, outcome: Outcome) -> None:
+        """Take note of how an element ended, by its own outcome or as the log says."""
+        if outcome.index in self._calls and self.record(outcome.index, outcome.status):
+            call = call_of(outcome.index)
+            self._elements[call].end(outcome.index, outcome.status, outcome.value, outcome.error)
+            if not self._elements[call].left:
+                self.reconsider(call)
 
     def rule(self, index: int, ruling: Ruling) -> None:
         """Take note that the log says what was decided of a held call."""
@@ -275,14 +258,14 @@ class Execution:
     def scoped(self, call: Call) -> dict[str, Any]:
         """The call's context argument: kind to folded value (SPEC R8.3)."""
         if call.index in self._snapshots:
-            return dict(self._snapshots[call.index].scopes)
+            return dict(copied(self._snapshots[call.index].scopes))
         gathered = self._gathered(call) if call.gather else None
         return gathered.scoped(call.scopes) if gathered is not None else scoped(self._fold, call.scopes)
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
         """The parent's part of a delegate's context (SPEC R9.2)."""
         if call.index in self._snapshots:
-            return [dict(message) for message in self._snapshots[call.index].messages]
+            return [copied(message) for message in self._snapshots[call.index].messages]
         gathered = self._gathered(call) if call.gather else None
         return (
             gathered.scoped_messages(call.scopes) if gathered is not None else scoped_messages(self._fold, call.scopes)
@@ -294,6 +277,8 @@ class Execution:
 
     def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""
+        if element_of(call.index) is not None:
+            return self._element_outcome(call, result, date)
         if call.output is None:
             return Outcome(call.index, Status.SENT) if isinstance(result, Success) else self._failed(call, result, date)
         if isinstance(result, Failure):
@@ -310,14 +295,30 @@ class Execution:
         except Conflict as problem:
             return self._failed(call, Failure("Conflict", str(problem)), date)
 
+    def _element_outcome(self, call: Call, result: Success | Failure, date: str) -> Outcome:
+        """What the result of an element means: it is written with those of the others."""
+        if isinstance(result, Failure) or call.output is None:
+            return self._failed(call, result, date) if isinstance(result, Failure) else Outcome(call.index, Status.SENT)
+        if isinstance(result.value, (Output, Message)):
+            text = f"an element of _each gives a value, and no {type(result.value).__name__}"
+            return self._failed(call, Failure("OutputError", text), date)
+        try:
+            self._verify_result(call, result, [Write(call.written[0], result.value)])
+        except OutputError as problem:
+            return self._failed(call, Failure("OutputError", str(problem)), date)
+        return Outcome(call.index, Status.DONE, value=result.value)
+
     def _verify_result(self, call: Call, result: Success, writes: list[Write]) -> None:
-        """Hold a value against what its tool promises, or the activity's annotation (SPEC R4.6).
+        """Hold a value against what its tool promises, or the activity's annotation (SPEC R4.6): of a call with
+        `_each` each element of it.
 
         Raises `OutputError`.
         """
         tool = self._tools.get(call.tool)
         if (tool is None or tool.compiled_output is None) and call.runner.executor is Executor.ACTIVITY:
             tool = self._returns.get(call.runner.name)
+        if call.each and element_of(call.index) is None:
+            writes = list(element_writes(writes[0]))
         if tool is not None:
             verify_result(tool, result.value, writes)
 
@@ -334,7 +335,9 @@ class Execution:
         return self._done(call, writes, date)
 
     def _done(self, call: Call, writes: list[Write], date: str) -> Outcome:
-        return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self._instance))
+        messages = written_messages(call, writes, date=date, instance=self._instance)
+        elements = self._elements.get(call.index)
+        return Outcome(call.index, Status.DONE, messages, reason=elements.reason if elements is not None else None)
 
     def _settle(self, reader: int, place: Reference | None) -> None:
         """Note that a place, or all of its scopes, settled which can make a difference to a call: see `_look_again`."""
@@ -368,6 +371,8 @@ class Execution:
         self._touched.clear()
 
     def _decide(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
+        if (elements := self._elements.get(call_of(call.index))) is not None:
+            return self._decide_spread(call, elements, date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
         if call.is_thought:
@@ -396,6 +401,16 @@ class Execution:
         if ruling.parameters is None:
             return self._begin(call, self._snapshots[call.index].parameters, date, here)
         return self._invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
+
+    def _decide_spread(self, call: Call, elements: Elements, date: str, here: Fold) -> Start | Outcome | None:
+        """Of a call that is carried out for each element, or of an element (SPEC R4.10)."""
+        if element_of(call.index) is None:
+            is_over = elements.left or self.status(call.index) is not Status.RUNNING
+            return None if is_over else self._outcome(call, elements.result(self._limits), date, here)
+        if call.index in self._decided or self.status(call.index) is not Status.WAITING:
+            return None
+        parameters = copied(elements.parameters(call.index))
+        return self._invalid(call, parameters, date) or Start(call, parameters)
 
     def _decide_gathering(self, call: Call, date: str, here: Fold) -> Start | Outcome | None:
         """Of a call that reads in every instance (SPEC R10.4)."""
@@ -443,19 +458,31 @@ class Execution:
         if call.reads and (invalid := self._invalid(call, parameters, date)) is not None:
             return invalid
         if self._approvals.hold(call):
-            is_code = call.runner.executor is Executor.ACTIVITY
-            messages = () if is_code else self.scoped_messages(call)
-            return Hold(call, parameters, Snapshot(parameters, self.scoped(call), messages))
+            return Hold(call, parameters, self._snapshot(call, parameters))
         return self._begin(call, parameters, date, here)
+
+    def _snapshot(self, call: Call, parameters: Mapping[str, Any]) -> Snapshot:
+        """All that a call is carried out with."""
+        messages = () if call.runner.executor is Executor.ACTIVITY else self.scoped_messages(call)
+        return Snapshot(parameters, self.scoped(call), messages)
 
     def _begin(self, call: Call, parameters: Mapping[str, Any], date: str, here: Fold) -> Start | Outcome:
         """Start a call, or take the result that a model wrote into it (SPEC R4.7)."""
         if call.given is not MISSING:
             return self._outcome(call, Success(call.given), date, here)
-        return Start(call, parameters)
+        if not call.each:
+            return Start(call, parameters)
+        if not parameters[call.each[0]]:
+            return self._outcome(call, Success([]), date, here)
+        return Spread(call, parameters, self._snapshot(call, parameters))
 
     def _invalid(self, call: Call, parameters: Mapping[str, Any], date: str) -> Outcome | None:
-        """How a call ends whose resolved parameters its tool refuses."""
+        """How a call ends whose resolved parameters its tool refuses, or which cannot be carried out for each element
+        of them.
+        """
+        if call.each and element_of(call.index) is None:
+            failure = unfit(call, parameters, self._limits)
+            return self._failed(call, failure, date) if failure is not None else None
         tool = self._tools.get(call.tool)
         if tool is None:
             return None
@@ -467,6 +494,8 @@ class Execution:
 
     def _failed(self, call: Call, failure: Failure, date: str) -> Outcome:
         error = _error(failure)
+        if (element := element_of(call.index)) is not None:
+            error["element"] = element
         message = error_message(call.raw, error, date=date, instance=self._instance)
         return Outcome(call.index, Status.FAILED, () if self._defers_errors else (message,), error=error)
 
@@ -491,7 +520,7 @@ _FATES = {
 }
 
 
-def _error(failure: Failure) -> dict[str, str]:
+def _error(failure: Failure) -> dict[str, Any]:
     """The error as readers see it: bounded, and fit to be stored, for an exception's text may hold anything."""
     return {"type": _printable(failure.type), "message": _printable(shortened(failure.message, 4_000))}
 

@@ -38,6 +38,8 @@ class Limits:
     """Objects and lists in one message, in one result, or in what one call is given: each takes some hundred bytes of
     memory, and as little as one byte on its way.
     """
+    elements: int = 10_000
+    """Elements for each of which one call with `_each` is carried out."""
     messages: int = 1_000_000
     """Messages in one context."""
     instances: int = 100_000

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from protocol.calls.approvals import ASK_HUMAN
+from protocol.calls.call import names_of
 from protocol.calls.tools import ALIASES, REASONING, Executor, Tool
 from protocol.schemas import CompiledSchema, compiled, excerpt, joined
 from protocol.schemas.calls import call_schema, speaks_of_meta_properties
@@ -20,11 +22,12 @@ from protocol.state.operations import Method
 from .request import Request
 from .widening import Definitions, Widening
 
-_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_delegate", "_activity")
+_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity")
 """The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
 _BEHIND: Final = ("_scopes", "_output", "_outputPath", "_outputMethod")
 """Those that stand behind them."""
 _OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
+_WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
 _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
 """Keywords that speak of a call as a whole, and go on doing so."""
 
@@ -55,6 +58,9 @@ class CallComposing:
         conditions = list(self._conditions())
         if {"_instance", "_gather"} <= shown.keys():
             conditions.append({"not": {"required": ["_instance", "_gather"]}})
+        if lists := self._lists:
+            conditions.append(lists[0] if "_each" in self.tool.constants else {"anyOf": [_WITHOUT_EACH, *lists]})
+            conditions += [{"not": {"required": ["_gather", "_each"]}}] if {"_gather", "_each"} <= shown.keys() else []
         if len(conditions) == 1 and not conditions[0].keys() & schema.keys():
             return {**schema, **conditions[0]}
         return {**schema, "allOf": conditions} if conditions else schema
@@ -84,6 +90,8 @@ class CallComposing:
                 yield name, self._instance_schema()
             case "_gather" if self.request.instances and not self.tool.constants.get("_instance"):
                 yield name, {"const": True}
+            case "_each" if self._lists:
+                yield name, {"enum": list(self._choices_of_lists)}
             case "_delegate" | "_activity":
                 if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
                     yield name, {"enum": allowed}
@@ -97,6 +105,26 @@ class CallComposing:
                 yield name, self._widening.data(self._joined(said)) if said else self.definitions.reference()
             case "_outputMethod":
                 yield name, self._widening.data(self._joined(said)) if said else {"enum": list(map(str, Method))}
+
+    @cached_property
+    def _choices_of_lists(self) -> tuple[str | list[str], ...]:
+        """The parameters for each of whose elements a call may be carried out (SPEC R4.10)."""
+        if self._is_latent or self.request.runner(self.tool).name == ASK_HUMAN:
+            return ()
+        given = [name for name in self._named if not name.startswith("_")]
+        return tuple(one for one in self.tool.lists if all(name in given for name in names_of(one)))
+
+    @cached_property
+    def _lists(self) -> list[dict[str, Any]]:
+        """What holds of a call for each of these choices: a reference stands there."""
+        reference = self.definitions.reference
+        return [
+            {
+                "properties": {"_each": {"const": one}, **{name: reference() for name in names_of(one)}},
+                "required": list(names_of(one)),
+            }
+            for one in self._choices_of_lists
+        ]
 
     @cached_property
     def _required(self) -> frozenset[str]:

@@ -72,8 +72,10 @@ class Filling(CallComposing):
     @cached_property
     def can_be_chosen(self) -> bool:
         """Whether there is a place for its result, or it has none by its tool; and nothing else hinges on that place,
-        which a model is not shown.
+        which a model is not shown. What is carried out for each element of a list is not offered.
         """
+        if "_each" in self.tool.constants or "_each" in self._required:
+            return False
         if any("_outputPath" in dumps(condition) for condition in self._conditions()):
             return False
         return bool(self.listed_paths) or False in self._paths or self.path("s0") is not None
@@ -105,7 +107,7 @@ class Filling(CallComposing):
 
     def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
         match name:
-            case "_gather":
+            case "_gather" | "_each":
                 return
             case "_instance" | "_outputMethod" if name not in self._required:
                 return
@@ -130,6 +132,10 @@ class Filling(CallComposing):
             schema = definition.get("schema") if definition is not None else None
             if isinstance(schema, dict | bool):
                 yield schema
+
+    @property
+    def _lists(self) -> list[dict[str, Any]]:
+        return []
 
     @property
     def _said_of_results(self) -> bool:

@@ -57,7 +57,12 @@ def render(request: Request) -> list[ChatMessage]:
         tools = list(map(_tool, request.tools.values()))
         text = texts.staged_opening(tools, has_instances=has_instances, is_lazy=request.is_lazy)
     else:
-        text = texts.opening(has_tools=bool(request.tools), has_instances=has_instances, is_lazy=request.is_lazy)
+        text = texts.opening(
+            has_tools=bool(request.tools),
+            has_instances=has_instances,
+            has_lists=any(tool.lists for tool in request.tools.values()),
+            is_lazy=request.is_lazy,
+        )
     return [_chat("system", text), *render_context(request.submission.context, request.config.get("show_bytes"))]
 
 

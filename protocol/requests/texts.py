@@ -45,6 +45,10 @@ Instances
 - Data with a mark behind its name, such as "†state ①", belongs to that instance alone. A call with "_instance" reads \
 and writes in that instance. With "_gather": true a call has no instance, and each of its references is an object with \
 the value of every instance."""
+_EACH: Final = """\
+Lists
+- "_each" names a parameter, or several, whose reference leads to a list. The call is then carried out once for each \
+element, with the element in place of the list, and its result is the list of the results: null for one that failed."""
 _LAZY: Final = """\
 Planning
 - You only plan here. Your calls run later, when the plan has been approved; those without "_instance" run once in \
@@ -77,10 +81,10 @@ Instances
 in every instance, with the data of that one."""
 
 
-def opening(*, has_tools: bool, has_instances: bool, is_lazy: bool) -> str:
+def opening(*, has_tools: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
     """The text that a request begins with."""
-    parts = [_ANSWER, *([_CALLS] * has_tools), *([_INSTANCES] * has_instances), *([_LAZY] * is_lazy)]
-    return "\n\n".join(parts)
+    said = {_ANSWER: True, _CALLS: has_tools, _INSTANCES: has_instances, _EACH: has_lists, _LAZY: is_lazy}
+    return "\n\n".join(part for part, is_said in said.items() if is_said)
 
 
 def staged_opening(tools: Sequence[str], *, has_instances: bool, is_lazy: bool) -> str:

@@ -24,7 +24,17 @@ from .patterns import matches
 _RESULT: Final = "_output"
 _META: Final = "^_"
 """The pattern of the names of meta-properties."""
-_OWN: Final = ("_activity", "_delegate", "_gather", "_imports", "_instance", "_outputMethod", "_outputPath", "_scopes")
+_OWN: Final = (
+    "_activity",
+    "_delegate",
+    "_each",
+    "_gather",
+    "_imports",
+    "_instance",
+    "_outputMethod",
+    "_outputPath",
+    "_scopes",
+)
 _CALL: Final = ("$defs", "(call)")
 """Where in the document it stands what is said of a call."""
 

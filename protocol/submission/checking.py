@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
-from protocol.calls.approvals import approval_problems
+from protocol.calls.approvals import approval_problems, asks
 from protocol.calls.call import (
     Call,
     alias_problems,
@@ -344,6 +344,9 @@ class _Reader:
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
         is_latent = call.runner.executor is Executor.LATENT
+        if call.each and (is_latent or asks(call)):
+            text = "a model writes one result for it" if is_latent else "a question is asked once"
+            yield Problem("/_each", f"is for activities and delegates: {text}")
         if is_latent and call.output is not None and call.given is MISSING and not self.toolbox.model:
             yield Problem(
                 "",

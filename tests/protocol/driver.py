@@ -14,8 +14,10 @@ from typing import Any
 
 from protocol import Context, Plan
 from protocol.calls.call import Call
-from protocol.engine.execution import Execution, Failure, Outcome, Start, Status, Success
+from protocol.calls.elements import element_of
+from protocol.engine.execution import Execution, Failure, Outcome, Spread, Start, Status, Success
 from protocol.engine.guests import Guests
+from protocol.engine.holds import Snapshot
 from protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -28,6 +30,15 @@ class Entry:
 
     lane: str | None
     outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """Another one: a call of a lane is carried out for each element, with what it has now."""
+
+    lane: str | None
+    index: int
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True)
@@ -75,11 +86,18 @@ class _LaneState:
     results: dict[int, Success | Failure] = field(default_factory=dict)
     """Calls carried out whose results are on their way."""
 
-    def take(self, entry: Entry) -> bool:
+    def take(self, entry: Entry | Spreading) -> bool:
         """Take in a commit of this lane or of the global one; says whether it was news."""
+        if isinstance(entry, Spreading):
+            self.execution.spread(entry.index, entry.snapshot)
+            return self.execution.status(entry.index) is Status.RUNNING
         fold = self.shared if entry.lane is None else self.fold
         for message in entry.outcome.messages:
             fold.append(message, f"result of call {entry.outcome.index}")
+        if element_of(entry.outcome.index) is not None:
+            before = self.execution.status(entry.outcome.index)
+            self.execution.end_element(entry.outcome)
+            return self.execution.status(entry.outcome.index) is not before
         if self.guests is not None:
             self.guests.end(entry.outcome.index)
         return self.execution.record(entry.outcome.index, entry.outcome.status)
@@ -92,6 +110,7 @@ class Driver:
         self, plan: Plan, functions: Mapping[str, Function], *, random: Random | None = None, date: str = "now"
     ) -> None:
         self.log: list[Entry] = []
+        self.spread: list[Spreading] = []
         self.started: list[tuple[str | None, int]] = []
         self.sent: list[Sent] = []
         self._plan = plan
@@ -133,6 +152,9 @@ class Driver:
         for decision in decisions:
             if isinstance(decision, Outcome):
                 self._commit(instance, decision)
+            elif isinstance(decision, Spread):
+                self.spread.append(Spreading(instance, decision.call.index, decision.snapshot))
+                assert self._lanes[instance].take(self.spread[-1])
             else:
                 self._start(instance, decision)
         return bool(decisions)
@@ -179,6 +201,9 @@ class Driver:
             lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns, gather=self._gathered
         )
         state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
+        for spread in self.spread:
+            if spread.lane == instance:
+                state.take(spread)
         for entry in self.log:
             if entry.lane in (None, instance):
                 state.take(entry)
@@ -201,6 +226,7 @@ class Driver:
             entry = random.choice(self.log)
             before = self.statuses
             assert not self._lanes[entry.lane].execution.record(entry.outcome.index, random.choice(list(Status)))
+            self._lanes[entry.lane].execution.end_element(entry.outcome)
             assert self.statuses == before
 
     def _data(self) -> dict[str | None, dict[str, Any]]:

@@ -202,6 +202,10 @@ _often = st.sampled_from([True, True, True, False])
 _SHARED = ("†state.s", "†state.s.t", "†state.l", "†state.l.0", "†data.d", '†state["a b"]')
 
 
+def _is_read(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("†") and not value.startswith("††")
+
+
 @st.composite
 def _output_path(draw: st.DrawFn, index: int) -> tuple[str, list[str]]:
     own = [f"†state.k{index}", f"†state.k{index}.v", f"†data.k{index}", f"†state.m.k{index}", f"†state.w{index}"]
@@ -217,7 +221,8 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
     """A submission over `TOOLS`: mostly valid, and mostly one whose order does not matter."""
     instances = draw(st.sampled_from([(), INSTANCES[:1], INSTANCES]))
     given = st.dictionaries(st.sampled_from(["p", "q", "s", "l"]), small_values, max_size=2)
-    context: list[dict[str, Any]] = [{"type": "input", "p": draw(small_values)}]
+    items = draw(st.sampled_from([[1, "x"], [], [1, 2], [[0]], ["x"]]))
+    context: list[dict[str, Any]] = [{"type": "input", "p": draw(small_values), "items": items}]
     context += [{"type": "state", "_instance": name, **draw(given)} for name in instances]
     if draw(st.booleans()):
         context.insert(0, {"type": "state", **draw(given)})
@@ -256,6 +261,10 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
             call["_scopes"] = [draw(readable)]
         if call["_tool"] == "choose":
             call["where"] = "†" + draw(st.sampled_from(paths[index][1]))
+        if not draw(_often):
+            call["value"] = draw(st.sampled_from(["†input.items", "†input.items", call.get("value", 0)]))
+            named = [key for key in ("value", "other") if _is_read(call.get(key))]
+            call |= {"_each": draw(st.sampled_from([named[:1], named]))} if named else {}
         lane = draw(lanes)
         if lane is not None and not (is_plan and draw(_often)):
             call["_instance"] = lane

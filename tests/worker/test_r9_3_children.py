@@ -76,6 +76,14 @@ def test_r9_3_a_delegate_with_tools_answers_by_a_run_of_its_own(loops: Backend) 
     assert "sum" not in result.data()["state"]  # what the child has come to is its own
 
 
+def test_r4_10_each_element_of_a_list_has_a_run_of_its_own(loops: Backend) -> None:
+    told = Told(loops, answer(output=7))
+    each = {**ASK, "question": "†state.asked", "_each": "question"}
+    run = submit(loops, [each], [{"type": "state", "asked": ["a", "b"]}], researcher=told.definition())
+    assert ended(loops, run).data()["state"]["answer"] == [7, 7]
+    assert told.asked == {0: 2}
+
+
 def test_r13_10_a_child_sees_its_own_messages_what_is_scoped_and_the_parameters(loops: Backend) -> None:
     told = Told(loops, answer(output=1))
     context = [{"type": "state", "open": "yes", "secret": "no"}, {"type": "profile", "kind": "x"}]

@@ -9,7 +9,7 @@ never counts as a run.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -17,12 +17,14 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.calls.elements import call_of
 from protocol.engine.loop import Loop, LoopLimits
 from protocol.engine.solution_output import output_fault
 from protocol.graph.gathering import Gathers
 from protocol.state.fold import Fold
 from worker.errors import BeingAmended, RunNotFound
 from worker.messaging.attempts import CallId, lane_token
+from worker.messaging.packing import pack
 from worker.storage.audit import deed
 from worker.storage.clock import server_ms
 from worker.storage.definition import (
@@ -36,7 +38,7 @@ from worker.storage.definition import (
     unpack_lane,
 )
 from worker.storage.due import DueRuns
-from worker.storage.entries import Entry, read_entry
+from worker.storage.entries import SPREAD, Entry, read_entry
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import id_key, known_calls
@@ -57,6 +59,15 @@ class _Lane:
     ended: dict[int, str] = field(default_factory=dict)
     held: dict[int, _Hold] = field(default_factory=dict)
     """The calls that were held and had not ended."""
+    spread: set[int] = field(default_factory=set)
+    """Those that were carried out for each element and had not ended."""
+    parts: dict[int, str] = field(default_factory=dict)
+    """The elements that had ended."""
+
+    def undo_elements(self, calls: Collection[int]) -> None:
+        """Calls begin anew, with all of their elements."""
+        self.spread.difference_update(calls)
+        self.parts = {index: how for index, how in self.parts.items() if call_of(index) not in calls}
 
     def take_in(self, entry: Entry) -> None:
         """Take in the next entry of the lane."""
@@ -65,11 +76,18 @@ class _Lane:
             self.records.append(entry.record)
         for index in entry.undone:
             self.ended.pop(index, None)
+        if entry.undone:
+            self.undo_elements(entry.undone)
         if entry.call is None:
             return
         if entry.status is not None:
             self.ended[entry.call] = entry.status.value
             self.held.pop(entry.call, None)
+            self.spread.discard(entry.call)
+        elif entry.spread is not None:
+            self.spread.add(entry.call)
+        elif entry.part is not None:
+            self.parts[entry.part.index] = entry.part.status.value
         elif entry.snapshot is not None:
             self.held[entry.call] = _Hold(entry.id, entry.snapshot)
         elif entry.ruling is not None:
@@ -203,7 +221,7 @@ class Forker:
         while True:
             found: Any = self._redis.xrevrange(self._keys.log, max=until, count=_ENTRIES_AT_ONCE)
             for id_, fields in found:
-                if b"m" not in fields or b"c" not in fields or b"s" in fields:
+                if b"m" not in fields or b"c" not in fields or b"s" in fields or b"i" in fields:
                     return at if until == at and id_ == found[0][0] else id_.decode()
             until = f"({found[-1][0].decode()}"
 
@@ -241,8 +259,9 @@ class Forker:
                 for instance, lane in batch:
                     token = lane_token(instance)
                     size = len(known_calls(definition, lane.records, instance))
-                    pipeline.hset(keys.lanes, token, f"{lane.last}:{len(lane.held)}")
-                    ended = ((CallId(keys.run, instance, call).member, how) for call, how in lane.ended.items())
+                    pipeline.hset(keys.lanes, token, f"{lane.last}:{len(lane.held) + len(lane.spread)}")
+                    known = {**dict.fromkeys(lane.spread, SPREAD), **lane.parts, **lane.ended}
+                    ended = ((CallId(keys.run, instance, call).member, how) for call, how in known.items())
                     while page := dict(islice(ended, _ENTRIES_AT_ONCE)):
                         pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
                     waits = instance in guests and guests[instance].waiting
@@ -264,8 +283,12 @@ class Forker:
 
     def _write_held(self, keys: Keys, instance: str | None, lane: _Lane) -> None:
         """Hold what waited for a person. What was decided of a call that had not ended was said of the other run's
-        execution: here it is asked for anew, with the same snapshot.
+        execution: here it is asked for anew, with the same snapshot; what was carried out for each element begins anew.
         """
+        if again := [call for call in lane.held if call in lane.spread]:
+            lane.undo_elements(again)
+            undoing: dict[Any, Any] = {"l": lane_token(instance), "p": lane.last, "u": pack(again)}
+            lane.last = _text(self._redis.xadd(keys.log, undoing))
         for call, hold in lane.held.items():
             if hold.is_decided:
                 fields: dict[Any, Any] = {"l": lane_token(instance), "p": lane.last, "c": call, "h": hold.snapshot}

@@ -18,6 +18,7 @@ from redis import Redis
 from broker_config import Settings
 from protocol import Problem, Rejected
 from protocol.calls.call import Call
+from protocol.calls.elements import parameter_problems
 from protocol.calls.tools import Tool
 from protocol.engine.holds import Ruling, Verdict
 from protocol.language.errors import pointer
@@ -271,7 +272,7 @@ class People:
         meta = [key for key in parameters if key.startswith("_")]
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
         if tool is not None and not meta:
-            yield from tool.problems({**call.meta_properties, **parameters})
+            yield from parameter_problems(call, parameters, tool)
 
 
 def _not_held(id_: CallId) -> str:

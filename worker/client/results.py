@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from protocol.state.fold import Fold
 from worker.messaging.attempts import call_name
 from worker.storage.definition import Definition
 from worker.storage.entries import Entry
+from worker.storage.held_calls import unpack_hold
 from worker.storage.lane import id_key, known_calls, ticks_of
 from worker.storage.loop_entries import LoopEntry
 
@@ -28,6 +29,16 @@ CANCELLED: Final = "the run was cancelled"
 
 End = tuple[Status, Mapping[str, Any] | None, str | None]
 """How a call has ended: its status, error and reason."""
+
+
+@dataclass(slots=True)
+class Elements:
+    """How the elements of a call with `_each` stand (SPEC R4.10)."""
+
+    total: int
+    ended: int = 0
+    """Those that failed included."""
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,8 @@ class CallResult:
     """Which tick of a loop brought it (SPEC R13.9)."""
     child: str | None = None
     """The run that has answered it, or is to (SPEC R9.3)."""
+    elements: Elements | None = None
+    """Of a call that is carried out for each element, and has begun."""
     timing: Timing | None = None
     """When it began and ended, where it has."""
     cost: Mapping[str, Any] | None = None
@@ -53,8 +66,8 @@ class CallResult:
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `timing` where it
-        has begun or ended, `cost` where a model was asked.
+        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `elements` where
+        it is carried out for each, `timing` where it has begun or ended, `cost` where a model was asked.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}
         child = {"child": self.child} if self.child is not None else {}
@@ -69,6 +82,7 @@ class CallResult:
             "reason": self.reason,
             **tick,
             **child,
+            **({"elements": asdict(self.elements)} if self.elements is not None else {}),
             **timing,
             **({"cost": dict(self.cost)} if self.cost is not None else {}),
         }
@@ -192,14 +206,23 @@ class Assembly:
             reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
             lane.ended[entry.call] = (entry.status, entry.error, reason)
             lane.timings[entry.call] = timing_of(entry, since_ms=lane.decided.get(entry.call, lane.laid_out_ms))
-            lane.cost[entry.call] = entry.cost
+            lane.cost[entry.call] = entry.cost or lane.cost.get(entry.call)
         elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
             lane.held[entry.call] = entry.snapshot is not None
             lane.decided[entry.call] = milliseconds(entry.id)
         if entry.call is not None and entry.child is not None:
             lane.children[entry.call] = entry.child
+        if entry.call is not None and entry.spread is not None:
+            lane.elements[entry.call] = Elements(unpack_hold(entry.spread).elements)
+        elif entry.call in lane.elements and entry.part is not None:
+            lane.elements[entry.call].ended += 1
+            lane.elements[entry.call].failed += entry.part.status is Status.FAILED
+            if entry.cost is not None:
+                before = lane.cost.get(entry.call) or {}
+                lane.cost[entry.call] = {"tokens": before.get("tokens", 0) + entry.cost["tokens"]}
         for index in entry.undone:
             lane.children.pop(index, None)
+            lane.elements.pop(index, None)
             lane.ended.pop(index, None)
             lane.held.pop(index, None)
             lane.decided.pop(index, None)
@@ -266,7 +289,8 @@ class Assembly:
             ticks = ticks_of(self._definition, lane.records)
             for call in known_calls(self._definition, lane.records, instance).values():
                 child = lane.children.get(call.index)
-                is_at_work = (instance, call.index) in at_work or child is not None
+                elements = lane.elements.get(call.index)
+                is_at_work = (instance, call.index) in at_work or child is not None or elements is not None
                 held = Status.HELD if lane.held.get(call.index) else Status.WAITING
                 under_way = Status.RUNNING if is_at_work else held
                 end = lane.ended.get(call.index) or self._stopped(status)
@@ -277,7 +301,9 @@ class Assembly:
                 elif timing is not None:
                     timing = replace(timing, ready_ms=self._ready(lane, timing, before.get(call.index)))
                 cost = lane.cost.get(call.index)
-                yield replace(found, tick=ticks.get(call.index), child=child, timing=timing, cost=cost)
+                yield replace(
+                    found, tick=ticks.get(call.index), child=child, elements=elements, timing=timing, cost=cost
+                )
 
     def _ready(self, lane: _Lane, timing: Timing, before: Iterable[int] | None) -> int | None:
         """When all that a call waited for had ended; None where that is not asked for."""
@@ -298,6 +324,8 @@ class _Lane:
     """The calls that were held, and whether nothing was decided yet."""
     children: dict[int, str] = field(default_factory=dict)
     """The runs that answer calls."""
+    elements: dict[int, Elements] = field(default_factory=dict)
+    """How those of calls with `_each` stand."""
     timings: dict[int, Timing] = field(default_factory=dict)
     """`ready_ms` says no more than when it was laid out or decided on."""
     decided: dict[int, int] = field(default_factory=dict)

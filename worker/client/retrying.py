@@ -184,6 +184,10 @@ class Retrier:
                 "unsettled": unsettled.get(lane.instance, []),
             }
             undone = sorted(lane.undone)
+            parts = sorted({one.part.index for one in lane.entries if one.part is not None and one.call in lane.undone})
+            for start in range(0, len(parts), _UNDONE_AT_ONCE):
+                some = parts[start : start + _UNDONE_AT_ONCE]
+                yield {**common, "undone": [], "parts": some, "record": b"", "given": []}
             first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
             for start in range(0, len(first), _UNDONE_AT_ONCE):
                 yield {**common, "undone": first[start : start + _UNDONE_AT_ONCE], "record": b"", "given": []}

@@ -24,7 +24,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from protocol.calls.call import Call
-from protocol.engine.execution import Execution, Failure, Hold, Outcome, Start, Status, Success
+from protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
 from protocol.language.errors import Conflict
 from protocol.schemas.work import METER, STEP_WORK, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
@@ -132,7 +132,7 @@ class LaneRunner:
         return self._lane.execution
 
     def _status(self, index: int) -> Status:
-        return self._execution.status(index) if index in self._lane.by_index else Status.DONE
+        return self._execution.status(index) if self._execution.call(index) is not None else Status.DONE
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
@@ -149,7 +149,7 @@ class LaneRunner:
         settled = self._lane.newly_settled()
         if outcomes or rests or delegated or starts or holds or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))
-            ended = [self._lane.by_index[index] for index in indexes]
+            ended = [call for index in indexes if (call := self._execution.call(index)) is not None]
             async with self._place(starts):
                 await self._commit(outcomes, rests, delegated, starts, settled, holds, is_all=is_all)
             for index in await self._admission.release(ended):
@@ -173,8 +173,8 @@ class LaneRunner:
             await self._lane.gather(self._services.log, calls)
 
     def _decide(self, outcomes: list[Outcome]) -> tuple[list[Start], list[Hold]]:
-        """What can be started now, and what is to wait for a person, as far as it fits a commit; outcomes that need no
-        execution join the others.
+        """What can be started now, and what is to wait for a person, or is carried out for each element, as far as it
+        fits a commit; outcomes that need no execution join the others.
         """
         starts: list[Start] = []
         holds: list[Hold] = []
@@ -235,7 +235,7 @@ class LaneRunner:
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
                 self._spent[index] = Spent(attempt.took_ms, attempt.number)
-                self._load += sum(len(pack(message)) for message in outcome.messages)
+                self._load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
         return outcomes, rests, delegated
 
     def _place(self, starts: Sequence[Start]) -> AbstractAsyncContextManager[None]:
@@ -272,7 +272,7 @@ class LaneRunner:
             delegated=delegated,
             settled=settled,
             claims=[self._claim(start) for start in starts],
-            holds=[Held(hold.call.index, pack_hold(hold)) for hold in holds],
+            holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, Spread)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
         self._spent.clear()
@@ -304,9 +304,11 @@ class LaneRunner:
             await self._note_global(advance)
 
     def _hold(self, holds: Sequence[Hold], advance: Advance) -> None:
-        """Take in which calls are held now; those of a run that was paused meanwhile are when it goes on."""
+        """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
         for hold, is_held in zip(holds, advance.held, strict=True):
-            if is_held:
+            if is_held and isinstance(hold, Spread):
+                self._execution.spread(hold.call.index, hold.snapshot)
+            elif is_held:
                 self._execution.hold(hold.call.index, hold.snapshot)
             elif advance.status == "paused":
                 self._execution.reconsider(hold.call.index)
@@ -432,8 +434,8 @@ class LaneRunner:
     async def _charge(self, outcomes: Sequence[Outcome]) -> None:
         """Charge the loop's tokens with what the calls that have ended have asked models."""
         for outcome in outcomes if self._budget.is_limited else ():
-            call = self._lane.by_index[outcome.index]
-            if self._asks(call) and not self._is_for_child(call):
+            call = self._execution.call(outcome.index)
+            if call is not None and self._asks(call) and not self._is_for_child(call):
                 await self._budget.charge(CallId(self._lane.run.run, self._lane.instance, outcome.index), outcome)
 
     async def _take_news(self) -> None:

@@ -244,12 +244,12 @@ class LoopView:
             self._held.add((entry.instance, entry.call))
         elif entry.call is not None and entry.ruling is not None:
             self._held.discard((entry.instance, entry.call))
+        if entry.cost is not None:
+            self.loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
         if entry.call is not None and entry.status is not None:
             where = entry.instance, entry.call
             self.open.discard(where)
             self._held.discard(where)
-            if entry.cost is not None:
-                self.loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
             self.ended[where] = Ended(entry.status, entry.error, entry.reason, tuple(self._written))
             self._written.clear()
 

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from protocol.calls.elements import call_of, element_of
 from protocol.engine.execution import Failure, Success
 
 _OWNERS: Final = count(1)
@@ -40,8 +41,10 @@ def lane_token(instance: str | None) -> str:
 
 
 def call_name(index: int, instance: str | None) -> str:
-    """How a call is named within its run: its index, and its instance where it has one."""
-    return f"{index}" if instance is None else f"{index}:{instance}"
+    """How a call is named within its run: its index, and its instance where it has one; an element of it as `3[5]`."""
+    element = element_of(index)
+    name = f"{index}" if element is None else f"{call_of(index)}[{element}]"
+    return name if instance is None else f"{name}:{instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,12 @@ class CallId:
     index: int
 
     def __str__(self) -> str:
-        return f"{self.run} {self.instance or '-'} {self.index}"
+        return f"{self.run} {self.instance or '-'} {call_name(self.index, None)}"
 
     @property
     def idempotency_key(self) -> str:
         """The same text for every attempt at this call and for no other call: what an activity can pass on."""
-        return f"{self.run}:{self.index}" if self.instance is None else f"{self.run}:{self.index}:{self.instance}"
+        return f"{self.run}:{self.name}"
 
     @property
     def name(self) -> str:
@@ -125,6 +128,8 @@ class CurrentCall:
     """Which execution of the call this is, counted from 1."""
     idempotency_key: str
     """The same text for every attempt at this call and for no other call."""
+    element: int | None = None
+    """Which element (from 0) of a call with `_each` it is; None of any other call."""
 
 
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
@@ -145,7 +150,8 @@ def current_call() -> CurrentCall:
     if attempt is None:
         raise LookupError("no call is being carried out here: only activities and delegates can ask")
     id_ = attempt.id
-    return CurrentCall(id_.run, id_.instance, id_.index, attempt.number, id_.idempotency_key)
+    index, element = call_of(id_.index), element_of(id_.index)
+    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element)
 
 
 def enter(attempt: Attempt, name: str) -> None:

@@ -16,6 +16,7 @@ def limits_of(settings: Settings) -> Limits:
         submission_bytes=int(settings.limit_submission_bytes),
         call_bytes=int(settings.limit_call_bytes),
         containers=settings.limit_containers,
+        elements=settings.limit_elements,
         messages=settings.limit_messages,
         instances=settings.limit_instances,
         schema_work=settings.limit_schema_work,

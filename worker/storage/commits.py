@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.calls.elements import call_of, element_of
 from protocol.engine.execution import Outcome
 from worker.messaging.messages import TaskMessage, pack_task
 from worker.messaging.packing import pack, unpack
@@ -33,10 +34,12 @@ class Held:
 
     index: int
     snapshot: bytes
+    spreads: bool = False
+    """Whether it waits for none, but is carried out for each element with it."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
-        return {"call": self.index, "snapshot": self.snapshot}
+        return {"call": self.index, "snapshot": self.snapshot, "spreads": self.spreads}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Advance:
     failures: tuple[int, ...] = ()
     """For each claim how many attempts before failed."""
     held: tuple[bool, ...] = ()
-    """For each hold whether the call is held by it."""
+    """For each hold whether it was written."""
     repeated: tuple[bool, ...] = ()
     """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
@@ -137,7 +140,10 @@ def outcome_request(
     outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
 ) -> dict[str, Any]:
     """An outcome as the script takes it; `sending` is the task of one that is sent and forgotten."""
+    element = element_of(outcome.index)
+    part = {"element": element, "of": call_of(outcome.index)} if element is not None else {}
     return {
+        **part,
         "call": outcome.index,
         "status": outcome.status.value,
         "detail": _detail(outcome, missed, spent),
@@ -155,6 +161,8 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
         detail["error"] = dict(outcome.error)
     if outcome.reason is not None:
         detail["reason"] = outcome.reason
+    if outcome.value is not None:
+        detail["value"] = outcome.value
     if outcome.cost is not None:
         detail["cost"] = dict(outcome.cost)
     if missed:

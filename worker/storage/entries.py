@@ -7,7 +7,8 @@ message (msgpack); `c` the call that wrote the entry, with `s` its status where 
 record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
 `u` calls whose ends before it count no more (msgpack), since they are tried again;
 `h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`); `r` the run that is to
-answer it.
+answer it; `f` what the call `c` is carried out with for each element, `i` which element of it has ended with the entry
+and how.
 An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
 outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
 Readers pass over fields that they do not know.
@@ -20,14 +21,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
+from protocol.calls.elements import element_index
 from protocol.engine.execution import Status
 from worker.messaging.packing import unpack
 
 from .audit import Deed
 from .loop_entries import LoopEntry, read_loop_entry
 from .timings import Spent
+
+SPREAD: Final = "each:1:0:"
+"""The entry in `calls` of a call that is carried out for each element (see advance.lua)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How an element of a call has ended (SPEC R4.10)."""
+
+    index: int
+    """Its number (see `protocol.calls.elements`)."""
+    status: Status
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,10 @@ class Entry:
     """What was decided of the call."""
     child: str | None = None
     """The run that is to answer the call (SPEC R9.3)."""
+    spread: bytes | None = None
+    """What the call is carried out with for each element since this entry (SPEC R4.10)."""
+    part: Part | None = None
+    """The element of the call that has ended with this entry."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
     loop: LoopEntry | None = None
@@ -100,12 +119,21 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         snapshot=fields.get(b"h"),
         ruling=fields.get(b"j"),
         child=fields[b"r"].decode() if b"r" in fields else None,
+        spread=fields.get(b"f"),
+        part=_read_part(fields, detail),
         run_status=status if b"l" not in fields else None,
         loop=loop,
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
         spent=Spent.read(detail.get("t")),
         is_of_lane=b"l" in fields,
     )
+
+
+def _read_part(fields: Mapping[bytes, bytes], detail: Mapping[str, Any]) -> Part | None:
+    if b"i" not in fields:
+        return None
+    element, status = fields[b"i"].decode().split(":")
+    return Part(element_index(int(fields[b"c"]), int(element)), Status(status), detail.get("value"))
 
 
 def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
@@ -121,7 +149,9 @@ def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
         return
     for number, entry in enumerate(entries):
         is_undone = entry.call is not None and number < last.get(entry.call, -1)
-        yield replace(entry, status=None, snapshot=None, ruling=None) if is_undone else entry
+        if is_undone:
+            entry = replace(entry, status=None, snapshot=None, ruling=None, spread=None, part=None)
+        yield entry
 
 
 def is_at_work(entry: bytes | None) -> bool:

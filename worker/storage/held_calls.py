@@ -33,6 +33,8 @@ class Shown:
     """The result that a model has written into the call (SPEC R4.7)."""
     is_question: bool = False
     """Whether the person's answer is its result."""
+    elements: int = 0
+    """For how many elements it is carried out, where it is for each (SPEC R4.10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def iso_date(milliseconds: int) -> str:
 
 
 def pack_hold(hold: Hold) -> bytes:
-    """The field `h` of an entry."""
+    """The field `h` of an entry; also `f`, of a call that is carried out for each element."""
     call, snapshot = hold.call, hold.snapshot
     fields: dict[str, Any] = {
         "tool": call.tool,
@@ -118,6 +120,8 @@ def pack_hold(hold: Hold) -> bytes:
         fields["output"] = call.given
     if asks(call):
         fields["question"] = True
+    if call.each:
+        fields["elements"] = len(snapshot.parameters[call.each[0]])
     return pack(fields)
 
 
@@ -125,7 +129,8 @@ def unpack_hold(data: bytes) -> Shown:
     """What `pack_hold` has written."""
     fields = unpack(data)
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
-    return Shown(fields["tool"], snapshot, fields.get("output", MISSING), fields.get("question", False))
+    output, is_question = fields.get("output", MISSING), fields.get("question", False)
+    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0))
 
 
 def pack_ruling(ruling: Ruling) -> bytes:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from protocol import Limits
 from protocol.calls.call import Call
+from protocol.calls.elements import call_of, element_of
 from protocol.engine.execution import FINAL, Execution, Outcome, Status
 from protocol.engine.guests import Guests
 from protocol.engine.solution_output import output_fault
@@ -240,8 +241,7 @@ class LaneView:
                 return await cls.open(log, run, instance)
         view = cls(run, instance, opened.entries, opened.mark, unsettled)
         if opened.open_calls:
-            left = [call.index for call in view.calls if view.execution.status(call.index) not in FINAL]
-            running = await log.at_work(run.run, instance, left, opened.now_ms)
+            running = await log.at_work(run.run, instance, view.execution.unended, opened.now_ms)
             if not await view.catch_up(log):
                 return await cls.open(log, run, instance)
             view.note_running(running)
@@ -266,8 +266,11 @@ class LaneView:
         if self.execution.status(outcome.index) in FINAL:
             return
         for message in outcome.messages:
-            self.fold.append(message, f"result of call {outcome.index}")
-        self._end(outcome.index, outcome.status)
+            self.fold.append(message, f"result of call {call_of(outcome.index)}")
+        if element_of(outcome.index) is not None:
+            self.execution.end_element(outcome)
+        else:
+            self._end(outcome.index, outcome.status)
 
     def output_fault(self) -> str | None:
         """Why the run's output cannot be read; empty where it can, None where that is not known here (SPEC R4.9).
@@ -315,6 +318,10 @@ class LaneView:
                 self.execution.hold(entry.call, unpack_hold(entry.snapshot).snapshot)
             elif entry.call is not None and entry.ruling is not None:
                 self.execution.rule(entry.call, unpack_ruling(entry.ruling))
+            elif entry.call is not None and entry.spread is not None:
+                self.execution.spread(entry.call, unpack_hold(entry.spread).snapshot)
+            elif (part := entry.part) is not None:
+                self.execution.end_element(Outcome(part.index, part.status, error=entry.error, value=part.value))
             if entry.gives_up:
                 self._note_given_up(entry.id)
             self.seen = entry.id

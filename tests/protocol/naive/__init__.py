@@ -7,9 +7,10 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
 from .places import INDEX, Place, overlap, place, places
-from .running import REFUSED, Function, To, Verdict, World, Wrong, evaluate, seen
+from .running import ALL_FAILED, REFUSED, Function, To, Verdict, World, Wrong, evaluate, seen
 
 __all__ = [
+    "ALL_FAILED",
     "INDEX",
     "NOTHING",
     "REFUSED",

@@ -29,6 +29,8 @@ class Refused(Exception):
 
 REFUSED = "the schema of"
 """How the message of a refused result begins; the rest is for people."""
+ALL_FAILED = "elements failed"
+"""How it is told that all elements have; the rest is for people."""
 TYPES = {"integer": int, "string": str, "array": list, "object": dict}
 
 
@@ -213,12 +215,15 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
     parameters = {key: _resolved(value, reads) for key, value in call.items() if not key.startswith("_")}
     context = _all_scoped(world, call) if call.get("_gather") else _scoped(values, call)
     groups, methods = outputs(call), [call.get("_outputMethod", "set")]
+    function: Function = partial(_carried_out, world, call)
     try:
-        if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
-            raise Misfit
+        if "_each" in call:
+            elements = _elements(call, parameters)
+            result: Any = _of_each(function, elements, context)
+        else:
+            result = function(parameters, context)
         if not groups:
             return "sent"
-        result = world.functions[call["_tool"]](parameters, context)
         possible = groups
         if isinstance(result, To):
             possible = [g for g in groups if place(result.path) in g][:1]
@@ -233,7 +238,8 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
             return "done"
         failure = {"type": "OutputError", "message": REFUSED}
     except Wrong as error:
-        failure = {"type": "Wrong", "message": "".join(map(str, error.args))}
+        text = "".join(map(str, error.args))
+        failure = {"type": "ElementsFailed" if text == ALL_FAILED else "Wrong", "message": text}
     except Misfit:
         return "failed"
     for method in (*methods, "set") if len(groups) > 1 else ():  # set where its own method does not fit an exception
@@ -245,6 +251,41 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
             break
         return "done"
     return "failed"
+
+
+def _carried_out(
+    world: World, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
+) -> Any:
+    if call["_tool"] == "number" and not _is_integer(parameters.get("value", 0)):
+        raise Misfit
+    return world.functions[call["_tool"]](parameters, context) if outputs(call) else None
+
+
+def _elements(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of each element. Raises `Misfit`."""
+    each = [call["_each"]] if isinstance(call["_each"], str) else call["_each"]
+    lists = {name: parameters[name] for name in each}
+    if not all(isinstance(value, list) for value in lists.values()) or len({*map(len, lists.values())}) > 1:
+        raise Misfit
+    size = len(next(iter(lists.values())))
+    return [{**parameters, **{name: value[n] for name, value in lists.items()}} for n in range(size)]
+
+
+def _of_each(function: Function, elements: Sequence[Mapping[str, Any]], context: Mapping[str, Any]) -> list[Any]:
+    """The results in order, None for those that failed. Raises `Wrong` where all have."""
+    results: list[Any] = []
+    failed = 0
+    for parameters in elements:
+        try:
+            result = function(parameters, context)
+            results.append(None if isinstance(result, To) else result)
+            failed += isinstance(result, To)
+        except (Wrong, Misfit):
+            results.append(None)
+            failed += 1
+    if elements and failed == len(elements):
+        raise Wrong(ALL_FAILED)
+    return results
 
 
 def _write(world: World, instance: str | None, group: Sequence[Place], method: str, value: Any) -> None:

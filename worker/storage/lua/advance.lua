@@ -32,17 +32,19 @@
 --        arrived), takes_up (the mark of the lane's published task as it was before the lane was read: one that was set
 --        since stays), window (see window.lua), output_fault (why the run's output cannot be read, "" where it can; nil as
 --        long as global calls have not ended),
---        outcomes: {call, status, detail (msgpack or ""), missed (see above, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
+--        outcomes: {call, element and of (where it is that of an element, which one and of which call; the call itself
+--        ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (see above, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of
 --        what is sent and forgotten; else "")},
 --        retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
 --        settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are in the log (in
 --        `calls` each is "settled" for the lane; the last lane wakes the global one),
---        tells (whether there is a web hook to be called for what is held), holds: {call, snapshot (msgpack)} (calls that are to wait for a person, see decide.lua),
+--        tells (whether there is a web hook to be called for what is held), holds: {call, snapshot (msgpack), spreads} (calls that are to wait for a person, see decide.lua,
+--        or that are carried out for each element),
 --        children: {call, attempt, run} (calls at work that a child run is to answer),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
 -- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
---          (for each the number of the attempt, or 0), held (for each hold whether the call is held by it), failures (for
+--          (for each the number of the attempt, or 0), held (for each hold whether it was written), failures (for
 --          each how many of the attempts before failed), repeated (for each whether the one before was lost), woken (lanes
 --          to be published), among (how many lanes lie in the queue with them), due (where something becomes due sooner
 --          than the sweep would look: when).
@@ -56,6 +58,7 @@
 --      retry     failed, to be tried again when due: the holder is that time, in ms
 --      child     a child run is to answer it, whose id is the holder; that run's end brings its result
 --      lost      the worker that was at work on it is dead: only the sweep writes this
+--      each      it is carried out for each element: those stand here as calls do, and it ends with the last of them
 --      held      it waits for a person; no worker is at work on it. The holder is the id of the entry with its snapshot
 --      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
@@ -77,7 +80,7 @@ local function is_under_way(condition)
 end
 
 local function is_at_work(condition)
-    return is_under_way(condition) or condition == 'child'
+    return is_under_way(condition) or condition == 'child' or condition == 'each'
 end
 
 local clock = redis.call('TIME')
@@ -102,10 +105,10 @@ local grown = 0 -- bytes of what is appended
 local function append(outcome)
     local size = math.max(#outcome.messages, 1)
     for i = 1, size do
-        local fields = { 'l', lane, 'p', last, 'c', outcome.call }
+        local fields = { 'l', lane, 'p', last, 'c', outcome.of or outcome.call }
         if i == size then -- with its last message a call has ended
-            fields[#fields + 1] = 's'
-            fields[#fields + 1] = outcome.status
+            fields[#fields + 1] = outcome.element and 'i' or 's'
+            fields[#fields + 1] = outcome.element and outcome.element .. ':' .. outcome.status or outcome.status
             if outcome.detail ~= '' then
                 fields[#fields + 1] = 'd'
                 fields[#fields + 1] = outcome.detail
@@ -161,13 +164,15 @@ for _, outcome in ipairs(request.outcomes) do
     all_accepted = all_accepted and is_news
     if is_news then
         append(outcome)
-        ended = ended + 1
         note(outcome.call, outcome.status)
         open = open - (before and 1 or 0)
         released[#released + 1] = field(outcome.call)
-        counted[outcome.status] = (counted[outcome.status] or 0) + 1
+        if not outcome.element then
+            ended = ended + 1
+            counted[outcome.status] = (counted[outcome.status] or 0) + 1
+        end
         local condition, _, _, holder = read(before)
-        if is_at_work(condition) then
+        if is_at_work(condition) and not outcome.element then
             running = running - 1
         end
         if condition == 'child' then
@@ -194,6 +199,9 @@ if request.output_fault == '' then
 elseif request.output_fault and not is_over(status) then
     redis.call('HSET', state, 'output_fault', request.output_fault)
 end
+if #released > 0 then
+    redis.call('ZREM', leases, unpack(released))
+end
 if ended > 0 then
     for name, count in pairs(counted) do
         redis.call('HINCRBY', state, 'n:' .. name, count)
@@ -201,7 +209,6 @@ if ended > 0 then
     if wakes > 0 then
         redis.call('HINCRBY', state, 'wakes', wakes)
     end
-    redis.call('ZREM', leases, unpack(released))
     local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
     if remaining == 0 then
         status = end_status(state)
@@ -228,7 +235,7 @@ for _, retry in ipairs(request.retries) do
         note(retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
         leased[#leased + 1] = due
         leased[#leased + 1] = field(retry.call)
-        running = running - 1
+        running = running - (is_element(retry.call) and 0 or 1)
     end
 end
 
@@ -259,7 +266,7 @@ for i, claim in ipairs(request.claims) do
         leased[#leased + 1] = now + claim.lease_ms
         becomes_due(now + claim.lease_ms)
         leased[#leased + 1] = member
-        if not is_under_way(condition) then
+        if not is_under_way(condition) and not is_element(claim.call) then
             running = running + 1
         end
     end
@@ -267,8 +274,15 @@ end
 
 local holds = {}
 for i, hold in ipairs(request.holds) do
-    holds[i] = status == 'running' and all_accepted and not entries[hold.call]
-    if holds[i] then
+    local before = entries[hold.call]
+    local is_free = not before or (hold.spreads and read(before) == 'decided')
+    holds[i] = status == 'running' and all_accepted and is_free
+    if holds[i] and hold.spreads then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'f', hold.snapshot)
+        note(hold.call, 'each:1:0:')
+        open = open + (before and 0 or 1)
+        running = running + 1
+    elseif holds[i] then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'h', hold.snapshot)
         note(hold.call, 'held:0:0:' .. last)
         open = open + 1

@@ -15,6 +15,7 @@
 --                or nil: see decide.lua), and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
 --                gathers (pairs of a new gather call and the number of lanes in which it waits)
 --        undo    lane, undone (calls that have ended: they are tried again), detail (who has it so, msgpack), record (or ""),
+--                parts (the elements that such calls have had, see advance.lua; left out where there are none),
 --                given (outcomes given by hand: {call, status, detail, messages}), gathers (as above), unsettled (gather
 --                calls that have something to wait for in the lane again)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
@@ -127,6 +128,9 @@ local function undo()
             redis.call('HDEL', calls, field .. call)
             redis.call('HINCRBY', state, 'n:' .. ended, -1)
         end
+    end
+    for _, part in ipairs(request.parts or {}) do
+        redis.call('HDEL', calls, field .. part)
     end
     local fields = { 'l', request.lane, 'p', last, 'd', request.detail }
     if #undone > 0 then

@@ -4,6 +4,11 @@ local function is_over(status)
     return status ~= 'running' and status ~= 'paused'
 end
 
+-- Whether a number is that of an element, and not of a call (see protocol/calls/elements.py): those are not counted.
+local function is_element(call)
+    return tonumber(call) >= 10000000
+end
+
 -- Change the status of a run, and say so in its log and in the stream of its statuses: `who` did it (see audit.py), or
 -- `reason` is why it has ended.
 local function change_status(state, log, statuses, status, now, who, reason)

@@ -153,7 +153,7 @@ local function judge(member, lane)
     if condition == 'running' or condition == 'sent' then
         local begun = (condition == 'sent' and queue == '') and attempt - 1 or attempt
         redis.call('HSET', calls, member, string.format('lost:%d:%d:', begun, failures))
-        redis.call('HINCRBY', state, 'running', -1)
+        redis.call('HINCRBY', state, 'running', is_element(string.match(member, '[^\31]*$')) and 0 or -1)
     end
     local is_lost = condition ~= 'retry'
     lost = lost + (is_lost and 1 or 0)

@@ -1,0 +1,72 @@
+"""Decisions: what an execution says is to be done, what comes of it, and what that means for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.calls.call import Call
+
+from .holds import Snapshot
+from .statuses import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A call's executor returned a value: plain, or an `Output` or a `Message` where it may choose."""
+
+    value: Any
+    cost: Mapping[str, Any] | None = None
+    """What asking models has cost (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
+    `calls`, how many a child run has started.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call's executor raised or timed out. `type` and `message` are for readers: no secrets, no traceback."""
+
+    type: str
+    message: str
+    cost: Mapping[str, Any] | None = None
+    """As in `Success`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A call that can be carried out now, with its parameters resolved."""
+
+    call: Call
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold(Start):
+    """A call that could be carried out now, but that a person decides on first (SPEC R14.1). Only an `Execution` with
+    approvals makes any.
+    """
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Hold):
+    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10). Whoever
+    carries out calls as a whole may take it for a `Start` whose result is the list.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended, or an element of one, and the messages that say so; to be appended together, once."""
+
+    index: int
+    status: Status
+    messages: tuple[Mapping[str, Any], ...] = ()
+    error: Mapping[str, Any] | None = None
+    reason: str | None = None
+    cost: Mapping[str, Any] | None = None
+    """What asking models for it has cost, as in `Success`."""
+    value: Any = None
+    """The result of an element: the call writes it, with the others."""
