@@ -67,7 +67,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             activities=(str(ACTIVITIES),),
             model=MODEL,
             model_api_key=KEY,
-            model_base_url=f"https://user:{PASSWORD}@localhost/v1?api_key={KEY}",
+            model_base_url=f"https://localhost/v1?password={PASSWORD}&api_key={KEY}",
             sentinel_password=SENTINEL,
         )
         watched = Watched(Backend(settings, Meeting(elsewhere.redis_url), folder))
