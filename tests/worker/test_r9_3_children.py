@@ -12,10 +12,14 @@ import pytest
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
+from protocol.engine.execution import Failure
 from worker import Result, Run
+from worker.app.application import make_client_application
 from worker.messaging.attempts import CallId
-from worker.storage.children import child_id
+from worker.messaging.publisher import Publisher
+from worker.storage.children import PARENT, Parent, child_id
 from worker.storage.keys import Keys
+from worker.storage.secret import read_tokens
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
@@ -150,6 +154,25 @@ def test_r9_3_a_call_that_is_retried_by_hand_has_another_child(loops: Backend) -
     result = ended(loops, run)
     assert result.data()["state"]["answer"] == 5
     assert result.calls[0].child != first
+
+
+def test_r9_3_a_late_answer_of_the_child_before_is_not_that_of_a_call_that_is_retried_by_hand(loops: Backend) -> None:
+    gate = secrets.token_hex(4)
+    told = Told(loops, answer())
+    run = submit(loops, [ASK], researcher=told.definition(config={"ticks": 1}))
+    first = ended(loops, run).calls[0].child
+    assert first is not None
+    requests = loops.meeting.redis
+    requests.delete(f"answers:{told.topic}", f"requests:{told.topic}")
+    Asked.tell(told, answer(output=5, gate=gate))  # type: ignore[arg-type]  # as above
+    run.retry()
+    assert requests.blpop([f"requests:{told.topic}"], 60) is not None
+    parent: Any = Parent.read(loops.redis.hget(Keys(loops.settings.key_prefix, first).state, PARENT))
+    tokens = read_tokens(loops.redis, loops.settings.key_prefix)
+    late = parent.answer(first, Failure("ChildFailed", "late"), tokens, loops.settings.queue_instances)
+    Publisher(make_client_application(loops.settings)).deliver([late])  # taken before what the gate lets through
+    loops.meeting.open_gate(gate)
+    assert ended(loops, run).data()["state"]["answer"] == 5
 
 
 def test_r9_3_children_are_paused_resumed_and_cancelled_with_their_run(loops: Backend) -> None:

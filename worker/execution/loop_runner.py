@@ -360,7 +360,7 @@ class LoopRunner:
         await self._draw(0)
         result = child_result(status, self._end_with, self._view.loop)
         queue = self._services.settings.queue_instances
-        await self._services.publish([parent.answer(result, self._view.tokens, queue)])
+        await self._services.publish([parent.answer(self._view.run, result, self._view.tokens, queue)])
 
     async def _advance(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False

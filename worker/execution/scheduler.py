@@ -73,6 +73,9 @@ class Scheduler:
                 logger.error("a result of %.200s is refused: it has not the token of the attempt", delivery.attempt.id)
                 count_refusal("results")
                 return
+            child = delivery.child
+            if child is not None and not await self._services.log.is_answered_by(delivery.attempt.id, child):
+                return  # the sweep sends it again where the call has only not been marked yet
             await self._services.turns.take(lane[0], self._hand_over(lane, delivery))
 
     async def _hand_over(self, lane: LaneId, delivery: Delivery) -> None:

@@ -105,6 +105,8 @@ class Delivery:
 
     attempt: Attempt
     result: Result
+    child: str | None = None
+    """The child run that it comes from."""
 
 
 class Sign(NamedTuple):
@@ -182,7 +184,8 @@ def pack_delivery(delivery: Delivery) -> bytes:
         case Retry(failure, delay_seconds):
             result = {"type": failure.type, "message": failure.message, "delay_seconds": delay_seconds}
     extra = {"cost": dict(cost)} if cost is not None else {}
-    return pack({"attempt": asdict(delivery.attempt), "result": result, **extra})
+    child = {"child": delivery.child} if delivery.child is not None else {}
+    return pack({"attempt": asdict(delivery.attempt), "result": result, **extra, **child})
 
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
@@ -203,11 +206,11 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"data_message": dict(content)}:
             return Delivery(packed.attempt, Success(Message(content)))
         case {"value": value}:
-            return Delivery(packed.attempt, Success(value, _cost(packed)))
+            return Delivery(packed.attempt, Success(value, _cost(packed)), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
             return Delivery(packed.attempt, Retry(Failure(type_, message), delay_seconds))
         case {"type": str(type_), "message": str(message)}:
-            return Delivery(packed.attempt, Failure(type_, message, _cost(packed)))
+            return Delivery(packed.attempt, Failure(type_, message, _cost(packed)), packed.child)
     raise MalformedMessage("/result: neither a value nor an error")
 
 
@@ -338,6 +341,7 @@ class _PackedDelivery:
     attempt: Attempt
     result: Mapping[str, Any]
     cost: _Cost | None = None
+    child: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

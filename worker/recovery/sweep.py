@@ -363,7 +363,7 @@ class Sweeper:
             return False
         result = result_of(status, History(self._redis, keys).entries())
         tokens = read_tokens(self._redis, keys.prefix)
-        self._publisher.publish([parent.answer(result, tokens, self._settings.queue_instances)])
+        self._publisher.publish([parent.answer(keys.run, result, tokens, self._settings.queue_instances)])
         return True
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:

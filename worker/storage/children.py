@@ -58,12 +58,16 @@ class Parent:
         """Whether the call, by its entry in `calls`, waits for that child, or is about to."""
         if entry is None:
             return False
-        condition, _, rest = entry.partition(b":")
-        return condition == b"running" or (condition == b"child" and rest.rpartition(b":")[2] == child.encode())
+        return entry.startswith(b"running:") or is_answered_by(entry, child)
 
-    def answer(self, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
+    def answer(self, child: str, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
         """The task that brings the child's result to the call."""
-        return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result), queue)
+        return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result, child), queue)
+
+
+def is_answered_by(entry: bytes | None, child: str) -> bool:
+    """Whether a call, by its entry in `calls`, is to be answered by that child and no other."""
+    return entry is not None and entry.startswith(b"child:") and entry.rpartition(b":")[2] == child.encode()
 
 
 def pools_of(

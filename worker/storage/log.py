@@ -20,7 +20,7 @@ from worker.messaging.messages import TaskMessage
 from worker.messaging.packing import unpack
 from worker.messaging.tokens import Tokens
 
-from .children import PARENT, Parent, pools_of
+from .children import PARENT, Parent, is_answered_by, pools_of
 from .commits import (
     Advance,
     Claim,
@@ -259,6 +259,11 @@ class MessageLog:
             self._commands.execute("HGET", keys.calls, parent.call.member),
         )
         return status in (b"running", b"paused") and parent.waits_for(entry, run)
+
+    async def is_answered_by(self, call: CallId, child: str) -> bool:
+        """Whether a call waits for that child and no other: one that is retried by hand has another (SPEC R9.3)."""
+        entry = await self._commands.execute("HGET", self._keys(call.run).calls, call.member)
+        return is_answered_by(entry, child)
 
     async def now_ms(self) -> int:
         """The server's time: that of the log's ids."""
