@@ -7,10 +7,11 @@ tool sees a scope that its schema does not admit. What is said here is an upper 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from protocol.calls.delegates import declares_tools
 from protocol.calls.tools import ANONYMOUS, Executor, Tool
 from protocol.engine.loop import LoopLimits
 from protocol.language.references import Reference, parse_output_path
@@ -91,7 +92,7 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
         _tool_reach(request, tool, schema, composed) for tool, schema in zip(request.tools.values(), calls, strict=True)
     )
     limits = LoopLimits.of(request.config)
-    asking = max((_requests(request, runner, code) for tool in tools for runner in tool.code), default=0)
+    asking = max((_asked(request, request.tools[tool.tool], tool.code, code) for tool in tools), default=0)
     most_calls = limits.calls if tools else 0
     first = json.dumps([render(request), first_schema(request)], ensure_ascii=False, separators=(",", ":"))
     return Reach(
@@ -164,6 +165,25 @@ def _places(texts: list[str] | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(str(place) for text in texts for place in parse_output_path(text).references))
 
 
+def _asked(request: Request, tool: Tool, runners: Iterable[tuple[Executor, str]], code: Container[str]) -> int:
+    """The most requests to models that one call of a tool can come to. Where it is answered by a run of its own, that
+    one's calls count as this one's do (SPEC R13.3), and may come to more.
+    """
+    delegates = request.submission.delegates
+    elements = request.known.limits.elements
+    most = max((_requests(request, runner, code) for runner in runners), default=0)
+    most *= elements if tool.lists and not request.is_staged else 1
+    if not any(_has_tools(delegates.get(name)) for _, name in runners):
+        return most
+    below = max(_requests(request, (Executor.DELEGATE, name), code) for name in delegates)
+    return max(most, below * (elements if "_each" in json.dumps(delegates, default=str) else 1))
+
+
+def _has_tools(definition: Any) -> bool:
+    """Whether a delegate is answered by a run of its own (SPEC R9.3)."""
+    return isinstance(definition, Mapping) and declares_tools(definition)
+
+
 def _requests(request: Request, runner: tuple[Executor, str], code: Container[str]) -> int:
     """The most requests to models that one call can come to."""
     executor, name = runner
@@ -174,11 +194,10 @@ def _requests(request: Request, runner: tuple[Executor, str], code: Container[st
         return 1
     if not isinstance(definition, Mapping):
         return 2 * LoopLimits.of(request.config).ticks  # a file: it may have tools of its own, and be staged
-    has_tools = definition.get("tools") or any(m.get("type") == "tool" for m in definition.get("context", ()))
     own = LoopLimits.of({**request.config, **(definition.get("config") or {})})
     most = min(own.ticks, LoopLimits.of(request.config).ticks)
     twice = (definition.get("config") or {}).get("plan") == "staged"
-    return most * (1 + twice) if has_tools else 1
+    return most * (1 + twice) if declares_tools(definition) else 1
 
 
 def _covers(scopes: tuple[str, ...] | None, place: Reference) -> bool:

@@ -66,3 +66,13 @@ def test_r12_8_the_most_calls_and_requests_follow_from_the_limits() -> None:
     asking = request(helped, activities=CODE, delegates=("coded",))
     assert reach_of(asking, code=("coded",)).requests == 3 + 10 * 3
     assert reach_of(request({"config": config})).requests == 3
+
+
+def test_r12_8_the_most_requests_count_elements_and_what_child_runs_ask() -> None:
+    config = {"ticks": 3, "calls": 10}
+    each = {"ask": {"properties": {"_delegate": {"const": "plain"}, "x": TEXT, "_each": {"const": "x"}}}}
+    spread = request({"tools": each, "config": config, "delegates": {"plain": {}}})
+    assert reach_of(spread).requests == 3 + 10 * 10_000
+    helped = {"properties": {"_delegate": {"const": "short"}}}
+    below = {"short": {"tools": {"x": {}}, "config": {"ticks": 1}}, "long": {"tools": {"y": {}}}}
+    assert reach_of(request({"tools": {"ask": helped}, "config": config, "delegates": below})).requests == 3 + 10 * 3
