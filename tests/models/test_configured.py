@@ -191,9 +191,15 @@ def test_models_that_are_none_are_one_line_without_secrets(models: str, said: st
 
 
 def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = {"model": "openai:gpt", "base_url": "https://user:pw@host/v1", "api_key": "sk-secret", "fallbacks": []}
-    settings = configured(models=json.dumps({"one": one}))
-    assert json.loads(settings.to_environment()["ACTS_MODELS"]) == {"one": one}
+    one = {"model": "openai:gpt", "base_url": "https://host/v1", "api_key": "sk-secret", "fallbacks": []}
+    two: dict[str, Any] = {
+        "model": "openai:gpt",
+        "base_url": "https://user:pw@host/v1",
+        "api_key": None,
+        "fallbacks": [],
+    }
+    settings = configured(models=json.dumps({"one": one, "two": two}))
+    assert json.loads(settings.to_environment()["ACTS_MODELS"]) == {"one": one, "two": two}
     shown = str(settings.masked()["models"]) + repr(settings)
     assert "sk-secret" not in shown
     assert ":pw@" not in shown

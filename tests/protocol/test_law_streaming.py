@@ -25,7 +25,10 @@ from .driver import Driver
 from .strategies import SCHEMAS, TOOLS, submissions
 from .test_against_naive import FUNCTIONS, compared
 
-OPEN: dict[str, Any] = {"properties": {"value": {}, "other": {}, "where": {}, "_scopes": {"type": "array"}}}
+EACH = {"enum": [["value"], ["other"], ["value", "other"], ["other", "value"]]}
+OPEN: dict[str, Any] = {
+    "properties": {"value": {}, "other": {}, "where": {}, "_scopes": {"type": "array"}, "_each": EACH}
+}
 DECLARED = {name: {**OPEN, **schema} for name, schema in SCHEMAS.items()}
 DECLARED["number"] = {"properties": {**OPEN["properties"], **SCHEMAS["number"]["properties"]}}
 

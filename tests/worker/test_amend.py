@@ -171,6 +171,7 @@ def test_a_run_that_is_paused_stays_so(alone: Backend) -> None:
         assert alone.wait(run.id).data("②")["state"] == {"mark": "②", "b": "②"}
 
 
+@pytest.mark.nightly
 def test_a_call_at_work_that_is_lost_afterwards_is_run_again(alone: Backend, meeting: Meeting, gate: str) -> None:
     with alone.worker() as victim:
         hanging = {"_tool": "hangOnce", "name": gate, "_outputPath": "†state.a"}
@@ -200,6 +201,7 @@ def test_the_past_of_an_amended_run_knows_its_old_calls_only(backend: Backend, m
     assert ends[-1] == new
 
 
+@pytest.mark.nightly
 def test_a_client_that_is_killed_in_the_midst_leaves_a_paused_run_and_may_try_again(
     alone: Backend, meeting: Meeting, gate: str
 ) -> None:

@@ -113,6 +113,7 @@ def test_operators_see_one_task_per_instance(backend: Backend, app: Celery) -> N
     assert Counter(event["type"] for event in seen)["task-sent"] == len(INSTANCES)
 
 
+@pytest.mark.nightly
 def test_one_task_of_several_in_a_message_can_be_revoked(backend: Backend, app: Celery) -> None:
     run = submit(backend, dict.fromkeys(INSTANCES, "open"))
     backend.meeting.open_gate("open")

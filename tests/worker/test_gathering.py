@@ -119,6 +119,7 @@ def _apart(backend: Backend, **changed: Any) -> Settings:
     return backend.settings.model_copy(update={"key_prefix": "small", **names, **changed})
 
 
+@pytest.mark.nightly
 def test_r10_4_a_worker_that_dies_in_the_midst_of_it_is_replaced(alone: Backend, meeting: Meeting, gate: str) -> None:
     hanging = {"_tool": "hangOnce", "name": gate, "_gather": True, "_scopes": [], "_outputPath": "†data.n"}
     calls = [echo(1, "†state.x"), {**hanging, "_gather": True}, gather("†state.x", "†data.all")]

@@ -122,6 +122,7 @@ def test_r11_6_a_paused_run_takes_messages_and_goes_on_with_them_when_resumed(ba
     assert backend.wait(run.id).data("①")["state"]["a"] == 1
 
 
+@pytest.mark.nightly
 def test_r11_6_a_client_that_dies_after_the_append_leaves_it_to_the_sweep(
     alone: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_r11_6_a_client_that_dies_after_the_append_leaves_it_to_the_sweep(
         assert alone.wait(run.id).status == "completed"
 
 
+@pytest.mark.nightly
 def test_r11_6_a_run_waits_through_the_death_of_its_workers(alone: Backend) -> None:
     with alone.worker() as victim:
         run = promised(alone, echo("†input.n", "†state.a"))

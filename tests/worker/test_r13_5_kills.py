@@ -13,6 +13,7 @@ TICKS = 3
 WAIT = {"type": "object", "properties": {"gate": {"type": "string"}, "value": {}}}
 
 
+@pytest.mark.nightly
 def test_r13_5_a_loop_survives_the_kill_of_its_worker_while_asking_and_while_calling_at_every_tick(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -135,13 +135,13 @@ def _see_through(
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         decider = Decider(submitted, is_embedded=is_embedded)
         wait(submitted, decider.note, timeout_seconds=left, is_quiet=view.is_quiet)
-        document = submitted.result().to_dict()
+        document = submitted.result(waits=asked.as_json).to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]
         counts = counts_line(calls)
         if not is_embedded and calls.keys() <= {"waiting"}:
             goes_on += "; nothing has begun: is a worker running (`acts worker`)? see `acts doctor`"
-        print_result(submitted.result().to_dict() | findings, view, as_json=asked.as_json)
+        print_result(submitted.result(waits=asked.as_json).to_dict() | findings, view, as_json=asked.as_json)
         answer.is_given = True
         raise Failed(f"not over in time ({counts}); {goes_on}") from None
     except InfrastructureError as error:

@@ -70,7 +70,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
             progress.wait(found, _TellHeld(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
         except TimeoutError:
             raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
-        document = found.result().to_dict()
+        document = found.result(waits=common.json).to_dict()
     print_result(document, view, as_json=common.json)
     return COMPLETED if document["status"] == "completed" else FAILED
 
