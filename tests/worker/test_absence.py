@@ -62,6 +62,7 @@ def test_a_global_reader_is_reported_in_which_instances_it_is(backend: Backend) 
     told = command(backend, "explain", run, "†state.mark").stdout
     assert "it is there in ①, ②" in told
     assert command(backend, "explain", run, "†state.copy", "--json").json["absence"]["instances"] == ["①"]
+    assert "done: it is there, in this instance only" in command(backend, "explain", run, "†state.copy").stdout
     missing = command(backend, "explain", run, "†state.copy", "--instance", "②").stdout
     assert "no call writes there" in missing
 

@@ -25,6 +25,7 @@ _MOST_INSTANCES: Final = 20
 _LIKENESS: Final = 0.7
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
 _WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
+_IS_THERE: Final = "it is there, in this instance only: ask with --instance"
 _HAS_NO_PART: Final = "what it wrote has no such part"
 
 
@@ -160,8 +161,8 @@ def _writer(lane: _Lane, call: Call, place: Reference, needed_by: int | None) ->
     if end is None and call.index in lane.held:
         status, reason = Status.HELD, _WAITS_FOR_A_PERSON
     if status is Status.DONE:
-        is_there = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
-        reason = _HAS_NO_PART if is_there else _WENT_ELSEWHERE
+        has_written = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))
+        reason = _IS_THERE if lane.fold.exists(place) else _HAS_NO_PART if has_written else _WENT_ELSEWHERE
     error = end.error if end is not None else None
     places = tuple(map(str, call.written))
     return Writer(call.index, call.tool, lane.instance, status.value, places, reason, error, needed_by)
