@@ -2,7 +2,7 @@
 """One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | lock | setup [arguments]
 
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
-test     the tests, in three processes; arguments go to pytest (-n 0: in one)
+test     the tests, in four processes; arguments go to pytest (-n 0: in one)
 nightly  the tests that take long too, thousands of examples for each law, and half an hour of chaos
 check    format, lint, types
 bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
@@ -36,8 +36,8 @@ NEXT = """That was a plan of eleven calls for each of eight customers, and what 
   acts check deploy/examples/reviews.json --mermaid    the plan as a picture
 and, in README.md, a file and functions of your own, the same from Python, a model that writes the plan."""
 INTERRUPTED = 130
-# Tests of workers mostly wait, so three share two cores. A module's tests stay in one, whose servers they share.
-IN_THREE = ["-n", "3", "--dist", "loadscope", "--no-loadscope-reorder"]
+# Tests of workers mostly wait, so four share two cores. A module's tests stay in one, whose servers they share.
+IN_FOUR = ["-n", "4", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
 NIGHT_OF_CHAOS_SECONDS = 1800
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
@@ -148,8 +148,8 @@ def check(arguments: list[str]) -> int:
 
 
 def distribution(arguments: list[str]) -> list[str]:
-    """Return pytest's options for three processes; none where the terminal belongs to the tests."""
-    return [] if IN_ONE.intersection(arguments) else IN_THREE
+    """Return pytest's options for four processes; none where the terminal belongs to the tests."""
+    return [] if IN_ONE.intersection(arguments) else IN_FOUR
 
 
 def prepare() -> int:
