@@ -92,7 +92,7 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
         _tool_reach(request, tool, schema, composed) for tool, schema in zip(request.tools.values(), calls, strict=True)
     )
     limits = LoopLimits.of(request.config)
-    asking = max((_asked(request, request.tools[tool.tool], tool.code, code) for tool in tools), default=0)
+    asking = _asking(request, tools, code)
     most_calls = limits.calls if tools else 0
     first = json.dumps([render(request), first_schema(request)], ensure_ascii=False, separators=(",", ":"))
     return Reach(
@@ -165,15 +165,18 @@ def _places(texts: list[str] | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(str(place) for text in texts for place in parse_output_path(text).references))
 
 
-def _asked(request: Request, tool: Tool, runners: Iterable[tuple[Executor, str]], code: Container[str]) -> int:
-    """The most requests to models that one call of a tool can come to. Where it is answered by a run of its own, that
-    one's calls count as this one's do (SPEC R13.3), and may come to more.
+def _asking(request: Request, tools: Iterable[ToolReach], code: Container[str]) -> int:
+    """The most requests to models that one call can come to. Where it is answered by a run of its own, that one's calls
+    count as this one's do (SPEC R13.3), and may come to more.
     """
     delegates = request.submission.delegates
     elements = request.known.limits.elements
-    most = max((_requests(request, runner, code) for runner in runners), default=0)
-    most *= elements if tool.lists and not request.is_staged else 1
-    if not any(_has_tools(delegates.get(name)) for _, name in runners):
+    most, has_children = 0, False
+    for tool in tools:
+        times = elements if request.tools[tool.tool].lists and not request.is_staged else 1
+        most = max([most, *(times * _requests(request, runner, code) for runner in tool.code)])
+        has_children = has_children or any(_has_tools(delegates.get(name)) for _, name in tool.code)
+    if not has_children:
         return most
     below = max(_requests(request, (Executor.DELEGATE, name), code) for name in delegates)
     return max(most, below * (elements if "_each" in json.dumps(delegates, default=str) else 1))

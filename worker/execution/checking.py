@@ -45,8 +45,7 @@ class Checker:
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
-        allowed = None if allow is None else frozenset(allow)
-        known = replace(self._surroundings, allow=allowed, approved=tuple(approved))
+        known = self._known(allow, approved)
         return self._held_against_settings(check_in(known, value))
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
@@ -60,8 +59,11 @@ class Checker:
 
     def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
+        return read_request(value, self._known(allow, approved))
+
+    def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Surroundings:
         allowed = None if allow is None else frozenset(allow)
-        return read_request(value, replace(self._surroundings, allow=allowed, approved=tuple(approved)))
+        return replace(self._surroundings, allow=allowed, approved=tuple(approved))
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
