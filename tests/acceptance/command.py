@@ -26,6 +26,7 @@ COMMAND = (sys.executable, "-m", "worker")
 DEADLINE_SECONDS = 60.0
 AT_ONCE = 3
 STDERR_LIMIT_BYTES = 10_000
+IMPATIENT = "acts: no worker has said that it serves "
 UNREACHABLE = ("--broker", "redis://127.0.0.1:1/0", "--redis", "redis://127.0.0.1:1/0")
 
 
@@ -53,8 +54,8 @@ class Finished:
 
     @property
     def error_lines(self) -> list[str]:
-        """The lines of stderr that say something."""
-        return [line for line in self.stderr.splitlines() if line.strip()]
+        """The lines of stderr that say something of the command: a busy machine's worker may answer too late."""
+        return [line for line in self.stderr.splitlines() if line.strip() and not line.startswith(IMPATIENT)]
 
     def __str__(self) -> str:
         return f"acts {' '.join(self.arguments)} -> {self.code}\n{self.stdout[-3000:]}\n{self.stderr[-3000:]}"

@@ -345,6 +345,8 @@ class LoopRunner:
         if taken.status == "gone":
             raise RunGone(self._view.run)
         self._refused = None if taken.is_taken else (step.seen, step.before)
+        if taken.is_taken and step.answered is not None:
+            self._results.clear()  # a request that is asked anew, by `acts resume --ticks`, has another answer
         if taken.mark is not None:
             self._mark, self._has_left = taken.mark, False
         if len(taken.woken) == 1 and self.follows in (None, *taken.woken):
