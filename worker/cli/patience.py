@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from protocol import Plan
 
 QUIET_SECONDS: Final = 3.0
-_ANSWER_SECONDS: Final = 3.0
+_ANSWER_SECONDS: Final = 1.5
 
 
 @contextmanager
