@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, Self
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
 
@@ -35,30 +35,80 @@ def run(
     arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, stdin: bytes, timeout_seconds: float
 ) -> tuple[int, bytes, bytes]:
     """Run a command to its end: its exit code, stdout and stderr. Raises `TimedOut`."""
-    ends_at = time.monotonic() + timeout_seconds
     with ExitStack() as stack:
         given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin)
         given.seek(0)
-        reading, writing = os.pipe()
-        report = stack.enter_context(open(reading, "rb", buffering=0))  # noqa: PTH123  # a descriptor, no path
-        try:
-            request = json.dumps({"arguments": list(arguments), "env": dict(env), "folder": str(folder)}).encode()
-            socket.send_fds(_server(), [request], [given.fileno(), out.fileno(), err.fileno(), writing])
-        finally:
-            os.close(writing)
-        told = b""
-        while told.count(b"\n") < 2:
-            ready, _, _ = select.select([report], [], [], max(0, ends_at - time.monotonic()))
-            if not ready:
-                os.kill(int(told.split()[0]), signal.SIGKILL)
-                raise TimedOut
-            more = report.read(100)
-            assert more, "the process that forks has ended"
-            told += more
+        with Forked(arguments, env=env, folder=folder, files=(given, out, err)) as command:
+            try:
+                code = command.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                command.kill()
+                raise TimedOut from None
         out.seek(0)
         err.seek(0)
-        return int(told.split()[1]), out.read(), err.read()
+        return code, out.read(), err.read()
+
+
+class Forked:
+    """A command under way, and what of `subprocess.Popen` the tests use."""
+
+    def __init__(
+        self, arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, files: Sequence[IO[bytes]]
+    ) -> None:
+        """Start it; `files` are its stdin, stdout and stderr."""
+        reading, writing = os.pipe()
+        self._report = open(reading, "rb", buffering=0)  # noqa: PTH123, SIM115  # a descriptor, no path
+        try:
+            request = json.dumps({"arguments": list(arguments), "env": dict(env), "folder": str(folder)}).encode()
+            socket.send_fds(_server(), [request], [*(file.fileno() for file in files), writing])
+        finally:
+            os.close(writing)
+        self._arguments = arguments
+        self._lines = b""
+        self.returncode: int | None = None
+        self.pid = int(self._line(0, None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._report.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended; minus the number of a signal. Raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            self.returncode = int(self._line(1, timeout))
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _line(self, number: int, timeout: float | None) -> bytes:
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while self._lines.count(b"\n") <= number:
+            left = None if ends_at is None else max(0, ends_at - time.monotonic())
+            if not select.select([self._report], [], [], left)[0]:
+                raise subprocess.TimeoutExpired(self._arguments, timeout or 0)
+            more = self._report.read(100)
+            assert more, "the process that forks has ended"
+            self._lines += more
+        return self._lines.splitlines()[number]
 
 
 @cache
@@ -111,6 +161,8 @@ def _wait_for_command(request: dict[str, Any], stdin: int, stdout: int, stderr: 
     for theirs, ours in enumerate((stdin, stdout, stderr)):
         os.dup2(ours, theirs)
         os.close(ours)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["env"])

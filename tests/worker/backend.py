@@ -6,7 +6,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import msgpack
 from redis import Redis
 
 from broker_config import EmbeddedServer, Settings, load
+from tests.acceptance.forks import Forked
 from worker import Client, Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,14 +107,19 @@ class Backend:
         return kept | self.settings.to_environment() | {"MEETING_URL": self.meeting.url} | extra
 
     @contextmanager
-    def worker(self, *arguments: str, **extra: str) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, *arguments: str, **extra: str) -> Iterator[Forked]:
         """A worker process (`acts worker …`) that is ready; ended when the block is left."""
-        command = [sys.executable, "-m", "worker", "worker", "--json", "--processes", "1", *arguments]
-        with self.log.open("ab") as log, ExitStack() as stack:
-            process = stack.enter_context(ended(command, self.environment(**extra), self.folder, log))
-            assert process.stdout is not None
-            ready, _, _ = select.select([process.stdout], [], [], DEADLINE_SECONDS)
-            line = process.stdout.readline() if ready else b""
+        command = ["worker", "--json", "--processes", "1", *arguments]
+        with ExitStack() as stack:
+            log, nothing = stack.enter_context(self.log.open("ab")), stack.enter_context(Path(os.devnull).open("rb"))
+            reading, writing = os.pipe()
+            said = stack.enter_context(os.fdopen(reading, "rb"))
+            with os.fdopen(writing, "wb") as out:
+                started = Forked(command, env=self.environment(**extra), folder=self.folder, files=(nothing, out, log))
+            process = stack.enter_context(started)
+            stack.callback(_end, process)
+            ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
+            line = said.readline() if ready else b""
             assert line, f"the worker did not get ready: {self.log.read_text(errors='replace')[-3000:]}"
             assert json.loads(line)["pid"] == process.pid
             yield process
@@ -129,14 +134,19 @@ def ended(command: Sequence[str], env: Mapping[str, str], folder: Path, log: Any
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process)
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _end(process: subprocess.Popen[bytes] | Forked) -> None:
+    """End a process of ours and wait for that."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def settings_for(server: EmbeddedServer, **overrides: object) -> Settings:
