@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,6 +148,74 @@ def test_r11_7_calls_are_added_to_a_loop_under_way_and_to_one_that_has_ended(loo
     asked.run.amend([{"_tool": "add", "a": "no number", "b": 7, "_outputPath": "†state.bad"}], add=True)
     result = asked.result()
     assert (result.status, result.output) == ("failed", 3)
+
+
+def test_r11_7_calls_added_while_the_model_is_asked_and_those_of_its_answer_all_run_once(
+    loops: Backend, meeting: Meeting
+) -> None:
+    model, first, late, told = (secrets.token_hex(4) for _ in range(4))
+    value = f"†state.{first}"
+    added = [
+        gated(first, 1),
+        gated(late, value),  # waits for the first, so it begins when the answer is there
+        {"_tool": "add", "_instance": "①", "a": value, "b": 1, "_outputPath": "†state.own"},
+    ]
+    theirs = [gated(told, 2), {"_tool": "add", "_instance": "①", "a": "†state.n", "b": 1, "_outputPath": "†state.told"}]
+    context = [{"type": "state", "_instance": "①", "n": 3}]
+    tools = ["add", "waitAtGate"]
+    asked = Asked(loops, answer(*theirs, gate=model), answer(output=7), tools=tools, context=context)
+    asked.wait_until_asked(0)
+    asked.run.amend(added, add=True)
+    meeting.take(f"at:{first}")
+    loops.meeting.open_gate(model)
+    meeting.take(f"at:{told}")
+    between = list(asked.run.log())[-1].id
+    meeting.open_gate(told)
+    meeting.open_gate(first)
+    meeting.take(f"at:{late}")
+    meeting.open_gate(late)
+    result = asked.result()
+    assert (result.status, result.output, asked.asked) == ("completed", 7, {0: 1, 1: 1})
+    assert [meeting.count(f"at:{name}") for name in (first, late, told)] == [0, 0, 0]
+    assert result.data()["state"] == {first: 1, late: 1, told: 2}
+    assert result.data("①")["state"].items() >= {"own": 2, "told": 4}.items()
+    calls = [(0, None, None), (1, None, None), (2, "①", None), (3, None, 0), (4, "①", 0)]
+    assert [(call.index, call.instance, call.tick) for call in result.calls] == calls
+    written = Counter(entry.message["_call"]["_outputPath"] for entry in asked.run.log() if "_call" in entry.message)
+    assert written == Counter(call["_outputPath"] for call in (*added, *theirs))
+    past = asked.run.result(between)
+    assert [(call.index, call.instance, call.tick) for call in past.calls] == calls
+    assert [call.status for call in past.calls[:4]] == ["waiting"] * 4
+    with start("show", asked.run.id, "--at", between, "--json", env=loops.environment()) as process:
+        shown: Any = json.loads(process.communicate()[0])
+    assert [call["status"] for call in shown["calls"]] == [call.status for call in past.calls]
+    assert loops.wait(asked.run.fork(between).id).data()["state"] == result.data()["state"]
+
+
+def test_r11_7_an_answer_waits_for_a_call_that_was_added_and_gathers(loops: Backend, meeting: Meeting) -> None:
+    model, gate, told = (secrets.token_hex(4) for _ in range(3))
+    added = [
+        {**gated(gate, 5), "_instance": "①"},
+        {"_tool": "echo", "_gather": True, "value": f"†state.{gate}", "_outputPath": "†data.all"},
+    ]
+    theirs = [{**gated(told, "†state.n"), "_instance": "①"}]
+    context = [{"type": "state", "_instance": "①", "n": 3}]
+    tools = ["echo", "waitAtGate"]
+    asked = Asked(loops, answer(*theirs, gate=model), answer(output=7), tools=tools, context=context)
+    asked.wait_until_asked(0)
+    asked.run.amend(added, add=True)
+    meeting.take(f"at:{gate}")
+    meeting.open_gate(model)
+    meeting.open_gate(told)
+    meeting.open_gate(gate)
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 7)
+    assert result.data()["data"]["all"] == {"①": 5}
+    assert result.data("①")["state"].items() >= {gate: 5, told: 3}.items()
+
+
+def gated(gate: str, value: Any) -> dict[str, Any]:
+    return {"_tool": "waitAtGate", "gate": gate, "value": value, "_outputPath": f"†state.{gate}"}
 
 
 def test_a_failed_call_of_a_loop_that_has_ended_can_be_tried_again(loops: Backend) -> None:

@@ -30,7 +30,6 @@ from worker.storage.audit import deed
 from worker.storage.definition import (
     Definition,
     LaneRecord,
-    Layer,
     all_places_of,
     gather_counts,
     pack_amended_lane,
@@ -252,17 +251,6 @@ def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, keeps
     )
 
 
-def _kept(lane: _Lane, added: int) -> tuple[Layer, ...]:
-    """The calls that stay, each with what the context held when it came; among them those that others stand in for."""
-    waiting = {call.index: call for call in (*lane.replaced, *lane.waiting)}
-    layers = []
-    for layer in lane.record.kept:
-        layers.append(replace(layer, calls=tuple(waiting.pop(c.index) for c in layer.calls if c.index in waiting)))
-    record = lane.record
-    layers.append(Layer(tuple(waiting.values()), added, record.held, record.promised, record.required, record.unseen))
-    return tuple(layer for layer in layers if layer.calls)
-
-
 def _request(
     lane: _Lane, plan: Plan, version: int, by: str, added: int | None, instead: Replacement | None
 ) -> dict[str, Any] | None:
@@ -274,7 +262,7 @@ def _request(
     if lane.instance is not None and not (calls or lane.begun or lane.waiting or is_gathered):
         return None
     is_template = plan.submission.is_template and new is not None
-    kept = _kept(lane, added) if added is not None else ()
+    kept = lane.record.layers((*lane.replaced, *lane.waiting), added) if added is not None else ()
     dropped = [call.index for call in lane.waiting] if added is None else []
     reason, stand_ins = REPLACED, lane.record.stand_ins if added is not None else {}
     if own is not None:

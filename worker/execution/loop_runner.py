@@ -120,7 +120,7 @@ class LoopRunner:
             return await self._compose()
         elif loop.is_asking and view.status == "running" and self._has_to_look:
             return await self._ask()
-        elif loop.stage is Stage.APPROVED and view.status == "running":
+        elif loop.stage is Stage.APPROVED and view.status == "running" and not view.has_added_gathers:
             return await self._start()
         elif loop.stage is Stage.RAN and not view.open:
             return await self._close()
@@ -148,8 +148,8 @@ class LoopRunner:
             self._now_ms = await log.now_ms()
 
     async def _wait_for_others(self) -> bool:
-        """A step was refused though nothing has come: the run is being amended. Wait with an answer in hand, else
-        leave: the end of that wakes the loop.
+        """A step was refused though nothing has come: the run is being amended, or a call that was added gathers. Wait
+        with an answer in hand, else leave: the end of that wakes the loop.
         """
         if not self._results:
             return False
@@ -261,6 +261,8 @@ class LoopRunner:
     async def _conclude(self, said: Mapping[str, Any], losses: int) -> bool:
         """Write down the answer, and the calls that come of it."""
         view, loop = self._view, self._view.loop
+        if view.has_added_gathers:
+            return await self._wait_for_others()
         tick = loop.tick
         read = read_end if loop.stage is Stage.OPEN else read_tick
         solved = read(self._asks, said, view, self._services.checker)

@@ -21,7 +21,7 @@ from worker.execution.checking import most_of
 from worker.messaging.packing import pack
 from worker.messaging.tokens import Tokens
 from worker.storage.children import Parent
-from worker.storage.definition import Definition, unpack_definition, unpack_lane
+from worker.storage.definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from worker.storage.entries import Entry
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone, id_key
@@ -94,6 +94,8 @@ class LoopView:
         """The `calls` of the current tick that wait for an approval, or were approved, and their `digest`."""
         self.text = ""
         """What of the current tick's answer is in the log while it is being written."""
+        self._records: dict[str | None, LaneRecord] = {}
+        """What the lanes are now."""
         self._known: list[Mapping[str, Any]] = []
         """The messages of the log but those of the calls that run meanwhile."""
         self._held: set[Where] = set()
@@ -141,6 +143,28 @@ class LoopView:
         """The calls of an answer that is being written that are in their lanes."""
         is_open = self.loop.stage is Stage.OPEN
         return frozenset(index for _, index in self.calls if is_open and index >= self.loop.tick.first)
+
+    @property
+    def added(self) -> dict[str | None, list[Call]]:
+        """The calls that clients have added before the answer came and that go on, by instance (SPEC R11.7)."""
+        found: dict[str | None, list[Call]] = {}
+        for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not Stage.OPEN else ():
+            found.setdefault(where[0], []).append(self.calls[where])
+        return found
+
+    @property
+    def has_added_gathers(self) -> bool:
+        """Whether one of them reads in every instance: its lanes' records are left as they are until it has ended."""
+        return any(self.calls[where].gather for where in self.open)
+
+    def left_of(self, instance: str | None, added: Mapping[str | None, Sequence[Call]]) -> dict[str, Any]:
+        """What the record of a lane keeps of the one before, where an answer brings calls to it; `added` as above."""
+        record = self._records.get(instance)
+        if not added or record is None:
+            return {}
+        replaced = (self.calls[instance, index] for index in record.stand_ins)
+        kept = record.layers((*replaced, *added.get(instance, ())), self.first)
+        return {"kept": kept, "stand_ins": record.stand_ins}
 
     def so_far(self) -> SoFar:
         """The run as the calls of a plan find it."""
@@ -223,7 +247,7 @@ class LoopView:
         if entry.amendment is not None:
             self.definition = self.definition.amended(entry.amendment)
         if entry.record is not None:
-            record = unpack_lane(entry.record, self.definition.tools)
+            record = self._records[entry.instance] = unpack_lane(entry.record, self.definition.tools)
             for call in self.definition.lane_calls(record, entry.instance):
                 where = entry.instance, call.index
                 if where not in self.calls:

@@ -5,7 +5,7 @@ A solution's calls become calls of the lanes that they belong to, in one step wi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -71,14 +71,16 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
         return replace(_NOTHING, errors=(TickError(read.type, read.message, read.pointer),))
     if view.slots is not None and view.choice is not None:
         slots, choice = Slots(view.schema, **view.slots), Choice(view.choice["answer"])
-        answer = read_slots(request, choice, slots, said["answer"], view.messages, first=view.first)
+        where: dict[str, Any] = {"first": view.first, "begun": view.added or None}
+        answer = read_slots(request, choice, slots, said["answer"], view.messages, **where)
         return _solved(request, answer, checker)
     return read_solution(request, said["answer"], view, checker)
 
 
 def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
     """What a model has written, as calls that may run and errors (SPEC R13.2)."""
-    return _solved(request, read_answer(request, said, view.messages, first=view.first), checker)
+    answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
+    return _solved(request, answer, checker)
 
 
 def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
@@ -146,7 +148,7 @@ def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None
     step.note(number, part={"text": text[len(view.text) :], "first": view.first, "runs": layout.size})
     step.spent = view.loop.own_tokens, view.loop.own_calls - view.loop.tick.runs + layout.size
     if layout.size > len(view.begun):
-        write_calls(step, layout, number, begun=view.begun)
+        write_calls(step, view, layout)
 
 
 def note_solution(
@@ -190,7 +192,7 @@ def note_solution(
         step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
         step.note(tick.number, plan=plan_of(solved.valid_calls))
     else:
-        write_calls(step, solved.layout, tick.number, begun=view.begun)
+        write_calls(step, view, solved.layout)
 
 
 def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
@@ -213,7 +215,7 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
     step.note(number, start=start)
     step.spent = view.loop.own_tokens, view.loop.own_calls + solved.runs
     if solved.layout is not None and solved.layout.calls:
-        write_calls(step, solved.layout, number)
+        write_calls(step, view, solved.layout)
 
 
 def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
@@ -237,21 +239,27 @@ def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
     return end
 
 
-def write_calls(step: LoopStep, plan: Layout, tick: int, *, begun: Collection[int] = ()) -> None:
+def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
     """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
-    `begun`: they stay as they are, so a lane to which nothing comes is left alone.
+    begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
     """
-    lanes = dict(plan.lanes)
+    lanes, begun, added = dict(plan.lanes), view.begun, view.added
     shared = lanes.pop(None, None)
     own = shared.calls if shared is not None else ()
-    awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & {call.index for call in own}
-    record = pack_amended_lane(_record(shared, tick))
-    step.entries.append(("", ["k", record, "a", pack_amendment(plan, awaited)]))
+    there = {call.index for call in (*own, *added.get(None, ()))}
+    awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & there
+
+    def record_of(instance: str | None, lane: Lane | None) -> bytes:
+        places = all_places_of(lane) if lane is not None else {}
+        calls, left = lane.calls if lane is not None else (), view.left_of(instance, added)
+        return pack_amended_lane(LaneRecord(calls=calls, **places, tick=view.loop.tick.number, **left))
+
+    step.entries.append(("", ["k", record_of(None, shared), "a", pack_amendment(plan, awaited)]))
     woken = [""] if any(call.index not in begun for call in own) else []
     for instance, lane in lanes.items():
         is_new = any(call.index not in begun for call in lane.calls)
         if is_new or (lane.gathers is not None and lane.gathers.waiting):
-            step.entries.append((lane_token(instance), ["k", pack_amended_lane(_record(lane, tick))]))
+            step.entries.append((lane_token(instance), ["k", record_of(instance, lane)]))
             woken.append(lane_token(instance))
     step.woken = woken
     step.added = plan.size - len(begun)
@@ -307,12 +315,6 @@ def _packed(errors: Iterable[TickError]) -> list[dict[str, Any]]:
         }
         for error in errors
     ]
-
-
-def _record(lane: Lane | None, tick: int) -> LaneRecord:
-    if lane is None:
-        return LaneRecord(tick=tick)
-    return LaneRecord(calls=lane.calls, **all_places_of(lane), tick=tick)
 
 
 def _position(pointer: str) -> int:

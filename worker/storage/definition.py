@@ -77,6 +77,20 @@ class LaneRecord:
     unseen: frozenset[int] = frozenset()
     """Calls in `kept` that those of the record do not wait for: they stand in for one that had nothing to wait for."""
 
+    def layers(self, calls: Iterable[Call], before: int) -> tuple[Layer, ...]:
+        """Those of its calls that stay where others are added, from that index on: each with what the context held when
+        it came. What was at work then goes on waiting for no call.
+        """
+        left = {call.index: call for call in calls}
+        layers = [
+            replace(layer, calls=tuple(left.pop(call.index) for call in layer.calls if call.index in left))
+            for layer in self.kept
+        ]
+        begun = tuple(left.pop(index) for index in sorted(self.begun & left.keys()))
+        places = self.held, self.promised, self.required, self.unseen
+        layers += [Layer(begun, 0, *places), Layer(tuple(left.values()), before, *places)]
+        return tuple(layer for layer in layers if layer.calls)
+
 
 @dataclass(frozen=True)
 class Definition:
