@@ -145,7 +145,7 @@ def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None
 
     candidates = [asking.Candidate(Breaking(), "x")]
     with pytest.raises(Truncated, match="broke off: the connection broke"):
-        asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30))
+        asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30, lambda *_: None))
 
 
 def test_an_answer_tells_its_usage_and_how_long_it_took(registry: Registry) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ import pytest
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
+from tests.acceptance.command import acts
 from tests.models.server import ModelServer, Reply, failing, model_server, streamed
+from worker.cli.unanswered import watching
+from worker.messaging.messages import LONGEST_WHY
 
-from .backend import Backend, Meeting, settings_apart
+from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart
 
 KEY = "sk-canary-4711"
 TRANSLATOR = {"context": [{"type": "system", "message": "You are a translator."}], "schema": {"type": "string"}}
@@ -32,6 +37,7 @@ class Speaker:
 
     def __init__(self) -> None:
         self.tried: set[str] = set()
+        self.has_room = threading.Event()
 
     def __call__(self, body: Any) -> Reply:
         asked = said(body)
@@ -44,6 +50,8 @@ class Speaker:
             return streamed(json.dumps({"calls": calls, "output": "†state.s1"}))
         if "wrong key" in asked:
             return failing(401, f"no such key: {KEY}")
+        if "crowded" in asked and not self.has_room.is_set():
+            return failing(429, f"no room\n\x1b[2J{KEY} {'x' * 5_000}", Retry_After="1.5")
         if "busy" in asked and asked not in self.tried:
             self.tried.add(asked)
             return failing(429, "slow down", Retry_After="0")
@@ -52,8 +60,13 @@ class Speaker:
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[ModelServer]:
-    with model_server(Speaker()) as running:
+def speaker() -> Speaker:
+    return Speaker()
+
+
+@pytest.fixture(scope="module")
+def model(speaker: Speaker) -> Iterator[ModelServer]:
+    with model_server(speaker) as running:
         yield running
 
 
@@ -80,6 +93,35 @@ def test_a_delegate_asks_over_the_wire_and_again_where_that_may_help(asking: Bac
     assert sent[0] == sent[1]
     assert sent[0]["response_format"]["json_schema"]["schema"]["properties"] == {"output": {"type": "string"}}
     assert any("You are a translator." in message["content"] for message in sent[0]["messages"])
+
+
+def test_r13_4_who_waits_for_a_model_is_told_that_it_is_asked_again(asking: Backend, speaker: Speaker) -> None:
+    document = {"solution": {"calls": [CALL]}, "delegates": {"translator": TRANSLATOR}}
+    run = asking.client.submit_document({**document, "context": [{"type": "state", "text": "crowded"}]})
+    told: list[Mapping[str, Any]] = []
+    was_told = threading.Event()
+
+    def show(unanswered: Sequence[Mapping[str, Any]]) -> None:
+        told.extend(unanswered)
+        if unanswered:
+            was_told.set()
+
+    with watching(run, show):
+        assert was_told.wait(DEADLINE_SECONDS)
+    shown = acts("status", run.id, env=asking.settings.to_environment()).stdout
+    speaker.has_room.set()
+    assert asking.wait(run.id).status == "completed"
+    assert "unanswered" not in run.status()
+    one = told[0]
+    assert (one["call"], one["type"], one["tries"] >= 1) == ("0", "RateLimited", True)
+    assert 0 <= one["again_in_seconds"] <= 2
+    assert "says 429: no room" in one["message"]
+    assert len(one["message"]) <= LONGEST_WHY
+    assert KEY not in str(told)
+    assert "the model has not answered call 0 (RateLimited: openai:m at " in shown
+    assert "\\x1b[2J***" in shown
+    assert re.search(r"asked \d+ times?, (again in \d s|it is being asked again)$", shown.strip())
+    assert re.search(r"RateLimited: .openai:m .*no room.*; try 1, asked again in 1\.\d s", asking.log.read_text())
 
 
 def test_a_request_that_is_refused_fails_the_call_in_the_providers_words_without_the_key(asking: Backend) -> None:

@@ -15,7 +15,7 @@ from protocol.engine.execution import Outcome, Status
 from worker.app.application import make_client_application
 from worker.messaging.attempts import Attempt, CallId
 from worker.messaging.heartbeats import Reporter, Reports
-from worker.messaging.messages import Closing, Probe, Report, Sign, TaskMessage
+from worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, TaskMessage, Unanswered
 from worker.messaging.packing import pack
 from worker.messaging.publisher import Publisher
 from worker.messaging.tokens import Tokens
@@ -23,6 +23,7 @@ from worker.recovery.sweep import Sweeper
 from worker.storage.commits import Claim
 from worker.storage.connections import connect
 from worker.storage.keys import Keys, active_runs, probes, secret
+from worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
 
 from .test_advance_script import RUN, Log, done
 
@@ -487,3 +488,40 @@ def test_a_lost_lane_is_found_though_its_queue_never_runs_empty(judged: Judged) 
     judged.fill(RESULTS)
     judged.sweeper.sweep()
     assert judged.published == 3, "the lane's tasks, too"
+
+
+def unanswered(number: int = 1, index: int = 0, *, wait_ms: int = 8_000) -> Unanswered:
+    return Unanswered(sign(number, index), "RateLimited", "429: slow down", 3, wait_ms)
+
+
+def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judged: Judged) -> None:
+    redis = connect(judged.settings)
+    judged.begin(1)
+    judged.send()
+    judged.reports.send(Report(begun=(sign(),), unanswered=(unanswered(),)))
+    judged.sweeper.sweep()
+    (noted,) = read_unanswered(redis, judged.keys)
+    assert (noted.call, noted.type, noted.message, noted.tries) == ("0", "RateLimited", "429: slow down", 3)
+    assert 0 < noted.again_in_seconds <= 8
+    assert redis.ttl(judged.keys.unanswered) > 0, "it stays behind where its run has expired"
+    judged.reports.send(Report(ended=(sign(),)))
+    judged.sweeper.sweep()
+    assert not redis.exists(judged.keys.unanswered)
+
+
+def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted(judged: Judged) -> None:
+    many = range(MOST_UNANSWERED + 5)
+    judged.begin(len(many))
+    for index in many:
+        judged.send(index)
+    forged = unanswered()._replace(sign=sign()._replace(token="forged"))
+    judged.reports.send(Report(begun=(sign(),), unanswered=(forged, unanswered(2), unanswered(7, 7))))
+    judged.sweeper.sweep()
+    assert read_unanswered(connect(judged.settings), judged.keys) == []
+    signs = tuple(sign(1, index) for index in many)
+    judged.reports.send(Report(begun=signs, unanswered=tuple(unanswered(1, index) for index in many)))
+    judged.sweeper.sweep()
+    assert len(read_unanswered(connect(judged.settings), judged.keys)) == MOST_UNANSWERED
+    too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))
+    judged.reports.send(Report(unanswered=(too_long,)))
+    assert list(chain(*judged.reports.pages())) == []

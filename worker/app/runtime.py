@@ -62,7 +62,7 @@ class Runtime:
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
         self._deliveries = Together[Delivery](self._deliver, self._delivering)
         self._threads = Threads(settings.concurrency)
-        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None))
+        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.reporter.unanswered)
         self.remote = RemoteExecutor(
             registry.limited_to(settings.allow), models, limits_of(settings), self._threads, self.deliver
         )

@@ -16,6 +16,7 @@ from worker.cli.failures import COMPLETED
 from worker.cli.options import Common, common_options
 from worker.cli.output import escaped, flush, print_json, print_text, tell
 from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
+from worker.cli.unanswered import unanswered_lines
 from worker.cli.view import View, print_result, view_options
 from worker.errors import InstanceNotFound
 
@@ -139,6 +140,8 @@ def print_status(document: Mapping[str, Any], common: Common) -> None:
         print_json(document)
     else:
         print_text(f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}")
+        for line in unanswered_lines(document.get("unanswered", [])):
+            print_text(f"  {line}")
 
 
 @contextmanager

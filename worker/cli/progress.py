@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from worker.cli.output import tell
+from worker.cli.unanswered import unanswered_lines, unanswered_words, watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from worker.client.runs import Run
+
+_QUIET_SECONDS: Final = 15.0
+"""So long nothing more is told of requests to models, where there is no bar."""
 
 
 def wait(
@@ -23,9 +31,23 @@ def wait(
     if _is_live() and not is_quiet:
         _wait_with_bar(run, on_held, timeout_seconds)
     else:
-        for event in run.follow(timeout_seconds=timeout_seconds):
-            if event.kind == "held":
-                on_held()
+        with nullcontext() if is_quiet else watching(run, _Teller()):
+            for event in run.follow(timeout_seconds=timeout_seconds):
+                if event.kind == "held":
+                    on_held()
+
+
+class _Teller:
+    """Tells of requests to models that are made again, not too often."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def __call__(self, told: Sequence[Mapping[str, Any]]) -> None:
+        if told and time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + _QUIET_SECONDS
+            for line in unanswered_lines(told):
+                tell(line)
 
 
 def _is_live() -> bool:
@@ -42,16 +64,18 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[unanswered]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=run.total, failed=0, skipped=0)
+        bar = progress.add_task("", total=run.total, failed=0, skipped=0, unanswered="")
         failed = skipped = 0
-        for event in run.follow(timeout_seconds=timeout_seconds):
-            if event.kind == "held":
-                progress.stop()
-                on_held()
-                progress.start()
-            if event.kind == "call":
-                failed += event.status == "failed"
-                skipped += event.status == "skipped"
-                progress.update(bar, advance=1, failed=failed, skipped=skipped)
+        with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
+            for event in run.follow(timeout_seconds=timeout_seconds):
+                if event.kind == "held":
+                    progress.stop()
+                    on_held()
+                    progress.start()
+                if event.kind == "call":
+                    failed += event.status == "failed"
+                    skipped += event.status == "skipped"
+                    progress.update(bar, advance=1, failed=failed, skipped=skipped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.lane import amended, id_key
 from worker.storage.loop_entries import LOOP
+from worker.storage.unanswered import Unanswered, read_unanswered
 
 from .control import Control
 from .log_entries import LogEntry, Messages
@@ -84,7 +86,11 @@ class Run:
         return People(self.id, self._redis, self._settings, self._publisher)
 
     def status(self, at: str | None = None) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`."""
+        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`.
+
+        `unanswered` is there while models are asked again: of each request the `call` (None: the loop's own), the
+        error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
+        """
         if at is not None:
             past = self.result(at)
             return {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
@@ -100,12 +106,19 @@ class Run:
             counts["running"] = int(state.get("running", 0)) - self._is_asking(state)
             counts["held"] = self._held_count()
             counts["waiting"] = max(0, left - counts["running"] - counts["held"])
-        told = {"run": self.id, "status": state["status"], "calls": {k: n for k, n in counts.items() if n}}
+        shown = {name: count for name, count in counts.items() if count}
+        told: dict[str, Any] = {"run": self.id, "status": state["status"], "calls": shown}
+        if state["status"] not in ENDED and (unanswered := self._unanswered()):
+            told["unanswered"] = [asdict(one) for one in unanswered]
         if (parent := Parent.read(state.get(PARENT))) is not None:
             told["parent"] = {"run": parent.call.run, "call": parent.call.name}
         if "forked_from" in state:
             told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
         return told
+
+    def _unanswered(self) -> list[Unanswered]:
+        with redis_errors(self._settings):
+            return read_unanswered(self._redis, self._keys)
 
     def _is_asking(self, state: Mapping[str, str]) -> bool:
         """Whether a model is being asked, which is no call of the run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,10 +21,21 @@ from kombu.utils.json import loads
 from broker_config import Settings, reports_queue
 from worker.errors import InfrastructureError, MalformedMessage
 
-from .attempts import Attempt, Result
+from .attempts import Attempt, Result, current_attempt
 from .broker import broker_failures, retry_while_unavailable
 from .limits import limits_of
-from .messages import Closing, Probe, Report, Sign, closing_of, pack_report, sign_of, unpack_report
+from .messages import (
+    LONGEST_WHY,
+    Closing,
+    Probe,
+    Report,
+    Sign,
+    Unanswered,
+    closing_of,
+    pack_report,
+    sign_of,
+    unpack_report,
+)
 from .outages import Outage
 from .pulse import Pulse
 from .together import Together
@@ -36,6 +48,8 @@ _SIGN_OF_LIFE_SECONDS: Final = 600
 """A sign of life is of no use when it is that old: a broker that can drops it."""
 _PAGE: Final = 100
 """How many reports are read at a time."""
+_MOST_UNANSWERED: Final = 100
+"""Of how many requests to models a report says that they were not answered; more are like these."""
 _MOST_BYTES: Final = 32 * 1024
 """What a report may say of errors: more is said in another one."""
 
@@ -137,6 +151,8 @@ class Reporter:
         self._at_work: set[Sign] = set()
         self._reported: set[Sign] = set()
         self._ended: list[Sign] = []
+        self._unanswered: dict[Sign, tuple[Unanswered, float]] = {}
+        """What is not reported yet of requests to models, each with the time of its next try."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._telling = ThreadPoolExecutor(1, thread_name_prefix="acts-tell")
@@ -188,6 +204,17 @@ class Reporter:
         """
         await self._closed.send(closing_of(attempt, result))
 
+    def unanswered(self, error: Exception, tries: int, wait_seconds: float) -> None:
+        """Have the next report say that a model has not answered the current attempt, and is asked again."""
+        attempt = current_attempt()
+        if attempt is None:
+            return
+        sign = sign_of(attempt)
+        told = Unanswered(sign, type(error).__name__, " ".join(str(error).split())[:LONGEST_WHY], tries, 0)
+        with self._lock:
+            if sign in self._at_work:
+                self._unanswered[sign] = told, time.monotonic() + wait_seconds
+
     def report(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
         blocked = self._pulse.blocked() if self._pulse is not None else None
@@ -198,8 +225,11 @@ class Reporter:
                 begun = tuple(sign for sign in begun if sign == blocking)
             ended, self._ended = self._ended, []
             self._reported.update(begun)
+            unanswered = [self._unanswered.pop(sign) for sign in begun if sign in self._unanswered][:_MOST_UNANSWERED]
+        now = time.monotonic()
+        told = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in unanswered)
         if begun or ended:
-            self._reports.send(Report(begun, tuple(ended)))
+            self._reports.send(Report(begun, tuple(ended), unanswered=tuple(told)))
 
     def _tell_begun(self, signs: Sequence[Sign]) -> None:
         self._reports.send(Report(begun=tuple(signs)))
@@ -216,6 +246,7 @@ class Reporter:
         """It is not at work here any more; says whether it had been reported."""
         with self._lock:
             self._at_work.discard(sign)
+            self._unanswered.pop(sign, None)
             was_reported = sign in self._reported
             self._reported.discard(sign)
         return was_reported

@@ -37,6 +37,10 @@ _MOST_TOGETHER_BYTES: Final = 192 * 1024
 _LONGEST_NAME: Final = 1_000
 """Characters of a model's name."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
+_LONGEST_WAIT_MS: Final = 366 * 86_400_000
+_LONGEST_TYPE: Final = 100
+LONGEST_WHY: Final = 300
+"""Characters of what a report says of a request that was not answered."""
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 """A number that Redis' scripts keep whole."""
@@ -128,6 +132,17 @@ class Closing(NamedTuple):
     delay_seconds: Annotated[float, Field(ge=0, le=_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
 
 
+class Unanswered(NamedTuple):
+    """A request to a model that was not answered yet, and is made again (SPEC R13.4)."""
+
+    sign: Sign
+    type: Annotated[str, Field(max_length=_LONGEST_TYPE)]
+    why: Annotated[str, Field(max_length=LONGEST_WHY)]
+    tries: Count
+    wait_ms: Annotated[int, Field(ge=0, le=_LONGEST_WAIT_MS)]
+    """How long it is until the next try."""
+
+
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
@@ -142,7 +157,7 @@ class Report:
     """What one process says of its remote calls.
 
     `begun` are those at work, `ended` those reported before whose results are sent, `closed` the fire-and-forget calls,
-    `held` those taken from a queue and not begun, `probes` came out of one.
+    `held` those taken from a queue and not begun, `probes` came out of one, `unanswered` wait for a model.
     """
 
     begun: tuple[Sign, ...] = ()
@@ -150,6 +165,7 @@ class Report:
     closed: tuple[Closing, ...] = ()
     held: tuple[Sign, ...] = ()
     probes: tuple[Probe, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
 
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:

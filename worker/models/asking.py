@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -34,7 +34,13 @@ class Candidate:
     name: str
 
 
-async def answered(candidates: Sequence[Candidate], request: ModelRequest, heard: Heard, seconds: float) -> Answer:
+Failed = Callable[[ModelError, int, float], None]
+"""Called before a request is made again: why, how many tries have failed so far, and the seconds until the next."""
+
+
+async def answered(
+    candidates: Sequence[Candidate], request: ModelRequest, heard: Heard, seconds: float, failed: Failed
+) -> Answer:
     """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
 
     A request of whose answer a piece was heard is not asked again: whoever heard it may have acted on it.
@@ -57,8 +63,8 @@ async def answered(candidates: Sequence[Candidate], request: ModelRequest, heard
                     try:
                         answer = await candidate.model.ask(own, hear)
                         return replace(answer, duration_seconds=time.monotonic() - began)
-                    except ModelError as failed:
-                        error = failed
+                    except ModelError as raised:
+                        error = raised
                     if not error.is_transient:
                         raise error
                     if was_heard:
@@ -68,7 +74,10 @@ async def answered(candidates: Sequence[Candidate], request: ModelRequest, heard
                         wait_seconds = error.retry_after_seconds * random.uniform(1.0, _SPREAD)
                 if time.monotonic() - began + wait_seconds >= seconds:
                     raise error
-                logger.warning("%s: %s; it is asked again in %.1f s", type(error).__name__, error, wait_seconds)
+                tries = (attempt + 1) * len(candidates)
+                said = "%s: %.500r; try %d, asked again in %.1f s"  # a server's words may have several lines
+                logger.warning(said, type(error).__name__, str(error), tries, wait_seconds)
+                failed(error, tries, wait_seconds)
                 await asyncio.sleep(wait_seconds)
     except TimeoutError:
         pass

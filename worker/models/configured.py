@@ -8,7 +8,7 @@ from typing import Any
 from broker_config import ConfiguredModel, Settings
 from worker.registry.activities import Registry
 
-from .asking import Candidate, answered
+from .asking import Candidate, Failed, answered
 from .errors import BadRequest
 from .http_client import Bounds
 from .known import KnownModels
@@ -22,10 +22,13 @@ logger = logging.getLogger(__name__)
 class Models:
     """Asks models by their names. To be used on one event loop."""
 
-    def __init__(self, settings: Settings, registry: Registry, on_thread: OnThread) -> None:
+    def __init__(
+        self, settings: Settings, registry: Registry, on_thread: OnThread, failed: Failed = lambda *_: None
+    ) -> None:
         self._known = KnownModels(settings, registry)
         self._registry = registry
         self._on_thread = on_thread
+        self._failed = failed
         self._bounds = bounds_of(settings)
         self._longest_seconds = settings.model_request_seconds
         self._made: dict[ConfiguredModel, Model] = {}
@@ -42,7 +45,7 @@ class Models:
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
         candidates = [self._candidate(each) for each in (configured, *self._known.fallbacks(configured))]
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
-        answer = await answered(candidates, request, heard, seconds)
+        answer = await answered(candidates, request, heard, seconds, self._failed)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
         for finding in answer.findings:
             logger.warning("%s: %s", answer.model, finding)

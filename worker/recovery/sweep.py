@@ -48,6 +48,7 @@ from worker.storage.scripts import Script, pack_request
 from worker.storage.secret import read_tokens
 from worker.storage.set_aside import UNREADABLE, move_other_types, readable
 from worker.storage.slots import SlotKeeper
+from worker.storage.unanswered import MOST_UNANSWERED
 
 from .hold_hook import TELLING_SECONDS, HoldHook
 from .outbox import Outbox
@@ -68,7 +69,7 @@ _NEVER: Final = -1
 
 
 _OF_CALLS: Final = ("begun", "ended", "held")
-_SIGNS: Final = (*_OF_CALLS, "closed")
+_SIGNS: Final = (*_OF_CALLS, "closed", "unanswered")
 """What reports say of calls."""
 
 
@@ -235,8 +236,12 @@ class Sweeper:
                     "instances": self._settings.queue_instances,
                     **{what: [sign[1:4] for sign in part[what]] for what in _OF_CALLS},
                     "closed": [(*closing.sign[1:4], _delay_ms(closing)) for closing in part["closed"]],
+                    "unanswered": [
+                        (*one.sign[1:4], one.tries, one.wait_ms, one.type, one.why) for one in part["unanswered"]
+                    ],
+                    "most_unanswered": MOST_UNANSWERED,
                 }
-                names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due]
+                names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due, keys.unanswered]
                 self._signs(keys=names, args=[pack_request(request)], client=pipeline)
             answers = pipeline.execute(raise_on_error=False)
         for (run, _), answer in zip(runs, answers, strict=True):
@@ -250,7 +255,7 @@ class Sweeper:
         refused = 0
         for signs in heard.values():
             for what, said in signs.items():
-                signs[what] = [one for one in said if _is_admitted(tokens, one.sign if what == "closed" else one)]
+                signs[what] = [one for one in said if _is_admitted(tokens, getattr(one, "sign", one))]
                 refused += len(said) - len(signs[what])
         if refused:
             logger.error("%d reports of calls are refused: they have not the token of the attempt", refused)
@@ -411,6 +416,8 @@ def _sort_by_run(report: Report, heard: Mapping[str, Mapping[str, list[Any]]]) -
             heard[sign.run][what].append(sign)
     for closing in report.closed:
         heard[closing.sign.run]["closed"].append(closing)
+    for unanswered in report.unanswered:
+        heard[unanswered.sign.run]["unanswered"].append(unanswered)
 
 
 def _is_admitted(tokens: Tokens, sign: Sign) -> bool:

@@ -96,6 +96,11 @@ class Keys:
         return self._key("pool")
 
     @property
+    def unanswered(self) -> str:
+        """Hash: calls whose request to a model was not answered yet, and is made again (see `unanswered`)."""
+        return self._key("unanswered")
+
+    @property
     def published(self) -> str:
         """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
         return self._key("published")
@@ -138,6 +143,7 @@ class Keys:
             self.untold,
             self.children,
             self.pool,
+            self.unanswered,
             self.published,
             self.backlog,
             self.outbox,

@@ -1,12 +1,14 @@
 -- Take note of what workers that see only the broker say of a run's calls (see reports.py).
 --
 -- KEYS 1 calls (hash, see advance.lua)    2 leases (zset, likewise)    3 outbox (hash)    4 outbox_tasks (hash)
---      5 outbox_due (zset, see outbox.lua)
+--      5 outbox_due (zset, see outbox.lua)    6 unanswered (hash): lane and call -> msgpack {attempt, tries, at_ms (of the
+--        next try), type, why}
 -- ARGV 1 the request, msgpack: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun,
 --        ended and held (taken from a queue and not begun): lists of {lane, call, attempt}, closed: a list of
---        {lane, call, attempt, delay_ms (until the next attempt, or -1 where there is none)}
+--        {lane, call, attempt, delay_ms (until the next attempt, or -1 where there is none)}, unanswered: a list of
+--        {lane, call, attempt, tries, wait_ms (until the next try), type, why}, most_unanswered (members of it)
 
-local calls, leases, outbox, outbox_tasks, outbox_due = unpack(KEYS)
+local calls, leases, outbox, outbox_tasks, outbox_due, unanswered = unpack(KEYS)
 local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -67,3 +69,19 @@ end
 note(request.held, 'sent', '', request.heard_ms)
 note(request.begun, 'running', nil, request.lease_ms)
 note(request.ended, 'sent', request.instances, request.soon_ms)
+
+for _, said in ipairs(request.unanswered) do
+    local lane, call, attempt, tries, wait_ms, type_, why = unpack(said)
+    local member = lane .. '\31' .. call
+    local number = string.match(redis.call('HGET', calls, member) or '', '^running:(%d+):')
+    local is_free = redis.call('HEXISTS', unanswered, member) == 1
+        or redis.call('HLEN', unanswered) < request.most_unanswered
+    if tonumber(number) == attempt and is_free then
+        redis.call('HSET', unanswered, member, cmsgpack.pack({ attempt, tries, now + wait_ms, type_, why }))
+        -- Also where the run has ended meanwhile, and its keys have their expiry already.
+        redis.call('PEXPIRE', unanswered, wait_ms + 3600000)
+    end
+end
+for _, sign in ipairs(request.ended) do
+    redis.call('HDEL', unanswered, sign[1] .. '\31' .. sign[2])
+end

@@ -1,0 +1,59 @@
+"""Requests to models that are made again: what `acts status` says of them, and what a command that waits says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from worker.cli.output import escaped
+from worker.cli.rendering import counted
+
+if TYPE_CHECKING:
+    from worker.client.runs import Run
+
+_LOOK_SECONDS: Final = 1.0
+_MOST_SHOWN: Final = 3
+
+
+def unanswered_lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Of each request, from `Run.status`, what the model has said and when it is asked again; of many the soonest."""
+    for one in told[:_MOST_SHOWN]:
+        what = "the request of the loop" if one["call"] is None else f"call {escaped(one['call'])}"
+        yield f"the model has not answered {what} ({escaped(one['type'])}: {escaped(one['message'])}): {_when(one)}"
+    if len(told) > _MOST_SHOWN:
+        yield f"the model has not answered {counted(len(told) - _MOST_SHOWN, 'more request')}: --json lists them"
+
+
+def unanswered_words(told: Sequence[Mapping[str, Any]]) -> str:
+    """The same in a few words, of the soonest; nothing where there is none."""
+    return f"model: {escaped(told[0]['type'])}, {_when(told[0])}" if told else ""
+
+
+@contextmanager
+def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> Iterator[None]:
+    """While the block lasts, show now and then which requests of a run are made again."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_SECONDS):
+            try:
+                told = run.status().get("unanswered", [])
+            except Exception:  # what is wrong with the server is said by whoever waits for the run
+                return
+            if not is_over.is_set():
+                show(told)
+
+    thread = threading.Thread(target=look, name="acts-unanswered", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def _when(one: Mapping[str, Any]) -> str:
+    again = one["again_in_seconds"]
+    when = f"again in {again:.0f} s" if again >= 1 else "it is being asked again"
+    return f"asked {counted(one['tries'], 'time')}, {when}"
