@@ -86,7 +86,7 @@ def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_oth
     result = asked.result()
     assert (result.status, result.output) == ("completed", 2)
     drawn: Any = loops.redis.hmget(pool, "=tokens", "=open", "=calls")
-    assert list(map(int, drawn)) == [2_020, 0, 0]
+    assert list(map(int, drawn)) == [2_020, 0, 2]  # the loop's own two
 
 
 def test_r13_3_children_start_no_more_calls_than_all_of_them_may(loops: Backend) -> None:
@@ -186,6 +186,13 @@ def test_r13_3_a_draw_counts_once_and_none_is_taken_from_a_run_that_is_over(serv
         assert (lack.may_pass, "0 are left" in lack.text) == (False, True)
         assert await log.draw([pool], Draw("b", 120, 0, 2)) is None
         assert await log.draw([pool], Draw("a", 30, 0, 2)) is not None
+        assert await log.draw([pool], Draw("b", calls=1)) is None  # of the same tick another process knows more
+        assert await log.draw([pool], Draw("a", calls=2)) is not None
+        assert await log.draw([pool], Draw("b", calls=1, tick=1)) is None
+        assert await log.draw([pool], Draw("a", calls=2)) is None
+        assert await log.draw([pool], Draw("b", calls=2)) is None  # late: its step is not taken
+        drawn = await client.hmget(keys.pool, "a", "b", "=tokens", "=open", "=calls")
+        assert drawn == [b"30:0:2:0", b"120:0:1:1", b"150", b"0", b"3"]
         await client.hset(keys.state, "status", "failed")
         assert await log.draw([pool], Draw("c", 1)) is not None
         await client.aclose()

@@ -9,15 +9,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from broker_config import DELIVER, EmbeddedServer
 from protocol.engine.execution import Success
 from worker.execution.scheduler import Scheduler
+from worker.messaging.attempts import CallId
 from worker.messaging.limits import limits_of
-from worker.messaging.messages import WRITTEN, DelegateCall, Delivery, TaskMessage, delivery_task, unpack_delegate_call
+from worker.messaging.messages import (
+    WRITTEN,
+    DelegateCall,
+    Delivery,
+    TaskMessage,
+    delivery_task,
+    unpack_delegate_call,
+    unpack_delivery,
+)
+from worker.storage.children import Parent
+from worker.storage.keys import Keys
+from worker.storage.pools import Pool
 
 from .test_r13_5_crashes import World
 
@@ -65,6 +78,38 @@ class StreamingWorld(World):
                 self.queue.append(delivery_task(Delivery(call.attempt, Success(said)), "instances"))
 
 
+class ChildWorld(StreamingWorld):
+    """The same, where the run answers a call of another one, on whose pool it draws."""
+
+    def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int) -> None:
+        super().__init__(server, seed, deaths=deaths)
+        self.above = Keys(self.settings.key_prefix, f"above-{self.run.id}")
+        parent = Parent(CallId(self.above.run, None, 0), 1, 1, (Pool(self.above.run, None, 100),))
+        self.redis.hset(self.keys.state, mapping=parent.to_fields())
+        self.redis.hset(self.above.state, "status", "running")
+        self.redis.hset(self.above.calls, parent.call.member, f"child:1:0:{self.run.id}")
+        self.has_answered = False
+
+    def drawn(self, keys: Keys) -> int:
+        """The calls that the run has taken from a pool, its own or the one above."""
+        found = self.redis.hget(keys.pool, self.run.id) or b"0:0:0:0"
+        return int(found.split(b":")[2])
+
+    def step(self) -> Iterator[None]:
+        total = int(self.redis.hget(self.keys.state, "total"))
+        assert min(map(self.drawn, (self.keys, self.above))) >= total, "calls are written that were not drawn"
+        yield from super().step()
+
+    async def _do(self, scheduler: Scheduler, task: TaskMessage) -> None:
+        if (
+            task.task == DELIVER
+            and unpack_delivery(task.body, limits_of(self.settings)).attempt.id.run == self.above.run
+        ):
+            self.has_answered = True
+        else:
+            await super()._do(scheduler, task)
+
+
 def verify(world: StreamingWorld) -> None:
     """Each call has written once, nothing that had begun was asked again, and the log has every solution once."""
     result = world.run.result()
@@ -85,3 +130,14 @@ def test_r13_8_a_streamed_answer_outlives_processes_that_die_anywhere(server: Em
     world = StreamingWorld(server, seed, deaths=seed % 8)
     asyncio.run(world.live())
     verify(world)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_r13_3_what_a_streamed_answer_of_a_child_run_starts_was_drawn_before_and_once(
+    server: EmbeddedServer, seed: int
+) -> None:
+    world = ChildWorld(server, seed, deaths=seed % 8)
+    asyncio.run(world.live())
+    verify(world)
+    assert world.has_answered or world.deaths
+    assert not world.has_answered or world.drawn(world.above) == len(world.run.result().calls)

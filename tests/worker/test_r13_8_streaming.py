@@ -15,12 +15,16 @@ from broker_config import EmbeddedServer
 from tests.models.server import Reply, delta, model_server, streamed
 from worker import Run
 from worker.errors import BeingAmended
+from worker.messaging.attempts import CallId
+from worker.storage.children import child_id
+from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, settings_apart
 from .loops import ADD
 
 WAIT = {"type": "object", "properties": {"gate": {"type": "string"}, "value": {}}}
 TOOLS = {"add": ADD, "waitAtGate": WAIT}
+ASK = {"_tool": "ask", "_outputPath": "†state.asked"}
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 
 
@@ -54,6 +58,15 @@ class Streaming:
         context = [{"type": "text", "message": f"topic: {topic}"}]
         document = {"context": context, "schema": {"type": "integer"}, "tools": TOOLS, **request}
         return self.backend.client.submit_document(document), topic
+
+    def delegate(self, *replies: Callable[[], Reply]) -> dict[str, Any]:
+        """The parts of a request of which `ASK` is a call: a delegate with tools, whose ticks are answered so."""
+        topic = secrets.token_hex(4)
+        self.speaker.replies[topic] = list(replies)
+        context = [{"type": "text", "message": f"topic: {topic}"}]
+        inner = {"context": context, "schema": {"type": "integer"}, "tools": TOOLS}
+        ask = {"type": "object", "properties": {"_delegate": {"const": "inner"}}}
+        return {"delegates": {"inner": inner}, "tools": {**TOOLS, "ask": ask}}
 
 
 def held(text: str, *marks: str, hold: Event) -> Reply:
@@ -142,6 +155,67 @@ def test_r13_8_an_answer_that_breaks_off_or_turns_invalid_behind_a_call_counts_a
     assert solutions(run)[0]["solution"] == {"calls": [waiting(gate)], "output": None}
     (error,) = [entry.message["data"]["error"] for entry in run.log() if entry.message["type"] == "error"]
     assert error["type"] == "Truncated"
+
+
+def test_r13_8_a_call_of_a_child_run_begins_while_both_answers_are_held_back(
+    streaming: Streaming, meeting: Meeting
+) -> None:
+    gate, hold = secrets.token_hex(4), Event()
+    inner = answer(waiting(gate, 20), {**SUM, "a": f"†state.{gate}"})
+    child = streaming.delegate(
+        lambda: held(inner, f'"†state.{gate}"}}', hold=hold), lambda: streamed(answer(output="†state.sum"))
+    )
+    outer = answer(ASK, {**SUM, "a": "†state.asked", "b": "†state.asked"})
+    run, _ = streaming.submit(
+        lambda: held(outer, '"†state.asked"}', hold=hold), lambda: streamed(answer(output="†state.sum")), **child
+    )
+    meeting.take(f"at:{gate}")
+    below = streaming.backend.client.run(child_id(CallId(run.id, None, 0)))
+    assert (solutions(run), solutions(below)) == ([], [])
+    assert (run.status()["calls"], below.status()["calls"]) == ({"running": 1}, {"running": 1})
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 44)
+    assert [call.cost and call.cost["calls"] for call in result.calls] == [2, None]
+    drawn: Any = streaming.backend.redis.hget(Keys(streaming.backend.settings.key_prefix, run.id).pool, "=calls")
+    assert int(drawn) == 4
+
+
+@pytest.mark.parametrize("is_child_first", [True, False])
+def test_r13_3_streams_of_a_loop_and_its_child_run_begin_no_more_calls_than_both_may(
+    streaming: Streaming, meeting: Meeting, *, is_child_first: bool
+) -> None:
+    own, first, second = (secrets.token_hex(4) for _ in range(3))
+    hold, inner_hold = Event(), Event()
+    inner = answer(waiting(first), waiting(second))
+    child = streaming.delegate(lambda: held(inner, f'"†state.{first}"}}', hold=inner_hold))
+    outer = answer(ASK, waiting(own))
+    run, _ = streaming.submit(
+        lambda: held(outer, '"†state.asked"}', hold=hold),
+        lambda: streamed(answer(output=7)),
+        **child,
+        config={"calls": 3},
+    )
+    meeting.take(f"at:{first}")
+    says = f"0 calls are left of those that run {run.id} and its child runs may start together (config.calls)"
+    if is_child_first:
+        inner_hold.set()
+        meeting.take(f"at:{second}")
+        hold.set()
+        result = streaming.backend.wait(run.id)
+        assert (result.status, result.reason) == ("failed", says)
+    else:
+        hold.set()
+        meeting.take(f"at:{own}")
+        inner_hold.set()
+        meeting.open_gate(own)
+        result = streaming.backend.wait(run.id)
+        assert (result.status, result.output) == ("completed", 7)
+        assert says in (result.calls[0].error or {})["message"]
+    for gate in (own, first, second):
+        meeting.open_gate(gate)
+    assert meeting.count(f"at:{own if is_child_first else second}") == 0
 
 
 def test_r13_8_what_would_pass_the_limit_of_calls_does_not_begin_and_ends_the_run(

@@ -43,7 +43,7 @@ from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from worker.storage.lane import id_key, known_calls
 from worker.storage.loop_entries import LOOP, take_in
-from worker.storage.pools import CALLS, TOKENS
+from worker.storage.pools import TOKENS
 from worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
@@ -147,10 +147,8 @@ class _Copied:
         """What the run's state says of its loop."""
         if self.loop is None:
             return {}
-        spent = {TOKENS: self.loop.own_tokens, CALLS: self.loop.own_calls}
-        fields = (
-            {"loop": self.loop.name} | spent | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
-        )
+        loop = {"loop": self.loop.name, TOKENS: self.loop.own_tokens}
+        fields = loop | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
         return fields | ({"loop:fault": self.end["reason"]} if self.end is not None and self.end["reason"] else {})
 
     @property
@@ -278,6 +276,8 @@ class Forker:
         answered = {CallId(keys.run, LOOP, request).member: "done" for request in loop.answered}
         if answered:
             self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
+        drawn = {keys.run: f"0:0:{loop.own_calls}:0", "=calls": loop.own_calls}  # see pool.lua
+        self._redis.hset(keys.pool, mapping=drawn)  # type: ignore[arg-type]  # as above
         if copied.has_loop_left:
             self._redis.rpush(keys.backlog, LOOP)
 

@@ -29,7 +29,7 @@ from worker.storage.definition import Definition
 from worker.storage.history import History
 from worker.storage.keys import ENDED, Keys
 from worker.storage.loop_entries import loop_alarm
-from worker.storage.pools import CALLS, TOKENS, Pool
+from worker.storage.pools import TOKENS, Pool
 from worker.storage.retention import delete_run
 from worker.storage.run_writer import RunWriter
 
@@ -98,7 +98,7 @@ class Children:
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Pool, ...], dict[str, float]]:
         """Whose child the run is itself, on what its child runs draw, and what is left for one now (SPEC R13.3)."""
         keys = Keys(self._settings.key_prefix, run)
-        fields: Any = self._redis.hmget(keys.state, PARENT, TOKENS, CALLS)
+        fields: Any = self._redis.hmget(keys.state, PARENT, TOKENS)
         above = Parent.read(fields[0])
         if definition.request is None:
             return above, (), {}

@@ -24,7 +24,7 @@ from worker.storage.commits import Advance, Claim, Rest
 from worker.storage.keys import ENDED
 from worker.storage.lane import RunGone
 from worker.storage.loop_entries import LOOP, LoopStep
-from worker.storage.pools import Draw, Lack
+from worker.storage.pools import Draw, Lack, Pool
 
 from .budget import WAIT_SECONDS, waits
 from .loop_requests import config_of, next_request, request_of
@@ -222,7 +222,7 @@ class LoopRunner:
         if (most := view.loop.limits.seconds) is not None:
             left = max(most - view.ran_seconds(self._now_ms), 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        streams = view.parent is None and not self._asks.is_template
+        streams = not self._asks.is_template
         return self._services.remote.request(attempt, view.asked, view.schema, config, streams=streams)
 
     # The answer.
@@ -250,7 +250,7 @@ class LoopRunner:
         """Let the calls begin that have been written, while the answer goes on (SPEC R13.8)."""
         view = self._view
         layout = read_part(self._asks, text, view, self._services.checker)
-        if layout is None:
+        if layout is None or await self._draw(calls=layout.size - view.loop.tick.runs) is not None:
             self._results.pop(0)
             return True
         step = self._begin(Stage.OPEN)
@@ -290,12 +290,18 @@ class LoopRunner:
             self._mailbox.remind(attempt.id.index, delay_seconds)
         return True
 
-    async def _draw(self, tokens: int, *, is_open: bool = False, calls: int = 0) -> Lack | None:
-        """Where this is a child run, take what the current tick costs from what the loops above it have left."""
-        loop, parent = self._view.loop, self._view.parent
-        pools = parent.pools if parent is not None else ()
-        draw = Draw(self._view.run, loop.own_tokens + tokens, tokens if is_open else 0, loop.own_calls + calls)
-        return await self._services.log.draw(pools, draw)
+    async def _draw(self, tokens: int | None = None, *, is_open: bool = False, calls: int = 0) -> Lack | None:
+        """Take what the current tick costs from what the loops above it have left, where this is a child run, and its
+        calls also from what the loop itself has.
+        """
+        view, loop, log = self._view, self._view.loop, self._services.log
+        draw = Draw(view.run, calls=loop.own_calls + calls, tick=loop.tick.number)
+        own = Pool(view.run, None, loop.limits.calls)
+        if calls and (lack := await log.draw([own], draw)) is not None:
+            return lack
+        if tokens is not None:
+            draw = replace(draw, tokens=loop.own_tokens + tokens, open=tokens if is_open else 0)
+        return await log.draw(view.parent.pools if view.parent is not None else (), draw)
 
     async def _start(self) -> bool:
         """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
@@ -361,8 +367,10 @@ class LoopRunner:
     async def _answer(self, parent: Parent, status: str) -> None:
         """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
         await self._view.catch_up(self._services.log)  # with the costs of the last step
-        await self._draw(0)
-        result = child_result(status, self._end_with, self._view.loop)
+        loop = self._view.loop
+        drawn = Draw(self._view.run, loop.own_tokens, calls=loop.own_calls, tick=loop.tick.number + 1)
+        await self._services.log.draw(parent.pools, drawn)
+        result = child_result(status, self._end_with, loop)
         queue = self._services.settings.queue_instances
         await self._services.publish([parent.answer(self._view.run, result, self._view.tokens, queue)])
 

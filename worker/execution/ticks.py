@@ -139,14 +139,14 @@ def note_choice(step: LoopStep, view: LoopView, said: Mapping[str, Any], choice:
     step.answered = view.loop.request
     paid = {"model": said.get("model"), "usage": said.get("usage"), "charged": charged}
     step.note(view.loop.tick.number, choice={"answer": dict(choice.answer), **paid})
-    step.spent = view.loop.own_tokens + charged, view.loop.own_calls
+    step.spent = view.loop.own_tokens + charged
 
 
 def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
     """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
-    number = view.loop.tick.number
-    step.note(number, part={"text": text[len(view.text) :], "first": view.first, "runs": layout.size})
-    step.spent = view.loop.own_tokens, view.loop.own_calls - view.loop.tick.runs + layout.size
+    tick = view.loop.tick
+    step.note(tick.number, part={"text": text[len(view.text) :], "first": view.first, "runs": layout.size})
+    step.spent = view.loop.own_tokens + tick.estimate  # children that begin now leave it what it may take
     if layout.size > len(view.begun):
         write_calls(step, view, layout)
 
@@ -185,7 +185,7 @@ def note_solution(
         "errors": _packed(errors),
     }
     step.note(tick.number, message=message, answer=answer)
-    step.spent = view.loop.own_tokens + charged, view.loop.own_calls - tick.runs + runs
+    step.spent = view.loop.own_tokens + charged
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
@@ -213,7 +213,6 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
         "errors": _packed(solved.errors),
     }
     step.note(number, start=start)
-    step.spent = view.loop.own_tokens, view.loop.own_calls + solved.runs
     if solved.layout is not None and solved.layout.calls:
         write_calls(step, view, solved.layout)
 

@@ -20,7 +20,7 @@ from worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from worker.messaging.tokens import Tokens
 
 from .loop_entries import take_in
-from .pools import CALLS, TOKENS, Pool
+from .pools import Pool
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -70,13 +70,10 @@ def is_answered_by(entry: bytes | None, child: str) -> bool:
     return entry is not None and entry.startswith(b"child:") and entry.rpartition(b":")[2] == child.encode()
 
 
-def pools_of(
-    run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None, calls: bytes | None
-) -> tuple[Pool, ...]:
+def pools_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None) -> tuple[Pool, ...]:
     """On what the calls of a loop draw, by the fields of its state: its own pool, and those above it."""
     above = Parent.read(parent)
-    own = Pool.of(run, limits, {TOKENS: int(tokens or 0), CALLS: int(calls or 0)})
-    return own, *(above.pools if above is not None else ())
+    return Pool.of(run, limits, int(tokens or 0)), *(above.pools if above is not None else ())
 
 
 def child_result(status: str, end: Mapping[str, Any] | None, loop: Loop) -> Success | Failure:

@@ -37,7 +37,7 @@ from .entries import Entry, is_at_work, is_resting, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LoopStep, loop_keys
-from .pools import CALLS, TOKENS, Draw, Lack, Pool
+from .pools import TOKENS, Draw, Lack, Pool
 from .scripts import pack_request, read_script
 from .secret import new_secret
 from .timings import Spent
@@ -244,7 +244,7 @@ class MessageLog:
 
     async def pools(self, run: str, limits: LoopLimits) -> tuple[Pool, ...]:
         """On what the calls of a loop draw: its own pool, and those above it."""
-        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, TOKENS, CALLS)
+        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, TOKENS)
         return pools_of(run, limits, *fields)
 
     async def parent(self, run: str) -> Parent | None:

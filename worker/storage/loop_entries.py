@@ -136,8 +136,8 @@ class LoopStep:
     """Whether the run is paused with it."""
     extends: int | None = None
     """The index of the request with which a loop that had ended goes on."""
-    spent: tuple[int, int] | None = None
-    """The tokens and the calls that the loop has taken itself, with this step."""
+    spent: int | None = None
+    """The tokens that the loop has taken itself, with this step."""
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
 
@@ -172,7 +172,7 @@ class LoopStep:
             "alone": self.is_alone,
             "pauses": self.pauses,
             "alarm": self.alarm_ms,
-            "spent": list(map(str, self.spent)) if self.spent is not None else None,
+            "spent": None if self.spent is None else str(self.spent),
             "published_ms": published_ms,
             "most_bytes": most_bytes,
             "refuses": refuses,

@@ -2,8 +2,8 @@
 
 A loop and all that stands below it draw on one pool: that of the loop, and those of the loops above it. What a request
 may cost is reserved in each of them before it begins, and what it has cost is put in its place (lua/pool.lua). What the
-loop's own requests have cost is in its log, and stays the same while its calls run, so it is taken off once: when a
-child begins.
+loop's own requests have cost is in its log; while its calls run it grows by no more than what the one may take whose
+answer is being written (SPEC R13.8), so both are taken off once: when a child begins. A loop draws its own calls, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from protocol.engine.loop import LoopLimits
 
 TOKENS = "loop:tokens"
 """The field of a run's state that says what the requests of its loop have cost."""
-CALLS = "loop:calls"
-"""How many calls its solutions have started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,9 @@ class Pool:
     calls: int | None
 
     @classmethod
-    def of(cls, run: str, limits: LoopLimits, spent: Mapping[str, int]) -> Self:
-        """The pool of a loop of those limits; `spent` are the fields of its state."""
-        tokens = None if limits.tokens is None else max(limits.tokens - spent[TOKENS], 0)
-        return cls(run, tokens, max(limits.calls - spent[CALLS], 0))
+    def of(cls, run: str, limits: LoopLimits, spent: int) -> Self:
+        """The pool of a loop of those limits, whose own requests have taken so many tokens."""
+        return cls(run, None if limits.tokens is None else max(limits.tokens - spent, 0), limits.calls)
 
     def less(self, drawn: Mapping[str, int]) -> Self:
         """What is left of it."""
@@ -54,11 +51,13 @@ class Draw:
     """How much a member has taken in all."""
 
     member: str
-    tokens: int = 0
+    tokens: int | None = None
+    """None leaves them as they are, as for `calls`."""
     open: int = 0
     """Those of the tokens that are only reserved."""
     calls: int | None = None
-    """None leaves them as they are."""
+    tick: int = 0
+    """Of the member's loop: only a later one lowers its calls."""
 
     def to_request(self, pool: Pool) -> dict[str, Any]:
         """As the script takes it. What was billed is recorded, also beyond what is left."""
@@ -67,6 +66,7 @@ class Draw:
             "tokens": self.tokens,
             "open": self.open,
             "calls": self.calls,
+            "tick": self.tick,
             "most_tokens": pool.tokens if self.open else None,
             "most_calls": pool.calls,
         }

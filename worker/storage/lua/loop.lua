@@ -3,7 +3,7 @@
 --
 -- KEYS 1 state  hash  see advance.lua; here also loop (stage and tick, see protocol/engine/loop.py), loop:lane, loop:fault
 --                     (why it ended without an output), loop:forgiven (how many calls had failed when it ended),
---                     loop:tokens and loop:calls (what it has taken itself)
+--                     loop:tokens (what it has taken itself)
 --      2 log    3 statuses    4 lanes    5 calls    6 leases    7 published    8 gathers    (see advance.lua)
 --      9 and the others: every other key of the run
 -- ARGV 1 the request, msgpack: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the
@@ -12,7 +12,7 @@
 --        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
 --        or ""), alone (whether every call has to have ended), pauses (whether the run is paused with it), extends (a run
 --        that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), spent (the
---        tokens and calls that the loop has taken itself, or nil: see pool.lua), published_ms
+--        tokens that the loop has taken itself, or nil: see pool.lua), published_ms
 --        (how long a published task may lie before it counts as lost), most_bytes (what a run may write), refuses (whether
 --        a step that goes beyond is not taken; else the run fails with it)
 -- Returns msgpack: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what
@@ -54,7 +54,7 @@ for _, entry in ipairs(request.entries) do
 end
 redis.call('HSET', state, 'loop', request.to)
 if request.spent then
-    redis.call('HSET', state, 'loop:tokens', request.spent[1], 'loop:calls', request.spent[2])
+    redis.call('HSET', state, 'loop:tokens', request.spent)
 end
 if request.answered then
     local field = request.lane .. '\31' .. request.answered
