@@ -41,6 +41,7 @@ from protocol.language.limits import Limits
 from protocol.language.messages import error_message
 from protocol.language.paths import MISSING, copied
 from protocol.language.references import Expression, Reference
+from protocol.schemas.elsewhere import VERDICTS
 from protocol.schemas.work import METER, STEP_WORK
 from protocol.state.allowance import Allowance, TooLarge
 from protocol.state.fold import Fold
@@ -185,19 +186,22 @@ class Execution:
         """Everything that can be done now and was not decided before, in the order listed; at most so many, and no more
         once schemas have taken a step's work.
 
-        `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution.
+        `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution. Where a decision hangs on
+        verdicts that are to be found first, it and those behind it are left for later.
         """
         self._note_arrivals()
         self._look_again()
         decisions: list[Start | Outcome] = []
         here = self._fold
-        meter = METER.get()
+        meter, verdicts = METER.get(), VERDICTS.get()
         end = meter.units + STEP_WORK if meter is not None else 0
         for index in sorted(self._candidates):
             if len(decisions) == most or (meter is not None and meter.units >= end):
                 break
-            del self._candidates[index]
             decision = self._decide(self._calls[index], date, here)
+            if verdicts is not None and verdicts.asked:
+                break
+            del self._candidates[index]
             if decision is not None:
                 self._decided.add(index)
                 decisions.append(decision)

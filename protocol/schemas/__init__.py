@@ -8,6 +8,7 @@
 `addresses`     where references lead
 `patterns`      regular expressions of ECMA-262, and what they cost
 `algebra`       sets of values, as schemas describe them: what two have in common, and whether one covers another
+`elsewhere`     checks that are too heavy for the process that asks, and what came of them in another one
 `work`          how much a schema can take, read off before it is applied
 """
 

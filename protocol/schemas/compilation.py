@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 import jsonschema_rs
-from jsonschema_rs import Registry
 
 from protocol.language.errors import Problem, pointer, shortened
 from protocol.language.references import Path
@@ -20,7 +19,7 @@ from protocol.language.references import Path
 from .addresses import settled
 from .leniency import Said, lenient_problems
 from .parts import REFERENCES, Schema, SchemaError, admits_type, excerpt, found, joined, parts_at, reachable, referred
-from .validation import ADDRESS, Checker, Known, schema_error
+from .validation import Checker, Document, Known, schema_error
 from .work import reading, work_of
 
 _PATHS_KEPT: Final = 1_024
@@ -49,7 +48,7 @@ class CompiledSchema:
             reached = list(reachable(self.document, entry))
             _check_references(reached, self.document)
             self.work = work_of(reached, self.document)
-            self._whole = Checker(Registry([(ADDRESS, self.document)]), self.work, entry)
+            self._whole = Checker(Document(self.document), self.work, entry)
         except ValueError as error:
             raise schema_error(error) from None
         self._places = {id(part): place for place, part in reached}

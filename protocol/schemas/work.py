@@ -28,7 +28,9 @@ MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
 STEP_WORK: Final = MOST_WORK // 25
 """Units after which whoever applies schemas one after the other lets others do something: twenty milliseconds."""
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
-_FREE: Final = 1_000
+HEAVY_WORK: Final = STEP_WORK // 2
+"""Units from which on a check is made in another process where there is one."""
+_FREE: Final = 100
 """A schema that looks at each part of a value no more often than this is not worth counting the parts."""
 _UNITS_PER_ERROR: Final = 10
 _NARROW: Final = 1_000

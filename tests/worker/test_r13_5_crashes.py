@@ -29,6 +29,7 @@ from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
 from worker.execution.turns import Turns
+from worker.execution.validator import Validator
 from worker.messaging.limits import limits_of
 from worker.messaging.messages import (
     Delivery,
@@ -220,6 +221,7 @@ class World:
             Turns(),
             checker,
             Children(self.redis, settings, checker),
+            Validator(),
         )
         return Scheduler(services)
 

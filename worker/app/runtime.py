@@ -24,6 +24,7 @@ from worker.execution.scheduler import Scheduler
 from worker.execution.services import Services
 from worker.execution.threads import Threads
 from worker.execution.turns import Turns
+from worker.execution.validator import Validator
 from worker.messaging.attempts import Attempt
 from worker.messaging.cancellation import Cancellations
 from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
@@ -62,6 +63,7 @@ class Runtime:
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
         self._deliveries = Together[Delivery](self._deliver, self._delivering)
         self._threads = Threads(settings.concurrency)
+        self._validator = Validator()
         models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.reporter.unanswered)
         self.remote = RemoteExecutor(
             registry.limited_to(settings.allow), models, limits_of(settings), self._threads, self.deliver
@@ -83,6 +85,7 @@ class Runtime:
         if self._leases is not None:
             self._leases.close()
         self.run(_cancel_all())
+        self.run(self._validator.close())
         self._publishing.shutdown()
         self._delivering.shutdown()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -138,6 +141,7 @@ class Runtime:
                 Turns(),
                 checker,
                 children,
+                self._validator,
             )
         )
 

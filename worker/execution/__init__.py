@@ -19,6 +19,8 @@
 `threads`       plain functions, so many at a time
 `places`        so many at a time, shared among runs
 `turns`         the event loop, shared among runs
+`validator`     a process beside this one for heavy checks
+`validating`    what that process does
 `values`        what code returns, as JSON values
 `remote`        calls that leave the lane's task
 """

@@ -26,6 +26,7 @@ from redis.exceptions import RedisError
 from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
 from protocol.language.errors import Conflict
+from protocol.schemas.elsewhere import Verdicts
 from protocol.schemas.work import METER, STEP_WORK, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from worker.messaging.messages import Delivery, TaskMessage, lane_task
@@ -85,6 +86,10 @@ class LaneRunner:
         self._worked = 0
         """What the meter said when the step began."""
         self._meter = Meter()
+        self._of_results = Verdicts()
+        """By which results are judged that are heavy to check."""
+        self._of_calls = Verdicts()
+        """The same, of calls that are to be started."""
         self._takes_up = True
         self.failed: list[str] = []
         """The calls that have failed here, each with its error's type."""
@@ -136,6 +141,7 @@ class LaneRunner:
 
     async def _step(self) -> bool:
         """Commit what has ended, start what is ready; else wait for what is running, else leave."""
+        await self._judge()
         await self._take_news()
         self._load, self._worked = 0, self._meter.units
         if self.is_over:
@@ -144,7 +150,8 @@ class LaneRunner:
         await self._charge(outcomes)
         await self._gather()
         starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
-        is_all = not self._results and not self._is_full(len(outcomes) + len(starts) + len(holds))
+        is_left = self._results or self._of_calls.asked
+        is_all = not is_left and not self._is_full(len(outcomes) + len(starts) + len(holds))
         starts = await self._admission.admit(starts)
         settled = self._lane.newly_settled()
         if outcomes or rests or delegated or starts or holds or settled:
@@ -167,6 +174,15 @@ class LaneRunner:
             return True
         return False
 
+    async def _judge(self) -> None:
+        """Have those verdicts found, in the validator's process, without which the step before could not go on."""
+        for verdicts in (self._of_results, self._of_calls):
+            for check in verdicts.asked:
+                async with self._services.validator.place(self._lane.run.run):
+                    if not self.is_over:
+                        verdicts.found[check] = await self._services.validator.verdict(check)
+            verdicts.asked.clear()
+
     async def _gather(self) -> None:
         """Read the values of all instances for the calls that need them, once each has what they wait for."""
         if self._run_status == "running" and (calls := self._lane.gathering):
@@ -179,10 +195,12 @@ class LaneRunner:
         starts: list[Start] = []
         holds: list[Hold] = []
         now = date_now()
-        while not self._is_full(count := len(outcomes) + len(starts) + len(holds)):
-            decisions = self._execution.decide(now, most=_MOST - count)
+        while not self._of_calls.asked and not self._is_full(count := len(outcomes) + len(starts) + len(holds)):
+            with self._of_calls:
+                decisions = self._execution.decide(now, most=_MOST - count)
             if not decisions:
                 break
+            self._of_calls.found.clear()
             for decision in decisions:
                 if self._load >= _MOST_BYTES and isinstance(decision, Start) and _is_written(decision):
                     self._execution.reconsider(decision.call.index)
@@ -231,7 +249,12 @@ class LaneRunner:
                 self._inline.let_go(index)  # from now on its lease says when it is due
                 self._rest(index, result.delay_seconds)
             else:
-                outcome = self._outcome(index, result)
+                with self._of_results:
+                    outcome = self._outcome(index, result)
+                if self._of_results.asked:  # it is judged when they are there
+                    self._results.appendleft((attempt, result))
+                    break
+                self._of_results.found.clear()
                 self._lane.apply(outcome)
                 outcomes.append(outcome)
                 self._spent[index] = Spent(attempt.took_ms, attempt.number)

@@ -20,6 +20,7 @@ from .places import Places
 from .remote import Remote
 from .threads import Threads
 from .turns import Turns
+from .validator import Validator
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 """Sees to it that tasks which stand in the log are published; never raises (see `relay`)."""
@@ -46,6 +47,8 @@ class Services:
     """What the calls of a loop's solutions are held against."""
     children: Children
     """Starts the runs of delegates that have tools."""
+    validator: Validator
+    """Makes the heavy checks of results and parameters."""
     heavy: Places = field(default_factory=lambda: Places(_HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 
