@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from worker import Run
+from worker.cli.progress import Elements
 from worker.storage.keys import Keys
 
-from .backend import Backend, Meeting, status_of
+from .backend import DEADLINE_SECONDS, Backend, Meeting, status_of
 from .test_control import alone, echo, gate
 from .test_r14_people import wait_held
 
@@ -105,6 +106,18 @@ def test_r4_10_what_is_no_list_or_of_another_length_is_the_call_s_error(backend:
         "/a: _each takes a list, and this is object",
         "/b: _each takes lists of one length: 0 here, 3 at /a",
     ]
+
+
+def test_r4_10_who_follows_sees_each_element_end(backend: Backend) -> None:
+    run = submitted(backend, each("add", a="†state.mixed"))
+    events = list(run.follow(timeout_seconds=DEADLINE_SECONDS))
+    spread, *parts = (event for event in events if event.kind in ("each", "element"))
+    assert (spread.kind, spread.status, spread.index, spread.elements) == ("each", "running", 0, 3)
+    ends = {event.element: event.status for event in parts}
+    assert (len(parts), ends) == (3, {0: "done", 1: "failed", 2: "done"})
+    elements = Elements()
+    texts = [elements.text for event in events if elements.take(event)]
+    assert texts == ["0 of 3 elements", "1 of 3 elements", "2 of 3 elements", "3 of 3 elements", ""]
 
 
 def test_r7_2_each_has_attempts_of_its_own(backend: Backend, meeting: Meeting) -> None:

@@ -61,6 +61,23 @@ def test_r13_1_the_messages_of_a_tick_begin_with_those_of_the_one_before(loops: 
     assert all(request["schema"] == asked.requests[0]["schema"] for request in asked.requests)
 
 
+def test_r4_10_a_model_has_a_call_carried_out_for_each_element_of_a_list_that_a_call_wrote(loops: Backend) -> None:
+    listed = {"type": "array", "items": {"type": ["integer", "null"]}}
+    adding = {**ADD, "properties": {"a": {}, "b": {}, "_each": {"enum": ["a"]}}}
+    echoing = {"type": "object", "properties": {"value": {}}, "required": ["value"], "additionalProperties": False}
+    give = {"_tool": "echo", "value": [1, "x", 3], "_outputPath": "†state.found"}
+    take = {"_tool": "add", "a": "†state.found", "b": 10, "_each": "a", "_outputPath": "†state.sums"}
+    tools = {"add": adding, "echo": echoing}
+    asked = Asked(loops, answer(give, take), answer(output="†state.sums"), tools=tools, schema=listed)
+    result = asked.result()
+    assert (result.status, result.output, asked.asked) == ("completed", [11, None, 13], {0: 1, 1: 1})
+    (call,) = (call for call in result.calls if call.tool == "add")
+    assert call.to_dict()["elements"] == {"total": 3, "ended": 3, "failed": 1}
+    receipt = asked.requests[1]["messages"][-1]["content"]
+    assert "1 of 3 elements failed" in receipt
+    assert '"sums":[11,null,13]' in receipt
+
+
 def test_r13_1_no_calls_and_no_output_cost_a_tick(loops: Backend) -> None:
     result = Asked(loops, answer(), answer(output=1)).result()
     assert (result.status, result.output, len(result.ticks or ())) == ("completed", 1, 2)

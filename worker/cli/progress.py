@@ -14,6 +14,7 @@ from worker.cli.unanswered import unanswered_lines, unanswered_words, watching
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from worker.client.progress import Event
     from worker.client.runs import Run
 
 _QUIET_SECONDS: Final = 15.0
@@ -35,6 +36,32 @@ def wait(
             for event in run.follow(timeout_seconds=timeout_seconds):
                 if event.kind == "held":
                     on_held()
+
+
+class Elements:
+    """Counts the elements of the calls with `_each` that are under way, from the events of their run."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str | None, int | None], tuple[int, int]] = {}
+
+    @property
+    def text(self) -> str:
+        """`3 of 10,000 elements`, nothing where there is no such call."""
+        ended, total = (sum(counts) for counts in zip(*self._calls.values(), strict=True)) if self._calls else (0, 0)
+        return f"{ended:,} of {total:,} elements" if total else ""
+
+    def take(self, event: Event) -> bool:
+        """Take in an event; says whether it has changed anything."""
+        call = event.instance, event.index
+        if event.kind == "each":
+            self._calls[call] = 0, event.elements or 0
+            return True
+        if call not in self._calls or event.kind not in ("element", "call"):
+            return False
+        ended, total = self._calls.pop(call)
+        if event.kind == "element":
+            self._calls[call] = ended + 1, total
+        return True
 
 
 class _Teller:
@@ -64,17 +91,21 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[elements]}"),
         TextColumn("{task.fields[unanswered]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=run.total, failed=0, skipped=0, unanswered="")
+        bar = progress.add_task("", total=run.total, failed=0, skipped=0, elements="", unanswered="")
         failed = skipped = 0
+        elements = Elements()
         with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
             for event in run.follow(timeout_seconds=timeout_seconds):
                 if event.kind == "held":
                     progress.stop()
                     on_held()
                     progress.start()
+                if elements.take(event):
+                    progress.update(bar, elements=elements.text)
                 if event.kind == "call":
                     failed += event.status == "failed"
                     skipped += event.status == "skipped"

@@ -13,11 +13,12 @@ from typing import Any, Final
 from redis import Redis
 
 from broker_config import Settings
+from protocol.calls.elements import element_of
 from protocol.engine.statuses import Status
 from worker.errors import RunNotFound
 from worker.storage.connections import redis_errors
 from worker.storage.entries import Entry, read_entry
-from worker.storage.held_calls import unpack_ruling
+from worker.storage.held_calls import unpack_hold, unpack_ruling
 from worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
@@ -27,7 +28,8 @@ _BLOCK_MS: Final = 5_000
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
-    status says how), or the run's status changed ("run").
+    status says how), is carried out from now on for so many `elements` ("each"), one of them ended ("element"), or the
+    run's status changed ("run").
     """
 
     id: str
@@ -35,6 +37,8 @@ class Event:
     status: str
     instance: str | None = None
     index: int | None = None
+    elements: int | None = None
+    element: int | None = None
 
     @property
     def is_end(self) -> bool:
@@ -138,6 +142,12 @@ def event_of(entry: Entry) -> Event | None:
     if entry.ruling is not None:
         verdict = unpack_ruling(entry.ruling).verdict
         return Event(entry.id, "decided", verdict.value, entry.instance, entry.call)
+    if entry.spread is not None:
+        elements = unpack_hold(entry.spread).elements
+        return Event(entry.id, "each", Status.RUNNING.value, entry.instance, entry.call, elements)
+    if entry.part is not None:
+        element = element_of(entry.part.index)
+        return Event(entry.id, "element", entry.part.status.value, entry.instance, entry.call, element=element)
     return None
 
 
