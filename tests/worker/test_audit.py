@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from protocol import Rejected
 from protocol.language.messages import Message
 from worker import Client
 from worker.messaging.attempts import CallId
@@ -75,6 +76,35 @@ def test_who_decides_and_retries_is_noted(alice: Client) -> None:
     held.retry(call=1)
     held.wait(timeout_seconds=60)
     assert deeds(alice, held.id) == [(did, "alice") for did in ("submitted", "rejected", "retried", "resumed")]
+
+
+def test_who_gives_an_outcome_by_hand_is_noted(alice: Client) -> None:
+    run = alice.submit([], {"calls": [{"_tool": "explode", "_outputPath": "†state.b"}]})
+    run.wait(timeout_seconds=60)
+    run.retry(skip=True, value=7)
+    assert deeds(alice, run.id)[:2] == [("submitted", "alice"), ("given by hand", "alice")]
+    assert [entry.deed.about for entry in run.log(audit=True) if entry.deed][1] == {"calls": ["0"]}
+
+
+def test_who_deletes_and_who_imports_a_run_is_noted(
+    alice: Client, backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acts.audit")
+    run = alice.submit([], {"calls": [ECHO]})
+    run.wait(timeout_seconds=60)
+    lines = list(run.export())
+    run.delete()
+    assert backend.keys(run.id) == set(), "the line of the logger is all that is left"
+    bob = Client(backend.settings.model_copy(update={"actor": "bob"}))
+    with pytest.raises(Rejected):
+        bob.import_run([*lines[:1], "no entry"])
+    assert bob.import_run(lines).id == run.id
+    assert deeds(bob, run.id) == [("submitted", "alice"), ("imported", "bob")]
+    assert bob.run(run.id).result().data() == {"state": {"a": 1}}
+    told = [json.loads(record.message) for record in caplog.records if record.name == "acts.audit"]
+    ours = [(line["did"], line["by"], line["from"]) for line in told if line["run"] == run.id]
+    host = socket.gethostname()
+    assert ours == [("submitted", "alice", host), ("deleted", "alice", host), ("imported", "bob", host)]
 
 
 def test_the_log_without_it_is_the_messages_and_nothing_else(alice: Client) -> None:

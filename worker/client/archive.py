@@ -4,7 +4,8 @@ A file of JSON lines. The first holds what the run is and has come to, `result` 
 of the others is an entry of its log: `id`, `lane`, `message` where it has one, and its other fields as they lie in
 Redis, in base64. So it can be read without anything of ours, and nothing of it is lost.
 
-An imported run is there to be read and forked. One that had not ended is cancelled, as of the file.
+An imported run is there to be read and forked. One that had not ended is cancelled, as of the file. Who imported it
+is the last entry of its log; who did what before is what the file says.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from protocol.requests.staged import emptied
 from worker.errors import NoLoop, RunNotFound
 from worker.messaging.limits import limits_of
 from worker.messaging.packing import pack, unpack
+from worker.storage.audit import deed
 from worker.storage.clock import server_ms
 from worker.storage.definition import FORMAT, require_format, unpack_definition
 from worker.storage.entries import read_entry
@@ -119,11 +121,14 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes])
         redis.zadd(active_runs(keys.prefix), {run: submitted})
         state = _write_head(redis, keys, head)
         _write_log(redis, keys, rows, state, settings)
+        done = deed(settings, "imported")
+        redis.xadd(keys.log, {"w": done.pack()})
         redis.hset(keys.state, mapping=state)
         expire_run(redis, keys, settings.retention_seconds)
     except BaseException:
         delete_run(redis, keys)
         raise
+    done.tell(run)
     return run
 
 
