@@ -159,10 +159,11 @@ def test_r11_7_calls_added_while_the_model_is_asked_and_those_of_its_answer_all_
         gated(first, 1),
         gated(late, value),  # waits for the first, so it begins when the answer is there
         {"_tool": "add", "_instance": "①", "a": value, "b": 1, "_outputPath": "†state.own"},
+        {"_tool": "explode", "text": value, "_outputPath": "†state.bad"},
     ]
     theirs = [gated(told, 2), {"_tool": "add", "_instance": "①", "a": "†state.n", "b": 1, "_outputPath": "†state.told"}]
     context = [{"type": "state", "_instance": "①", "n": 3}]
-    tools = ["add", "waitAtGate"]
+    tools = ["add", "explode", "waitAtGate"]
     asked = Asked(loops, answer(*theirs, gate=model), answer(output=7), tools=tools, context=context)
     asked.wait_until_asked(0)
     asked.run.amend(added, add=True)
@@ -179,13 +180,15 @@ def test_r11_7_calls_added_while_the_model_is_asked_and_those_of_its_answer_all_
     assert [meeting.count(f"at:{name}") for name in (first, late, told)] == [0, 0, 0]
     assert result.data()["state"] == {first: 1, late: 1, told: 2}
     assert result.data("①")["state"].items() >= {"own": 2, "told": 4}.items()
-    calls = [(0, None, None), (1, None, None), (2, "①", None), (3, None, 0), (4, "①", 0)]
+    calls = [(0, None, None), (1, None, None), (2, "①", None), (3, None, None), (4, None, 0), (5, "①", 0)]
     assert [(call.index, call.instance, call.tick) for call in result.calls] == calls
     written = Counter(entry.message["_call"]["_outputPath"] for entry in asked.run.log() if "_call" in entry.message)
-    assert written == Counter(call["_outputPath"] for call in (*added, *theirs))
+    assert written == Counter(call["_outputPath"] for call in (*added[:3], *theirs))
+    (error,) = asked.messages("error")
+    assert (error["data"]["call"], error["data"]["error"]["pointer"]) == (added[3], "/calls")
     past = asked.run.result(between)
     assert [(call.index, call.instance, call.tick) for call in past.calls] == calls
-    assert [call.status for call in past.calls[:4]] == ["waiting"] * 4
+    assert [call.status for call in past.calls[:5]] == ["waiting"] * 5
     with start("show", asked.run.id, "--at", between, "--json", env=loops.environment()) as process:
         shown: Any = json.loads(process.communicate()[0])
     assert [call["status"] for call in shown["calls"]] == [call.status for call in past.calls]

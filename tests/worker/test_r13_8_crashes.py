@@ -125,14 +125,14 @@ def verify(world: StreamingWorld) -> None:
     assert world.asked.keys() == set(solutions)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(0, 10, 2))
 def test_r13_8_a_streamed_answer_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = StreamingWorld(server, seed, deaths=seed % 8)
     asyncio.run(world.live())
     verify(world)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(1, 11, 2))
 def test_r13_3_what_a_streamed_answer_of_a_child_run_starts_was_drawn_before_and_once(
     server: EmbeddedServer, seed: int
 ) -> None:

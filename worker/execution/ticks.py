@@ -269,12 +269,14 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
 def errors_of(view: LoopView) -> list[TickError]:
     """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1)."""
     placed = [(_position(error.pointer), error) for error in view.invalid]
+    count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
     for (instance, index), ended in view.ended.items():
         if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
             at = view.position(index)
+            pointer = f"/calls/{at}" if at in range(count) else "/calls"  # a client has added it
             said = ended.error
             call = view.calls[instance, index].raw
-            placed.append((at, TickError(said["type"], said["message"], f"/calls/{at}", call, instance)))
+            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance)))
     return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
 
 
