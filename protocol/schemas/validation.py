@@ -30,6 +30,9 @@ ADDRESS: Final = "schema:"
 """Under this address a validator finds the document that it is for."""
 _MOST_LISTED: Final = 1_000_000
 """Where it may take more units of work to list all that is wrong, only the first is listed."""
+_HEAVY_LISTED: Final = 30_000
+"""Units from which on what is wrong is listed in another process where there is one: an error takes some microseconds,
+and one of `anyOf` holds those of all its branches."""
 _MOST_TRIED: Final = 10_000
 """Where it may look at one part of a value more often, only that something is."""
 
@@ -101,12 +104,17 @@ class Checker:
     def problems(self, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order."""
         units = self.work.of(value)
-        found = None
-        if HEAVY_WORK < units <= MOST_WORK and (verdicts := VERDICTS.get()) is not None:
-            how = [self.place, astuple(self.work), at, None if known is None else [*known]]
-            found = verdicts.of(how, self.document.text, value)
-            if found is None:
-                return []  # whoever has entered `VERDICTS` drops what is decided by this
+        found: list[Problem] | None = None
+        verdicts = VERDICTS.get() if units <= MOST_WORK else None
+        if verdicts is not None:
+            if units <= HEAVY_WORK and self._plainly_fits(value):
+                found = []
+            elif (listing := self.work.listing(value)) > _HEAVY_LISTED:
+                how = [self.place, astuple(self.work), at, None if known is None else [*known]]
+                found = verdicts.of(how, self.document.text, value)
+                if found is None:
+                    return []  # whoever has entered `VERDICTS` drops what is decided by this
+                units = min(max(units, listing), MOST_WORK) if found else units
         if units and (meter := METER.get()) is not None:
             meter.units += min(units, MOST_WORK)
         if units > MOST_WORK:
@@ -125,6 +133,12 @@ class Checker:
         if not errors:
             return [Problem(pointer(*at), "the value does not fit the schema")]
         return as_problems(errors, *at, known=known)
+
+    def _plainly_fits(self, value: Any) -> bool:
+        try:
+            return self._validator.is_valid(value)
+        except ValueError:
+            return False
 
     def at(self, place: Path) -> Checker:
         """The schema at another place of the document."""

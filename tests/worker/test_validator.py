@@ -97,10 +97,14 @@ def test_what_is_asked_of_a_process_that_is_killed_is_asked_of_the_next() -> Non
     using(test)
 
 
-def test_a_check_that_the_process_dies_of_each_time_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    mortal = "import os; print(flush=True); input(); os.kill(os.getpid(), 9)"
+@pytest.mark.parametrize(("ended_by", "deaths"), [(signal.SIGKILL, 3), (signal.SIGPROF, 1)])
+def test_a_check_that_the_process_dies_of_each_time_takes_too_much(
+    ended_by: int, deaths: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mortal = f"import os; print(flush=True); input(); os.kill(os.getpid(), {int(ended_by)})"
     monkeypatch.setattr(validator, "_PROGRAM", mortal)
     assert [str(problem) for problem in using(lambda one: one.verdict(CHECK))] == [f"/result: {EXCEEDED}"]
+    assert len(caplog.records) == deaths
 
 
 def test_where_no_process_can_be_begun_the_check_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from protocol.schemas.validation import verdict_of
 
 _MOST_BYTES: Final = 2**31
 """Of memory: beyond, it ends. What it keeps of schemas goes with it."""
-_MOST_SECONDS: Final = 30
+_MOST_SECONDS: Final = 10
 """Of processor time for one check: many times what any may take by the estimate."""
 _NICENESS: Final = 5
 """What does not wait for a heavy check goes first where processors are scarce."""

@@ -12,6 +12,7 @@ import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
 from contextlib import AbstractAsyncContextManager
+from signal import SIGPROF
 from typing import Final
 
 from protocol import Problem
@@ -52,11 +53,14 @@ class Validator:
                 except _DIED as error:
                     logger.warning("no process for heavy checks can be begun (%r): one is made on the loop", error)
                     return verdict_of(check)
+            process = self._process
             try:
-                return await _answer(self._process, check)
+                return await _answer(process, check)
             except _DIED as error:
-                logger.warning("the process for heavy checks has died (%r): another one is begun", error)
                 await self.close()
+                logger.warning("the process for heavy checks has ended with %s (%r)", process.returncode, error)
+                if process.returncode == -SIGPROF:
+                    break  # its time was over
             except BaseException:
                 await self.close()  # its answer is not awaited any more
                 raise
