@@ -34,6 +34,8 @@ class ConfiguredModel(BaseModel):
     model: str = Field(pattern=MODEL_PATTERN)
     base_url: SecretUrl | None = None
     api_key: SecretStr | None = None
+    context_tokens: int | None = Field(None, gt=0)
+    """How many tokens it reads at once, its answer included; None where that is not known."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 
@@ -64,6 +66,7 @@ class ConfiguredModel(BaseModel):
             "model": self.model,
             "base_url": None if self.base_url is None else mask_url(self.base_url.get_secret_value()),
             "api_key": None if self.api_key is None else MASK,
+            "context_tokens": self.context_tokens,
             "fallbacks": list(self.fallbacks),
         }
 
@@ -73,6 +76,7 @@ class ConfiguredModel(BaseModel):
             "model": self.model,
             "base_url": None if self.base_url is None else self.base_url.get_secret_value(),
             "api_key": None if self.api_key is None else self.api_key.get_secret_value(),
+            "context_tokens": self.context_tokens,
             "fallbacks": list(self.fallbacks),
         }
 

@@ -134,13 +134,18 @@ class Settings(BaseSettings):
         None, description="Where it is asked, if not at its provider's: any OpenAI-compatible endpoint."
     )
     model_api_key: SecretStr | None = Field(None, description="The key for it.")
+    model_context_tokens: int | None = Field(
+        None,
+        gt=0,
+        description="Tokens it reads at once. What cannot fit is not sent; the worker's log tells of what may not.",
+    )
     model_fallbacks: CommaSeparated = Field(
         (), description="Models of `models` that are asked in this order when it does not answer, comma separated."
     )
     models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
         {},
         description="Further models that a `config.model` may name, as JSON: "
-        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "fallbacks": ["NAME"]}}.',
+        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "fallbacks": ["NAME"]}}.',
     )
     model_request_seconds: float = Field(
         300, gt=0, description="How long a request to a model may take, retries included; a config can only shorten it."
@@ -360,7 +365,8 @@ class Settings(BaseSettings):
         if self.model is None:
             return None
         url, key = self.model_base_url, self.model_api_key
-        return ConfiguredModel(model=self.model, base_url=url, api_key=key, fallbacks=self.model_fallbacks)
+        tokens, fallbacks = self.model_context_tokens, self.model_fallbacks
+        return ConfiguredModel(model=self.model, base_url=url, api_key=key, context_tokens=tokens, fallbacks=fallbacks)
 
     def with_urls(self, *, broker_url: str, redis_url: str) -> Settings:
         """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""

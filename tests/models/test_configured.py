@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker_config import Settings, SettingsError, load
+from broker_config import ConfiguredModel, Settings, SettingsError, load
 from worker import Answer, Usage
 from worker.errors import WorkerError
 from worker.models import asking
 from worker.models.configured import Models, verify_models
-from worker.models.errors import BadRequest, InvalidAnswer, RateLimited, Truncated, Unreachable
+from worker.models.errors import BadRequest, ContextTooLong, InvalidAnswer, RateLimited, Truncated, Unreachable
 from worker.models.request import ModelRequest
+from worker.models.window import verify_fits
 from worker.registry.activities import RegisteredModel, Registry
 
 from .asked import on_thread, request
@@ -191,11 +192,13 @@ def test_models_that_are_none_are_one_line_without_secrets(models: str, said: st
 
 
 def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = {"model": "openai:gpt", "base_url": "https://host/v1", "api_key": "sk-secret", "fallbacks": []}
+    one: dict[str, Any] = {"model": "openai:gpt", "base_url": "https://host/v1", "api_key": "sk-secret"}
+    one |= {"context_tokens": 8_000, "fallbacks": []}
     two: dict[str, Any] = {
         "model": "openai:gpt",
         "base_url": "https://user:pw@host/v1",
         "api_key": None,
+        "context_tokens": None,
         "fallbacks": [],
     }
     settings = configured(models=json.dumps({"one": one, "two": two}))
@@ -203,3 +206,39 @@ def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monke
     shown = str(settings.masked()["models"]) + repr(settings)
     assert "sk-secret" not in shown
     assert ":pw@" not in shown
+
+
+def varied(size: int) -> str:
+    """A text of so many bytes in which nothing is repeated at once."""
+    return "".join(f"{number:x}." for number in range(size))[:size]
+
+
+def fits(text: str, context_tokens: int) -> None:
+    verify_fits(request(text), ConfiguredModel(model="a:x", context_tokens=context_tokens))
+
+
+def test_a_request_that_cannot_fit_the_stated_context_is_not_sent(registry: Registry) -> None:
+    speaker = Speaker({"output": 1})
+    them = models(registry, configured(model="a:x", model_context_tokens=100), a=speaker)
+    with pytest.raises(ContextTooLong, match=r"about 5\d\d tokens, and a:x reads 100 .* not sent: .*config.show_bytes"):
+        asyncio.run(them.ask(request(varied(2_000))))
+    assert speaker.asked == []
+
+
+def test_what_cannot_fit_is_asked_of_a_fallback_that_reads_more(registry: Registry) -> None:
+    named = json.dumps({"large": {"model": "b:x", "context_tokens": 2_000}})
+    settings = configured(model="a:x", model_context_tokens=100, model_fallbacks="large", models=named)
+    first, second = Speaker({"output": "a"}), Speaker({"output": "b"})
+    them = models(registry, settings, a=first, b=second)
+    assert asyncio.run(them.ask(request(varied(2_000)))).text == '{"output": "b"}'
+    assert first.asked == []
+
+
+def test_what_may_fit_is_sent_and_told_of_where_it_probably_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    for text in (varied(300), " " * 300):
+        fits(text, 200)
+    assert caplog.messages == []
+    for text in (varied(1_500), " " * 10_000, ("-" * 100 + " ") * 200):
+        fits(text, 100)
+    assert len(caplog.messages) == 3
+    assert all("may be refused, or cut" in message for message in caplog.messages)

@@ -19,4 +19,5 @@
 `delegates`   a delegate or a latent call as one request
 `ticks`       the request of a loop's tick
 `telling`     telling of its answer while it is written
+`window`      whether a request fits the context of a model
 """

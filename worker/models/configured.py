@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from broker_config import ConfiguredModel, Settings
 from worker.registry.activities import Registry
 
 from .asking import Candidate, Failed, answered
-from .errors import BadRequest
+from .errors import BadRequest, ContextTooLong
 from .http_client import Bounds
 from .known import KnownModels
 from .providers import make_model
 from .registered import OnThread
 from .request import Answer, Heard, Listing, Model, ModelRequest, ignore
+from .window import verify_fits
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Models:
         if configured is None:
             what = "no model is configured" if name is None else f"no model {name!r} is configured"
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
-        candidates = [self._candidate(each) for each in (configured, *self._known.fallbacks(configured))]
+        candidates = self._candidates(request, (configured, *self._known.fallbacks(configured)))
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
         answer = await answered(candidates, request, heard, seconds, self._failed)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
@@ -56,6 +58,19 @@ class Models:
         for model in self._made.values():
             if isinstance(model, Listing):
                 await model.close()
+
+    def _candidates(self, request: ModelRequest, models: Iterable[ConfiguredModel]) -> list[Candidate]:
+        """Those of the models whose context the request may fit, one at least. Raises `ContextTooLong`."""
+        found, refused = list[Candidate](), list[ContextTooLong]()
+        for each in models:
+            try:
+                verify_fits(request, each)
+                found.append(self._candidate(each))
+            except ContextTooLong as error:
+                refused.append(error)
+        if not found:
+            raise refused[0]
+        return found
 
     def _candidate(self, configured: ConfiguredModel) -> Candidate:
         if configured not in self._made:

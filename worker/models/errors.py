@@ -13,11 +13,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from worker.errors import CallFailed
 
 from .request import Answer
+
+TOO_LONG: Final = "give the request less context (config.show_bytes cuts values) or less to write, or a larger model"
+"""What to do about `ContextTooLong`."""
 
 
 class ModelError(CallFailed):

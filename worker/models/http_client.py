@@ -19,7 +19,7 @@ from typing import Any, Final
 from broker_config import ConfiguredModel
 from broker_config.urls import MASK
 
-from .errors import BadRequest, ContextTooLong, InvalidAnswer, ModelError, RateLimited, Unreachable
+from .errors import TOO_LONG, BadRequest, ContextTooLong, InvalidAnswer, ModelError, RateLimited, Unreachable
 
 PLAIN: Final = {"Accept-Encoding": "identity"}
 """Asks for an answer whose size is known as it comes."""
@@ -35,7 +35,6 @@ _LENGTH_WORDS: Final = (
     *("exceed_context", "prompt is too long"),
 )
 """By which OpenAI, Anthropic, vLLM and llama.cpp say that a request is longer than the model can read."""
-_TOO_LONG: Final = "give the request less context (config.show_bytes cuts values) or less to write, or a larger model"
 _KEY_LENGTH: Final = 4
 """A shorter one is no secret, and would be found where it is none."""
 
@@ -138,7 +137,7 @@ def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
         return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
-    refused = ContextTooLong(f"{text}: {_TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
+    refused = ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
     refused.status = status
     return refused
 
