@@ -87,7 +87,7 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
 
     columns = (
         TextColumn("calls"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
         TimeElapsedColumn(),
@@ -95,7 +95,8 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         TextColumn("{task.fields[unanswered]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=run.total, failed=0, skipped=0, elements="", unanswered="")
+        # How many calls a loop will have is not known when it begins.
+        bar = progress.add_task("", total=run.total or None, failed=0, skipped=0, elements="", unanswered="")
         failed = skipped = 0
         elements = Elements()
         with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):

@@ -27,8 +27,12 @@ def unanswered_lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def unanswered_words(told: Sequence[Mapping[str, Any]]) -> str:
-    """The same in a few words, of the soonest; nothing where there is none."""
-    return f"model: {escaped(told[0]['type'])}, {_when(told[0])}" if told else ""
+    """The soonest in the few words for which a line of 80 columns has room; nothing where there is none."""
+    if not told:
+        return ""
+    again = told[0]["again_in_seconds"]
+    when = f" in {again:.0f} s" if again >= 1 else ""
+    return f"{escaped(told[0]['type'])}: try {told[0]['tries'] + 1}{when}"
 
 
 @contextmanager
