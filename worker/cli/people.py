@@ -13,7 +13,7 @@ from worker.cli.failures import COMPLETED, documented
 from worker.cli.inspect import found_run, print_status
 from worker.cli.options import Common, common_options, load_registry
 from worker.cli.output import confirmed, escaped, print_json, print_text, tell
-from worker.cli.rendering import call_name, counted, heading
+from worker.cli.rendering import counted, heading
 from worker.cli.values import value_lines
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _decide_many(run: str, common: Common, many: Many, verb: str, decide: Callab
             tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
         if len(chosen) > 1 and not many.is_sure:
             for call in chosen:
-                tell(f"{call['call']}  {call_name(call['index'], call['tool'])}")
+                tell(f"{call['call']} {escaped(call['tool'])}")
             confirmed(f"{verb} {counted(len(chosen), 'call')} of run {found.id}?")
         decisions = {}
         for call in chosen:
@@ -250,8 +250,7 @@ def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
 
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     """A held call as people read it: everything that it will run with."""
-    where = f" ({escaped(call['instance'])})" if call["instance"] is not None else ""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""
-    yield f"{heading(call['call'])}  {call_name(call['index'], call['tool'])}{where}  since {call['since']}{until}"
+    yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}"
     shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
     yield from value_lines(shown or {"parameters": {}}, 2)
