@@ -27,6 +27,11 @@ PAUSE_SECONDS: Final = 0.1
 BRIEF: Final = base64.b85encode(Random(1).randbytes(800)).decode()
 """What a delegate is to see, of a context that holds a document as well; it can hardly be compressed."""
 CONTEXT: Final = {"brief": BRIEF, "document": base64.b85encode(Random(2).randbytes(160_000)).decode()}
+SLOWLY: Final = "Take your time."
+"""What is said to the model that is to take `MODEL_SECONDS`."""
+MODEL_SECONDS: Final = 2
+TICKS: Final = "The number of ticks is "
+"""What is said to the model before the number of ticks in which it is to answer with a call."""
 
 
 def serve(jobs: Mapping[str, Job]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from tests.benchmarks.jobs import BRIEF, CONTEXT, Figures, expect, latency, publishing, rate, serve
+from tests.benchmarks.jobs import BRIEF, CONTEXT, SLOWLY, TICKS, Figures, expect, latency, publishing, rate, serve
 from worker import Client, Result
 
 Call = Mapping[str, Any]
@@ -83,6 +84,30 @@ def forgotten(size: int) -> Figures:
         return publishing(size, publish, take)
 
 
+def requests(size: int) -> Figures:
+    """Each instance has one delegate, whose model takes its time."""
+    speaker = {"context": [{"type": "text", "message": SLOWLY}], "schema": {"type": "string"}}
+    call = {"_tool": "say", "_delegate": "speaker", "_scopes": ["input"], "_outputPath": "†state.said"}
+    context = [{"type": "input", "_instance": f"i{n}", "number": n} for n in range(size)]
+
+    def work() -> list[Any]:
+        run = _client().submit([{"type": "plan", "calls": [call]}, *context], delegates={"speaker": speaker})
+        instances = _ended(run.wait()).instances
+        return [instances[f"i{n}"]["state"]["said"] for n in range(size)]
+
+    return {"seconds": size / rate(size, work, ["ok"] * size)["per second"]}
+
+
+def ticks(size: int) -> Figures:
+    """A loop whose model answers at once, with one call in each tick."""
+    context = [{"type": "text", "message": f"{TICKS}{size}"}]
+    document = {"context": context, "schema": {"const": size}, "tools": ["add_one"], "config": {"ticks": size + 1}}
+    run = _client().submit_document(document)
+    expect(_ended(run.wait()).output, size)
+    solved = [int(entry.id.partition("-")[0]) for entry in run.log() if entry.message["type"] == "solution"]
+    return {"ms": statistics.median(after - before for before, after in pairwise(solved))}
+
+
 def _sums(size: int, calls: Sequence[Call]) -> list[Any]:
     """What the calls have come to in each of `size` instances."""
     instances = _run(size, calls).instances
@@ -109,4 +134,9 @@ def _client() -> Client:
 
 
 if __name__ == "__main__":
-    serve({job.__name__: job for job in (one_call, chain, diamond, waiting, one_by_one, delegates, forgotten)})
+    serve(
+        {
+            job.__name__: job
+            for job in (one_call, chain, diamond, waiting, one_by_one, delegates, forgotten, requests, ticks)
+        }
+    )

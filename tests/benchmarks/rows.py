@@ -6,6 +6,7 @@ A ratio says how many times as good as the peer we are; of times and sizes the s
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ from typing import Any, Final
 from redis import Redis
 
 from tests.benchmarks.contests import Bench, Contest, Goal, Line
-from tests.benchmarks.jobs import BRIEF, Figures, latency
+from tests.benchmarks.jobs import BRIEF, MODEL_SECONDS, SLOWLY, TICKS, Figures, latency
 from tests.benchmarks.sides import (
     CELERY,
     CELERY_THREADS,
@@ -37,6 +38,7 @@ from tests.benchmarks.sides import (
 from tests.benchmarks.sides import worker as worker_of
 from tests.benchmarks.surroundings import server, url_of
 from tests.benchmarks.wire import Wire
+from tests.models.server import Reply, model_server, streamed
 
 _RATE: Final = "per second"
 _AHEAD: Final = Goal(1, is_strict=True)
@@ -96,6 +98,29 @@ def _distance(bench: Bench) -> Iterator[Line]:
     with server() as port, Wire(port, delay_seconds=_FAR.delay_seconds) as wire, Redis(port=wire.port) as redis:
         pings = latency(bench.size(200), lambda _: redis.ping(), lambda _: True)
     yield Line("a ping takes", "ms", pings["p50"])
+
+
+def _requests(bench: Bench) -> Iterator[Line]:
+    """Models are behind a server of our own, which costs the same processors."""
+    size, ticks = bench.size(1_000), bench.size(30)
+    with model_server(_reply) as model:
+        side = replace(OURS, settings=(("ACTS_MODEL", "openai:m"), ("ACTS_MODEL_BASE_URL", model.url)))
+        with bench.warm(side, "ticks", ticks) as ours:
+            seconds = bench.repeated("delegates", partial(ours.do, "requests", size))["seconds"]
+            ms = bench.repeated("ticks", partial(ours.do, "ticks", ticks))["ms"]
+    what = f"{size:,} delegates whose model takes {MODEL_SECONDS} s"
+    yield Line(what, "s", seconds, goal=Goal(8, is_strict=True, is_most=True))
+    yield Line("a tick of a loop with one call", "ms", ms, goal=Goal(25, is_strict=True, is_most=True))
+
+
+def _reply(asked: Any) -> Reply:
+    """What the model server answers."""
+    text = json.dumps(asked["messages"])
+    if SLOWLY in text:
+        return replace(streamed(json.dumps({"output": "ok"})), delay_seconds=MODEL_SECONDS)
+    last, tick = int(re.findall(TICKS + r"(\d+)", text)[0]), text.count("# Tick ")
+    call = {"_tool": "add_one", "number": tick, "_outputPath": f"†state.s{tick}"}
+    return streamed(json.dumps({"calls": [call] if tick < last else [], "output": last if tick == last else None}))
 
 
 def _workers(bench: Bench) -> Iterator[Line]:
@@ -275,6 +300,7 @@ ROWS: Final = (
         "one call for each of 2,000 instances, Redis 2 ms away",
         _distance,
     ),
+    Row("requests", "requests to a model server", _requests),
     Row("workers", "calls that wait 100 ms, four at a time in each worker process", _workers),
     Row("commits", "one call for each of 2,000 instances, beside one client that commits one by one", _commits),
     Row("memory", "what is left in Redis of an instance with one call", _memory),

@@ -40,6 +40,8 @@ class Side:
     """How often the command is started."""
     most: int = 1_000_000
     """No job is larger: it would take minutes."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Variables in the environment of its processes."""
 
     @property
     def is_ours(self) -> bool:
@@ -129,7 +131,7 @@ def running(side: Side, *, delay_seconds: float = 0.0) -> Iterator[Running]:
     try:
         with ExitStack() as stack:
             log = stack.enter_context(tempfile.TemporaryFile())
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), **dict(side.settings)}
             port = None
             if side.worker:
                 port = stack.enter_context(server())
