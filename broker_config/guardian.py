@@ -1,4 +1,4 @@
-"""Runs one command and outlives whoever asked for it, just long enough to clean up.
+"""Runs one command and outlives the process that asked for it, just long enough to clean up.
 
 A script of its own, standard library only, started by `GuardedProcess` in a session of its own::
 

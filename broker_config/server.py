@@ -22,7 +22,7 @@ from broker_config.server_binary import find_server
 
 __all__ = ["main"]
 
-_OPEN = "no password is asked for: whoever has an account on this machine reads and changes all; see --users"
+_OPEN = "no password is asked for: every user of this machine can read and change everything; see --users"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -189,7 +189,7 @@ class Settings(BaseSettings):
     )
     remote_control: bool = Field(
         False,
-        description="Take the commands of `celery control` that change a worker. Whoever may write to the broker can "
+        description="Take the commands of `celery control` that change a worker. Any client of the broker can "
         "then stop it.",
     )
 

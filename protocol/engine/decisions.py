@@ -52,8 +52,8 @@ class Hold(Start):
 
 @dataclass(frozen=True, slots=True)
 class Spread(Hold):
-    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10). Whoever
-    carries out calls as a whole may take it for a `Start` whose result is the list.
+    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10). A
+    caller that carries out calls as a whole may take it for a `Start` whose result is the list.
     """
 
 

@@ -101,7 +101,7 @@ class Graph:
         )
 
     def with_stand_ins(self, stand_ins: Mapping[int, Nodes]) -> Graph:
-        """The graph in which whoever waits for a call waits for those that stand in for it, too (SPEC R14.2)."""
+        """The graph in which what waits for a call also waits for those that stand in for it (SPEC R14.2)."""
 
         def joined(nodes: Nodes) -> Nodes:
             return tuple(dict.fromkeys(_reached(reversed(nodes), lambda node: stand_ins.get(node, ()))))

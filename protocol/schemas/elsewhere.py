@@ -1,6 +1,6 @@
 """Elsewhere: checks that are too heavy for the process that runs the engine, and what came of them in another one.
 
-The core stays pure. Where whoever runs the engine has entered `Verdicts`, a heavy check is not made but asked for, and
+The core stays pure. Where the caller of the engine has entered `Verdicts`, a heavy check is not made but asked for, and
 counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided anew when the
 verdicts are there. Checks are known by their texts, so one and the same is never asked for twice.
 """

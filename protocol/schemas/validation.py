@@ -113,7 +113,7 @@ class Checker:
                 how = [self.place, astuple(self.work), at, None if known is None else [*known]]
                 found = verdicts.of(how, self.document.text, value)
                 if found is None:
-                    return []  # whoever has entered `VERDICTS` drops what is decided by this
+                    return []  # the code that has entered `VERDICTS` drops what is decided by this
                 units = min(max(units, listing), MOST_WORK) if found else units
         if units and (meter := METER.get()) is not None:
             meter.units += min(units, MOST_WORK)

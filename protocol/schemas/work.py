@@ -26,7 +26,7 @@ MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
 MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
 """Units that it may take while a run is under way: half a second, in which a process does nothing else."""
 STEP_WORK: Final = MOST_WORK // 25
-"""Units after which whoever applies schemas one after the other lets others do something: twenty milliseconds."""
+"""Units of schema work after which a step ends, so that other lanes have their turn: twenty milliseconds."""
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
 HEAVY_WORK: Final = STEP_WORK // 2
 """Units from which on a check is made in another process where there is one."""

@@ -49,7 +49,7 @@ async def traced(task: Task, request: dict[str, Any], begin: Begin) -> Ended:
 
 
 def _send(signal: Any, task: Task, request: dict[str, Any], about: dict[str, Any]) -> None:
-    """Send a signal to whoever listens, who finds the request where Celery's tracer leaves it."""
+    """Send a signal to its listeners, which find the request where Celery's tracer leaves it."""
     if not signal.receivers:
         return
     task.request_stack.push(Context(request))

@@ -44,7 +44,7 @@ def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> I
         while not is_over.wait(_LOOK_SECONDS):
             try:
                 told = run.status().get("unanswered", [])
-            except Exception:  # what is wrong with the server is said by whoever waits for the run
+            except Exception:  # the command that waits for the run says what is wrong with the server
                 return
             if not is_over.is_set():
                 show(told)

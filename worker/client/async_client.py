@@ -1,6 +1,6 @@
 """The client for asyncio programs: the same as `Client`, awaited.
 
-Whoever waits for a run blocks on one connection of the event loop's, and holds no thread; everything else is short and
+Waiting for a run blocks on one connection of the event loop's, and holds no thread; everything else is short and
 is done by the plain client in a thread. An order that has begun is carried out also when its coroutine is cancelled.
 """
 

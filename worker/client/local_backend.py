@@ -29,7 +29,7 @@ _GRACE_SECONDS: Final = 2.0
 _MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
 _SWEEP_INTERVAL_SECONDS: Final = 0.2
-"""Often, over a socket of this machine: whoever waits for what was sent and not awaited waits for a sweep."""
+"""Often, over a socket of this machine: a command that waits for what was sent and not awaited waits for a sweep."""
 _TOLD_LINES: Final = 3
 
 
@@ -112,7 +112,7 @@ class _Worker:
                 if self._is_replaced(start):
                     continue
                 self.failure = InfrastructureError(self._last_words(code))
-            # Whoever waits for an answer gets an error now, instead of waiting for a worker that never comes.
+            # A client that waits for an answer gets an error now, instead of waiting for a worker that never comes.
             self._server.stop()
             return
 

@@ -1,6 +1,6 @@
 """People: what waits for a person in a run, and deciding on it (SPEC R14).
 
-A decision is one step (lua/decide.lua): the first one counts, whoever makes it and from whichever process. It marks the
+A decision is one step (lua/decide.lua): the first one counts, from whichever person and process. It marks the
 call's lane, so should the client die after it, the workers' sweep publishes that.
 """
 

@@ -1,6 +1,6 @@
 """Progress: what happens in one run - a message, a call that ended, a change of the run's status - and waiting for it.
 
-Nothing here polls: whoever waits blocks on a stream of the run.
+Nothing here polls: a caller that waits blocks on a stream of the run.
 """
 
 from __future__ import annotations

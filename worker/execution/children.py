@@ -1,6 +1,6 @@
 """Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10).
 
-Whoever claims such a call writes the child down, with a log of its own and what the call's scopes and parameters give
+The runner of such a call writes the child down, with a log of its own and what the call's scopes and parameters give
 it, and leaves. The child's end answers the call; no worker waits meanwhile.
 """
 

@@ -11,7 +11,7 @@ from worker.messaging.shares import may_hold_another
 
 
 class Places:
-    """Places on one event loop. Whoever waits is served in order within its run, and the runs in turn."""
+    """Places on one event loop. Waiting lanes are served in order within their run, and the runs in turn."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -65,7 +65,7 @@ class Scheduler:
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on.
 
-        One without the token of its attempt is refused: whoever sends it was never given the call.
+        One without the token of its attempt is refused: its sender was never given the call.
         """
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
         with _task_of(lane):

@@ -45,7 +45,7 @@ class Validator:
         return self._places.one(run)
 
     async def verdict(self, check: Check) -> list[Problem]:
-        """What comes of a check, in the words of this process; whoever asks holds the place."""
+        """What comes of a check, in the words of this process; the caller holds the place."""
         for _ in range(_MOST_DEATHS):
             if self._process is None:
                 try:

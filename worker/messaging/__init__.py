@@ -3,7 +3,7 @@
 `packing`       msgpack, as everything of ours travels
 `limits`        the settings' limits, as the core takes them
 `attempts`      one execution of a call, and what its code can ask about it
-`tokens`        what shows that a result comes from whoever was given the call
+`tokens`        what shows that a result comes from the worker that was given the call
 `messages`      the argument of each task
 `transport`     queues and channels in Redis, and what lies there and is no message
 `broker`        the broker's failures, reported as errors of ours

@@ -1,6 +1,6 @@
 """Which messages a worker takes, by the queue that they were really taken from (docs/security.md).
 
-A message says itself what it is: its task, its routing key, what is to follow it. Whoever may write to one queue would
+A message says itself what it is: its task, its routing key, what is to follow it. A writer to one queue would
 so choose what the worker there does, and with what rights. Here the queue decides, and it is known from the broker:
 which tasks belong there, and that a task is carried out and that is all. Nothing of ours is followed by another task,
 belongs to a group, waits or expires: a message that asks Celery for such a thing was not written by us.

@@ -1,7 +1,7 @@
 """Cancellation: what is at work for a cancelled run stops, and what lies in a queue for it is dropped (SPEC R11.1).
 
 Workers on the log read it in the log; the others see nothing but their messages, so it is also sent as a
-remote-control command of Celery's. Whoever reaches the broker can send one: it is believed only where it shows the key
+remote-control command of Celery's. Any client of the broker can send one: it is believed only where it shows the key
 to the seal that the messages of the run's calls carry, and only the log can make that. It is best effort: a worker that
 is not reached finishes a call whose result is not taken. Processes of a prefork pool are not reached: Celery's commands
 go to their parent. Calls that were sent and forgotten have left the run and go on.

@@ -8,7 +8,7 @@ An envelope holds a small part of what lies in the queue, so that workers share 
 envelope has tasks puts the rest back where it has taken it. RabbitMQ counts messages where a worker asks for no more
 tasks than it has room for: there each task travels alone.
 
-Whoever writes to the queue is not trusted: how many tasks an envelope has, and its bytes, are bounded.
+A writer to the queue is not trusted: how many tasks an envelope has, and its bytes, are bounded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports: signs of life of calls that are carried out where the log is not seen (DESIGN "Sweep").
 
-Whoever carries out remote calls sees only the broker. So each such process tells there, once a second, all calls it has
+A process that carries out remote calls sees only the broker. So each reports there, once a second, all calls it has
 at work, in one small message; the sweep reads them before it judges who is dead.
 """
 

@@ -1,9 +1,9 @@
 """What travels between processes: the one argument of each task, as msgpack bytes.
 
 A remote call's message carries everything that is needed to carry it out - resolved parameters and the scoped snapshot
-(SPEC R8.4) - so that whoever does needs no access to the log.
+(SPEC R8.4) - so that the worker that does needs no access to the log.
 
-Whoever reaches the broker can write messages. So nothing is taken for granted here: size before decoding, then the
+Any client of the broker can write messages. So nothing is taken for granted here: size before decoding, then the
 shape, then for a result, which goes into the log, that it holds JSON values of a bounded depth.
 """
 

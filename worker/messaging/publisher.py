@@ -27,8 +27,8 @@ class Publisher:
     def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
         """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`.
 
-        Whether a batch that fails has been published is not known: publishing again does no harm, since whoever takes
-        up a task looks into the log first.
+        Whether a batch that fails has been published is not known: publishing again does no harm, since a worker that
+        takes up a task looks into the log first.
         """
         with broker_failures("the broker does not take tasks"):
             for batch in _batches(tasks):

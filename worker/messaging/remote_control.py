@@ -1,6 +1,6 @@
 """Which of Celery's remote-control commands a worker takes.
 
-Whoever may write to the broker can send them, and they say nothing of the sender. So those that change a worker - stop
+Any client of the broker can send them, and they say nothing of the sender. So those that change a worker - stop
 it, take queues from it, revoke its tasks - are taken only where a setting says so. Those that ask about tasks answer
 with what events show of them: not with what they work on, nor with their tokens.
 

@@ -33,7 +33,7 @@ class Together(Generic[T]):
         sent = loop.create_future()
         self._waiting.append((one, sent))
         if self._working is None:
-            # Not in the context of whoever is the first: it sends for all.
+            # Not in the context of the first sender: it sends for all.
             self._working = loop.create_task(self._work(), context=Context())
         await sent
 

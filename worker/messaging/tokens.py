@@ -1,4 +1,4 @@
-"""Tokens of remote attempts: what shows that a result or a report comes from whoever was given the call.
+"""Tokens of remote attempts: what shows that a result or a report comes from the worker that was given the call.
 
 Run, instance and call stand in task events and logs, for operators. A process that overhears them could answer for a
 call that was never given to it. So the message of each remote attempt carries a token, and what comes back is refused

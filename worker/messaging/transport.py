@@ -4,7 +4,7 @@ kombu keeps in Redis which queue belongs to which exchange (`_kombu.binding…`)
 sets, so one that was captured could have the answers to others copied to itself. Here that is not stored at all: a
 queue's name follows from the exchange and the routing key.
 
-Whoever may add to a queue or publish in a channel may add anything. kombu takes an entry and reads it in one step of
+Who may add to a queue or publish in a channel may add anything. kombu takes an entry and reads it in one step of
 its event loop; what it cannot read it raises, and the process would end. Here such an entry is gone, is counted, and
 costs one line in the log.
 """

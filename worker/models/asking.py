@@ -43,7 +43,7 @@ async def answered(
 ) -> Answer:
     """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
 
-    A request of whose answer a piece was heard is not asked again: whoever heard it may have acted on it.
+    A request of whose answer a piece was heard is not asked again: calls of that piece may have begun.
     """
     began = time.monotonic()
     was_heard = False

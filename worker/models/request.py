@@ -1,6 +1,6 @@
 """What a model is asked, what it answers, and what a model is.
 
-A model is one method: `async def ask(self, request: ModelRequest, heard: Heard) -> Answer`. Whoever asks is on the
+A model is one method: `async def ask(self, request: ModelRequest, heard: Heard) -> Answer`. The caller is on the
 event loop of the process, so that waiting for an answer costs no thread.
 """
 
@@ -76,4 +76,4 @@ class Listing(Protocol):
 
 
 def ignore(_: str) -> None:
-    """For whoever waits for the whole answer: a `Heard` that does nothing."""
+    """A `Heard` that does nothing, for a caller that waits for the whole answer."""

@@ -49,7 +49,7 @@ class Telling:
             return
         try:
             self._calls += len(self._growing.feed(piece))
-        except Unreadable:  # whoever gets the whole says what is wrong with it
+        except Unreadable:  # what is wrong is said where the whole answer is read
             self._is_over = True
             return
         if self._calls >= self._next and self._working is None:

@@ -1,7 +1,7 @@
 """What comes over the wire: a body of bounded size, whole or as server-sent events.
 
-The SDKs make an object of every event, without a bound on its size; an answer has thousands of events, and whoever
-answers is foreign.
+The SDKs make an object of every event, without a bound on its size; an answer has thousands of events, and the
+server is not trusted.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class Sweeper:
             self._heed(run, answer)
 
     def _drop_forged(self, heard: Mapping[str, dict[str, list[Any]]]) -> None:
-        """Leave out what is said of attempts without their token: whoever says it was never given the call."""
+        """Leave out what is said of attempts without their token: its sender was never given the call."""
         if not heard:
             return
         tokens = read_tokens(self._redis, self._settings.key_prefix)

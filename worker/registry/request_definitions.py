@@ -61,7 +61,7 @@ class KnownDelegates(Container[str]):
         return found
 
     def _is_defined(self, name: str) -> bool:
-        """Whether a definition may be had under that name; whether one is at an address, nobody asks here."""
+        """Whether a definition may be had under that name; whether one is at an address is not asked here."""
         return is_below(name, self._addresses) if is_address(name) else self._file(name) is not None
 
     def _file(self, name: str) -> Path | None:

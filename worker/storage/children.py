@@ -85,7 +85,7 @@ def child_result(status: str, end: Mapping[str, Any] | None, loop: Loop) -> Succ
 
 
 def child_id(call: CallId, generation: int = 0) -> str:
-    """The run that answers a call: the same for whoever starts it. A call that is retried by hand has another one."""
+    """The run that answers a call: the same for all starters. A call that is retried by hand has another one."""
     begun, _, _ = call.run.partition("-")
     text = "\x1f".join((call.run, call.member, str(generation)))
     return f"{begun}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"

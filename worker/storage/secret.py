@@ -1,4 +1,4 @@
-"""The log's secret: made by whoever needs it first, and the same for all from then on."""
+"""The log's secret: made by the first process that needs it, and the same for all from then on."""
 
 from __future__ import annotations
 

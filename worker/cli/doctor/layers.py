@@ -100,7 +100,7 @@ def _activities(settings: Settings) -> Layer:
 
 
 def _without_secrets(layer: Layer, settings: Settings) -> Layer:
-    """The layer with every password and key masked, whoever put it into an error's text."""
+    """The layer with every password and key masked, wherever an error's text has it from."""
     for secret in _secrets(settings):
         layer.detail = layer.detail.replace(secret, "***")
     return layer

@@ -1,5 +1,5 @@
 -- One step of a run's loop (SPEC R13.1): append what it decided from the log as it had read it. All of it or nothing, and
--- only where the log has not changed since; so each step is taken once, whoever decides it, however often.
+-- only where the log has not changed since; so each step is taken once, whichever process decides it, however often.
 --
 -- KEYS 1 state  hash  see advance.lua; here also loop (stage and tick, see protocol/engine/loop.py), loop:lane, loop:fault
 --                     (why it ended without an output), loop:forgiven (how many calls had failed when it ended),

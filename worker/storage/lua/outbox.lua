@@ -7,11 +7,11 @@
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms, soon_ms, heard_ms, taken and suspended (see
 --        sweep.lua), limit_attempts (that many executions may be lost)
 -- Returns msgpack: send and dead, lists of {member, attempt, failures, repeated, task}, broken, a list of members whose
---        entries are none of ours, and awaited (see sweep.lua). What is dead or broken stays here, for whoever asks to be
---        told of it again, until it is removed.
+--        entries are none of ours, and awaited (see sweep.lua). What is dead or broken stays here, and is given
+--        again to each that asks, until it is removed.
 --
 --      sent      its task lies in the queue, or was taken
---      taken     a probe has come out of its queue since: whoever took it is to be heard of soon
+--      taken     a probe has come out of its queue since: its taker is to be heard of soon
 --      running   its worker has reported it
 --      retry     failed, to be tried again when due
 

@@ -13,7 +13,7 @@ local request = cmsgpack.unpack(ARGV[1])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- Whoever speaks of an attempt that was given up already is not heard: the call is in other hands.
+-- A report of an attempt that was given up already is ignored: the call is in other hands.
 -- `queue` is the one in which a message is now, "" where a worker has it and nil where it stays.
 local function note(signs, condition, queue, silent_ms)
     for _, sign in ipairs(signs) do

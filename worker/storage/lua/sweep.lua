@@ -8,7 +8,7 @@
 --      10 held (zset)    11 untold (zset)
 -- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
---        which everything published there was taken: a probe came out), heard_ms (so soon after that whoever took a
+--        which everything published there was taken: a probe came out), heard_ms (so soon after that the taker of a
 --        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the
 --        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
 --        window.lua), format (of the runs that this version writes down; it leaves others alone), tells (whether there is a
@@ -19,7 +19,7 @@
 --          told}}. A call found lost, or due, can be claimed anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
--- and not more: whoever took it has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
+-- and not more: its taker has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
 -- its turn.
 
 local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
@@ -70,7 +70,7 @@ end
 local untold = {}
 if request.tells and (status == 'running' or status == 'paused') then
     untold = redis.call('ZRANGEBYSCORE', KEYS[11], '-inf', now, 'LIMIT', 0, request.most_told)
-    for _, member in ipairs(untold) do -- again, should whoever is given it die
+    for _, member in ipairs(untold) do -- again, should the process that is given it die
         redis.call('ZADD', KEYS[11], now + request.telling_ms, member)
     end
 end
@@ -132,7 +132,7 @@ local function judge(member, lane)
     if condition == 'sent' and not (queue == '' and taken > since + request.report_ms) then
         -- What was claimed is published a moment later.
         if queue ~= '' and (request.taken[queue] or 0) > since + request.soon_ms then
-            -- Whoever has taken a result is at work on it.
+            -- The worker that has taken a result is at work on it.
             local now_is = queue == request.instances and 'running' or 'sent'
             redis.call(
                 'HSET', calls, member, string.format('%s:%s:%s:%s/%.0f/', now_is, attempt, failures, owner, now)
