@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
-from contextlib import AbstractAsyncContextManager
-from signal import SIGPROF
+from contextlib import AbstractAsyncContextManager, suppress
+from signal import SIGKILL, SIGPROF
 from typing import Final
 
 from protocol import Problem
@@ -100,5 +101,7 @@ async def _answer(process: Process, check: Check) -> list[Problem]:
 
 async def _killed(process: Process) -> None:
     if process.returncode is None:
-        process.kill()
+        with suppress(ProcessLookupError):
+            # Not `process.kill()`, which asks first whether it has ended: how it has would be lost to asyncio.
+            os.kill(process.pid, SIGKILL)
     await process.wait()
