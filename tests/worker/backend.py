@@ -149,6 +149,18 @@ def _end(process: subprocess.Popen[bytes] | Forked) -> None:
         process.wait()
 
 
+def ends(pid: int) -> bool:
+    """Whether a process that is no child of ours ends; waits for it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], DEADLINE_SECONDS)[0])
+    finally:
+        os.close(descriptor)
+
+
 def settings_for(server: EmbeddedServer, **overrides: object) -> Settings:
     """Settings that point at a server, with the tests' activities and model."""
     given: dict[str, object] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from protocol.schemas.work import EXCEEDED
 from worker.execution import validator
 from worker.execution.validator import Validator
 
-from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, settings_apart
+from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ends, settings_apart
 
 T = TypeVar("T")
 
@@ -57,18 +56,6 @@ def using(test: Callable[[Validator], Awaitable[T]]) -> T:
 def pid_of(one: Validator) -> int:
     assert one._process is not None
     return one._process.pid
-
-
-def ends(pid: int) -> bool:
-    """Whether a process ends, which may be nobody's child here."""
-    try:
-        file = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([file], [], [], DEADLINE_SECONDS)[0])
-    finally:
-        os.close(file)
 
 
 def test_the_verdict_is_that_of_this_process() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from broker_config import EmbeddedServer
 from worker.cli.processors import _quotas, usable_processors
 
-from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
+from .backend import DEADLINE_SECONDS, Backend, Meeting, ends, meeting_url, settings_for
 
 
 class Workers:
@@ -70,18 +69,6 @@ def workers(backend: Backend, *arguments: str, **environment: str) -> Iterator[W
             yield Workers(process)
         finally:
             process.kill()
-
-
-def ends(pid: int) -> bool:
-    """Whether a process that is no child of ours ends; waits for it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], DEADLINE_SECONDS)[0])
-    finally:
-        os.close(descriptor)
 
 
 def waiting(gate: str) -> dict[str, Any]:

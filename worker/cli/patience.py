@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
+from worker.cli.beside import beside
 from worker.cli.output import tell
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from broker_config import Settings
     from protocol import Plan
 
@@ -17,25 +19,18 @@ QUIET_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 1.5
 
 
-@contextmanager
-def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> Iterator[None]:
+def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> AbstractContextManager[None]:
     """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
     these has none."""
-    is_over = threading.Event()
 
-    def look() -> None:
+    def look(is_over: Event) -> None:
         if not is_over.wait(QUIET_SECONDS):
             deserted = _deserted(settings, queues())
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
                 tell(f"no worker has said that it serves {', '.join(deserted)}: {remedy}")
 
-    thread = threading.Thread(target=look, name="acts-patience", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
+    return beside(look, "acts-patience")
 
 
 def queues_of(plan: Plan, settings: Settings) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
+from worker.cli.beside import beside
 from worker.cli.output import escaped
 from worker.cli.rendering import counted
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from worker.client.runs import Run
 
 _LOOK_SECONDS: Final = 1.0
@@ -35,12 +37,10 @@ def unanswered_words(told: Sequence[Mapping[str, Any]]) -> str:
     return f"{escaped(told[0]['type'])}: try {told[0]['tries'] + 1}{when}"
 
 
-@contextmanager
-def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> Iterator[None]:
+def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> AbstractContextManager[None]:
     """While the block lasts, show now and then which requests of a run are made again."""
-    is_over = threading.Event()
 
-    def look() -> None:
+    def look(is_over: Event) -> None:
         while not is_over.wait(_LOOK_SECONDS):
             try:
                 told = run.status().get("unanswered", [])
@@ -49,12 +49,7 @@ def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> I
             if not is_over.is_set():
                 show(told)
 
-    thread = threading.Thread(target=look, name="acts-unanswered", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
+    return beside(look, "acts-unanswered")
 
 
 def _when(one: Mapping[str, Any]) -> str:
