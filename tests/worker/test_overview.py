@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from broker_config import EmbeddedServer
 from protocol import Rejected
-from worker import AsyncClient
+from worker import AsyncClient, Client
 from worker.errors import AmbiguousRun, RunNotFound, RunOver
 from worker.storage.keys import Keys, active_runs, ended_runs
 from worker.storage.retention import expire_run
@@ -124,8 +125,6 @@ def test_messages_of_other_files_join_the_context(backend: Backend, tmp_path: Pa
 
 def test_ended_runs_are_listed_as_long_as_they_are_kept() -> None:
     with EmbeddedServer() as server:
-        from worker import Client
-
         settings = settings_for(server)
         with Client(settings) as client:
             redis, prefix = client._redis, settings.key_prefix
@@ -138,6 +137,39 @@ def test_ended_runs_are_listed_as_long_as_they_are_kept() -> None:
             assert {summary.run for summary in client.runs()} == {ids[2], ids[1]}
             RunList(redis, prefix).note_ended(ids[2], 1)
             assert redis.zcard(ended_runs(prefix)) == 2
+
+
+def test_a_run_is_found_at_every_moment_of_its_end() -> None:
+    looked = list[str]()
+
+    class Watched(Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            result = super().execute_command(*args, **options)
+            assert client.find("ending").id == run.id, args
+            looked.append(str(args[0]))
+            return result
+
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        run = client.submit([], {"calls": []}, name="ending")
+        keys = Keys(client.settings.key_prefix, run.id)
+        expire_run(Watched.from_url(client.settings.require_redis()), keys, 1_000)
+        assert (client._redis.zscore(active_runs(keys.prefix), run.id), looked.count("ZREM")) == (None, 2)
+
+
+def test_runs_that_end_while_all_are_listed_hide_no_other() -> None:
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        redis, prefix = client._redis, client.settings.key_prefix
+        ids = [f"r{number:04}" for number in range(1_000)]
+        with redis.pipeline() as pipeline:
+            for number, run in enumerate(ids):
+                pipeline.hset(Keys(prefix, run).state, "status", "running")
+                pipeline.zadd(active_runs(prefix), {run: number // 300})  # more of one millisecond than are read at once
+            pipeline.execute()
+        found = list[str]()
+        for run, _ in RunList(redis, prefix).newest():
+            found.append(run)
+            redis.zrem(active_runs(prefix), run)
+        assert sorted(found) == ids
 
 
 def test_an_asyncio_program_names_finds_and_forgets_runs_too(backend: Backend, name: str) -> None:

@@ -24,10 +24,10 @@ def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
     if not script(keys=[keys.state, *keys.all], args=[seconds]):
         return
     submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
+    if submitted is not None:
+        RunList(redis, keys.prefix).note_ended(keys.run, submitted)  # first, so that it is in one of the lists at any time
     _unlist(redis, keys)
     status: Any = redis.hget(keys.state, "status")
-    if submitted is not None and status is not None:
-        RunList(redis, keys.prefix).note_ended(keys.run, submitted)
     if submitted is not None and status is not None and status.decode() not in ENDED:
         redis.zadd(active_runs(keys.prefix), {keys.run: submitted})
 

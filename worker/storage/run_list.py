@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
+from math import inf
 from typing import Any, Final
 
 from redis import Redis
@@ -59,11 +60,16 @@ class RunList:
                 yield run
 
     def _listed(self, key: str) -> Iterator[tuple[float, str]]:
-        start = 0
-        while page := self._page(key, start):
+        """By time and id, not by position: some leave the list meanwhile."""
+        last, passed = inf, set[str]()  # those of the last time
+        while True:
+            found: Any = self._redis.zrevrangebyscore(
+                key, last, "-inf", start=0, num=len(passed) + _AT_ONCE, withscores=True
+            )
+            page = [pair for name, score in found if (pair := (score, name.decode()))[1] not in passed]
+            if not page:
+                return
             yield from page
-            start += len(page)
-
-    def _page(self, key: str, start: int) -> list[tuple[float, str]]:
-        found: Any = self._redis.zrevrange(key, start, start + _AT_ONCE - 1, withscores=True)
-        return [(score, name.decode()) for name, score in found]
+            if page[-1][0] != last:
+                last, passed = page[-1][0], set()
+            passed |= {run for score, run in page if score == last}
