@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ def test_an_endpoint_is_asked_which_models_it_has(reply: Reply, ok: bool, said: 
 def test_a_model_that_is_not_listed_is_named_with_those_that_are() -> None:
     with model_server(lambda body: LIST) as server:
         assert "lists no model x, but m, n" in examined(model="openai:x", model_base_url=server.url).detail
+
+
+def test_an_endpoint_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.models.probing._SECONDS", 0.2)
+    never = threading.Event()
+    with model_server(lambda body: Reply([b"{", never, b"}"])) as server:
+        layer = examined(model="openai:m", model_base_url=server.url)
+        never.set()
+    assert (layer.ok, layer.detail) == (False, "openai:m has not answered within 0.2 s")
 
 
 def test_what_cannot_be_loaded_or_reached_says_what_to_do(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_run_is_found_at_every_moment_of_its_end() -> None:
 
     class Watched(Redis):
         def execute_command(self, *args: Any, **options: Any) -> Any:
-            result = super().execute_command(*args, **options)
+            result: Any = super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
             assert client.find("ending").id == run.id, args
             looked.append(str(args[0]))
             return result
@@ -163,7 +163,7 @@ def test_runs_that_end_while_all_are_listed_hide_no_other() -> None:
         with redis.pipeline() as pipeline:
             for number, run in enumerate(ids):
                 pipeline.hset(Keys(prefix, run).state, "status", "running")
-                pipeline.zadd(active_runs(prefix), {run: number // 300})  # more of one millisecond than are read at once
+                pipeline.zadd(active_runs(prefix), {run: number // 300})  # more at one time than a page has
             pipeline.execute()
         found = list[str]()
         for run, _ in RunList(redis, prefix).newest():

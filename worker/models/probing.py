@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from broker_config import ConfiguredModel
@@ -24,8 +23,7 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     if not isinstance(model, Listing):
         return f"{configured.model} can be loaded"
     try:
-        async with asyncio.timeout(_SECONDS):
-            names = await model.names()
+        names = await model.names(_SECONDS)
     except TimeoutError:
         raise Unreachable(f"{configured.model} has not answered within {_SECONDS:g} s") from None
     except InvalidAnswer:

@@ -66,8 +66,8 @@ class Model(Protocol):
 class Listing(Protocol):
     """A model of an endpoint that can be asked which models it has."""
 
-    async def names(self) -> list[str]:
-        """Their names. Raises `ModelError`."""
+    async def names(self, seconds: float) -> list[str]:
+        """Their names, waited for as long. Raises `ModelError`, `TimeoutError`."""
         ...
 
     async def close(self) -> None:

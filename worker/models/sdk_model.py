@@ -124,11 +124,14 @@ class SdkModel:
             self._profile.note_refusal(request, error)
         return await self._asked(self._profile.fitted(request), heard)
 
-    async def names(self) -> list[str]:
-        """The models that the endpoint lists; none where it has no list. Raises `ModelError`."""
-        await self._load()
+    async def names(self, seconds: float) -> list[str]:
+        """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
+        await self._load()  # takes seconds on a busy machine, which are not the endpoint's
         with errors_of(self._sdk, self._configured):
-            async with self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response:
+            async with (
+                asyncio.timeout(seconds),
+                self._client.models.with_streaming_response.list(extra_headers=PLAIN) as response,
+            ):
                 body = b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
         listed = json_object(body).get("data")
         return [str(each["id"]) for each in listed if isinstance(each, dict) and "id" in each] if listed else []

@@ -25,7 +25,7 @@ def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
         return
     submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
     if submitted is not None:
-        RunList(redis, keys.prefix).note_ended(keys.run, submitted)  # first, so that it is in one of the lists at any time
+        RunList(redis, keys.prefix).note_ended(keys.run, submitted)  # first: it is in one of the lists at any time
     _unlist(redis, keys)
     status: Any = redis.hget(keys.state, "status")
     if submitted is not None and status is not None and status.decode() not in ENDED:
