@@ -9,6 +9,7 @@
 `repeats`       ticks that come to the same as the one before
 `children`      the runs of delegates that have tools
 `checking`      what is wrong with a submission, by what is registered here
+`starting`      how a claimed call is begun
 `inline_calls`  calls that the runner carries out itself
 `mailbox`       what arrives for a runner
 `services`      what all runners of a process share

@@ -21,11 +21,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
-from redis.exceptions import RedisError
-
-from protocol.calls.call import Call
 from protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
-from protocol.language.errors import Conflict
 from protocol.schemas.elsewhere import Verdicts
 from protocol.schemas.work import METER, STEP_WORK, Meter
 from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
@@ -40,25 +36,21 @@ from worker.storage.loop_entries import LOOP
 from worker.storage.timings import Spent
 
 from .admission import Admission
-from .budget import Budget
 from .children import Started
 from .inline_calls import InlineCalls
 from .mailbox import Mailbox
-from .remote import unknown_code
 from .services import Services
+from .starting import HEAVY_BYTES, Starter
 
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
-_UNAVAILABLE_SECONDS: Final = 1.0
 _MOST_FAILED: Final = 10
 """How many failed calls the end of a lane's task can name."""
 _MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
 _MOST_BYTES: Final = 2**20
 """A commit that holds so much takes nothing more along."""
-_HEAVY_BYTES: Final = 2**16
-"""What is as large as this takes one of the process's few places for it, in which runs take turns."""
 
 
 class LaneRunner:
@@ -76,7 +68,7 @@ class LaneRunner:
         self._mailbox = Mailbox()
         self._results: deque[tuple[Attempt, Result | Started]] = deque()
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
-        self._budget = Budget(services.log, services.settings, lane.run.definition)
+        self._starter = Starter(services, lane.run, lane.instance, self._inline)
         self._sendings: dict[int, TaskMessage] = {}
         """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
         self._spent: dict[int, Spent] = {}
@@ -147,7 +139,7 @@ class LaneRunner:
         if self.is_over:
             self._results.clear()  # nothing more is taken
         outcomes, rests, delegated = self._take_results()
-        await self._charge(outcomes)
+        await self._starter.charge(outcomes, self._execution)
         await self._gather()
         starts, holds = self._decide(outcomes) if self._run_status == "running" else ([], [])
         is_left = self._results or self._of_calls.asked
@@ -224,7 +216,7 @@ class LaneRunner:
         """
         if not start.call.is_fire_and_forget:
             return start
-        message = self._message(start, Attempt(self._id(start)))
+        message = self._starter.message(start, Attempt(self._id(start.call.index)), self._execution)
         if isinstance(message, Failure):
             return self._execution.finish(start.call.index, message, now)
         self._sendings[start.call.index] = message
@@ -264,7 +256,7 @@ class LaneRunner:
     def _place(self, starts: Sequence[Start]) -> AbstractAsyncContextManager[None]:
         """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
         is_sent = self._lane.run.sends_much and any(self._services.remote.leaves(start.call) for start in starts)
-        if self._load < _HEAVY_BYTES and not is_sent:
+        if self._load < HEAVY_BYTES and not is_sent:
             return nullcontext()
         return self._services.heavy.one(self._lane.run.run)
 
@@ -294,7 +286,7 @@ class LaneRunner:
             rests=rests,
             delegated=delegated,
             settled=settled,
-            claims=[self._claim(start) for start in starts],
+            claims=[self._starter.claim(start.call) for start in starts],
             holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, Spread)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
@@ -340,8 +332,7 @@ class LaneRunner:
         taken = zip(outcomes, advance.accepted, strict=False)  # of a run that is gone nothing is said
         failed = [outcome for outcome, is_ours in taken if is_ours and outcome.status is Status.FAILED]
         for outcome in failed[: _MOST_FAILED - len(self.failed)]:
-            id_ = CallId(self._lane.run.run, self._lane.instance, outcome.index)
-            self.failed.append(f"{id_}: {(outcome.error or {}).get('type')}")
+            self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
 
     def _sent(self, outcomes: Sequence[Outcome], advance: Advance) -> list[TaskMessage]:
         """What is in the outbox since this commit."""
@@ -355,7 +346,7 @@ class LaneRunner:
                 self._execution.record(start.call.index, Status.WAITING)
 
     async def _start(self, starts: Sequence[Start], advance: Advance) -> list[TaskMessage]:
-        """Carry out the claimed calls: in line, or as messages. Returns those that are still to be published."""
+        """Begin the claimed calls. Returns the messages that are still to be published."""
         messages: list[TaskMessage] = []
         size = 0
         for start, attempt in zip(starts, self._attempts(starts, advance), strict=True):
@@ -365,22 +356,14 @@ class LaneRunner:
             self._execution.record(start.call.index, Status.RUNNING)
             if attempt is None:
                 continue
-            if attempt.losses >= self._services.settings.limit_attempts:
-                lost = f"its workers were lost {attempt.losses} times; it is not tried again"
-                self._results.append((attempt, Failure("WorkerLost", lost)))
+            begun = await self._starter.begin(start, attempt, self._execution)
+            if begun is None:
                 continue
-            try:
-                message = self._carry_out(start, attempt)
-            except Conflict as conflict:
-                self._results.append((attempt, Failure("Conflict", str(conflict))))
+            if not isinstance(begun, TaskMessage):
+                self._results.append((attempt, begun))
                 continue
-            if message is None:
-                continue
-            if self._asks(start.call) and (refused := await self._budget.reserve(attempt, message)) is not None:
-                self._results.append((attempt, refused))
-                continue
-            messages.append(message)
-            size += len(message.body)
+            messages.append(begun)
+            size += len(begun.body)
             if size >= _MOST_BYTES:
                 await self._services.publish(messages)
                 messages, size = [], 0
@@ -390,76 +373,12 @@ class LaneRunner:
         """The attempts that were granted; None where a call is in other hands, or rests."""
         granted = zip(starts, advance.attempts, advance.failures, advance.repeated, strict=True)
         return [
-            Attempt(self._id(start), number, failures, is_repeated) if number else None
+            Attempt(self._id(start.call.index), number, failures, is_repeated) if number else None
             for start, number, failures, is_repeated in granted
         ]
 
-    def _carry_out(self, start: Start, attempt: Attempt) -> TaskMessage | None:
-        """Begin a call in line, or give the message that carries it away. Raises `Conflict`."""
-        call = start.call
-        if self._is_for_child(call):
-            self._inline.watch(self._begin_child(start, attempt), attempt)
-            return None
-        if self._services.remote.leaves(call):
-            return self._send(start, attempt)
-        activity = self._services.activity(call.runner.name)
-        if activity is None:
-            self._results.append((attempt, Failure("UnknownActivity", unknown_code("activity", call.runner.name))))
-            return None
-        function = activity.bind(call.properties, start.parameters, self._execution.scoped(call))
-        self._inline.begin(activity, function, attempt)
-        return None
-
-    def _is_for_child(self, call: Call) -> bool:
-        return self._services.children.answers(call, self._lane.run.definition)
-
-    async def _begin_child(self, start: Start, attempt: Attempt) -> Result | Started:
-        """Have the run started that answers a call, and its lanes published."""
-        try:
-            started = await self._services.children.start(start, attempt, self._execution, self._lane.run.definition)
-        except Conflict as conflict:
-            return Failure("Conflict", str(conflict))
-        except RedisError as error:
-            return Retry(Failure("Unavailable", str(error)), _UNAVAILABLE_SECONDS)
-        if isinstance(started, Started):
-            queue = self._services.settings.queue_instances
-            await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])
-        return started
-
-    def _id(self, start: Start) -> CallId:
-        return CallId(self._lane.run.run, self._lane.instance, start.call.index)
-
-    def _message(self, start: Start, attempt: Attempt) -> TaskMessage | Failure:
-        """The message that carries a call away, or why there is none."""
-        given = self._lane.run.tokens.given(attempt)
-        try:
-            message = self._services.remote.message(start, given, self._execution, self._lane.run.definition)
-        except Conflict as conflict:
-            return Failure("Conflict", str(conflict))
-        if (size := len(message.body)) > (most := self._services.limits.call_bytes):
-            text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
-            return Failure("TooLarge", text)
-        self._lane.run.sends_much |= size >= _HEAVY_BYTES
-        return message
-
-    def _send(self, start: Start, attempt: Attempt) -> TaskMessage | None:
-        """The message of a remote call whose result is awaited."""
-        message = self._message(start, attempt)
-        if isinstance(message, Failure):
-            self._results.append((attempt, message))
-            return None
-        return message
-
-    def _asks(self, call: Call) -> bool:
-        """Whether what a call asks a model has to fit what is left of its loop's tokens."""
-        return self._budget.is_limited and self._services.remote.asks(call, self._lane.run.definition)
-
-    async def _charge(self, outcomes: Sequence[Outcome]) -> None:
-        """Charge the loop's tokens with what the calls that have ended have asked models."""
-        for outcome in outcomes if self._budget.is_limited else ():
-            call = self._execution.call(outcome.index)
-            if call is not None and self._asks(call) and not self._is_for_child(call):
-                await self._budget.charge(CallId(self._lane.run.run, self._lane.instance, outcome.index), outcome)
+    def _id(self, index: int) -> CallId:
+        return CallId(self._lane.run.run, self._lane.instance, index)
 
     async def _take_news(self) -> None:
         """Take in what came while something else was done."""
@@ -574,12 +493,6 @@ class LaneRunner:
         if self._lane.run.definition.request is not None:  # calls that wait may have come since the lane was read
             return frozenset(outcome.index for outcome in outcomes)
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
-
-    def _claim(self, start: Start) -> Claim:
-        call, remote = start.call, self._services.remote
-        if remote.leaves(call) and not self._is_for_child(call):
-            return Claim(call.index, self._services.settings.sweep_interval_seconds, remote.queue(call))
-        return Claim(call.index, self._services.settings.lease_seconds)
 
     def _lane_task(self, instance: str | None, among: int) -> TaskMessage:
         return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances, among)
