@@ -8,6 +8,7 @@ costs one line that says why and shows nothing of it.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -54,6 +55,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self._has_shares = False
         self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._shares.is_closed)
         self._is_flush_due = False
+        self._thread = threading.get_ident()
         self._limits = limits_of(options["app"].conf.acts_settings)
         super().__init__(*arguments, **options)
         restrict(self.steps, self.app.conf.acts_settings)
@@ -61,6 +63,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def connect(self) -> Any:
         """Connect to the broker."""
         self._is_flush_due = False  # Celery has cleared its timers
+        self._thread = threading.get_ident()
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
@@ -73,6 +76,16 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
             logger.critical("the broker's user may not do what the queues of this worker need: %s", exc)
             raise WorkerShutdown(_NOT_PERMITTED)
         super().on_connection_error_after_connected(exc)
+
+    def call_soon(self, p: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Called by Celery to answer a message: at once where its own thread asks.
+
+        Its loop would do so after it has waited for the broker once more, up to a second, and the place that is given
+        back with the answer would be free no sooner.
+        """
+        if self.hub and threading.get_ident() == self._thread:
+            return p(*arguments, **named)
+        return super().call_soon(p, *arguments, **named)
 
     def on_send_event_buffered(self) -> None:
         """Called by Celery, in any thread, when a task event is to be published: those of a while go together."""
