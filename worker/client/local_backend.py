@@ -17,7 +17,6 @@ from typing import Final
 from broker_config import EmbeddedServer, GuardedProcess, Settings
 from worker.errors import InfrastructureError
 
-from .background import await_background
 from .programs import own_command
 
 READY: Final = "is ready"
@@ -52,6 +51,8 @@ def embedded_backend(
         try:
             yield own
             worker.drain()
+            from .background import await_background  # what it loads is not loaded before the worker starts
+
             await_background(own, deadline)
         except Exception as error:
             if worker.failure is not None and _is_of_infrastructure(error):

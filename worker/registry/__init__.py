@@ -4,5 +4,6 @@
 `signatures`           the schema of what a function takes
 `loading`              loading the modules that register
 `request_definitions`  delegates that are JSON files
-`remote_definitions`   those at web addresses
+`addresses`            which web addresses may name one
+`remote_definitions`   fetching one from there
 """

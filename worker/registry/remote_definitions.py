@@ -1,42 +1,20 @@
-"""Request definitions at web addresses: only below configured ones, and of a bounded size and time (SPEC R9.1).
+"""Request definitions at web addresses, of a bounded size and time; no redirect is followed (SPEC R9.1).
 
-An address is taken as it is written or not at all: what could lead elsewhere - `..`, escapes, a query, a user, another
-host or port, a redirect - is refused before or instead of being followed.
+What this module loads takes a while: it is imported where something is fetched.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Sequence
 from http.client import HTTPException
 from typing import IO, Any, Final
 from urllib.error import URLError
-from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from worker.errors import WorkerError
 
-_PLAIN: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 _TIMEOUT_SECONDS: Final = 10.0
 _PIECE_BYTES: Final = 65_536
-
-
-def is_address(name: str) -> bool:
-    """Whether a name, or a root, is a web address."""
-    return name.startswith(("http://", "https://"))
-
-
-def is_below(name: str, roots: Sequence[str]) -> bool:
-    """Whether an address is that of a JSON file below one of the roots."""
-    if not _PLAIN.fullmatch(name) or not name.endswith(".json"):
-        return False
-    asked = urlsplit(name)
-    found = (urlsplit(root if root.endswith("/") else f"{root}/") for root in roots)
-    return any(
-        (asked.scheme, asked.netloc) == (root.scheme, root.netloc) and asked.path.startswith(root.path)
-        for root in found
-    )
 
 
 def fetched(address: str, most_bytes: int) -> bytes:

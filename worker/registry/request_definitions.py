@@ -17,7 +17,7 @@ from protocol.submission.layout import Layout
 from worker.errors import WorkerError
 
 from .activities import Registry
-from .remote_definitions import fetched, is_address, is_below
+from .addresses import is_address, is_below
 
 L = TypeVar("L", bound=Layout)
 
@@ -81,7 +81,7 @@ class KnownDelegates(Container[str]):
         assert self._is_defined(name)
         path = None if is_address(name) else self._file(name)
         try:
-            content = fetched(name, self._most_bytes) if path is None else self._content(path)
+            content = self._fetched(name) if path is None else self._content(path)
             definition = json.loads(content)
         except (OSError, ValueError, RecursionError) as error:
             raise WorkerError(f"delegate {name!r}: {path or name} cannot be read as JSON: {error}") from error
@@ -89,6 +89,11 @@ class KnownDelegates(Container[str]):
         if problem is not None:
             raise WorkerError(f"delegate {name!r}: {path or name}: {problem}")
         return definition
+
+    def _fetched(self, name: str) -> bytes:
+        from .remote_definitions import fetched
+
+        return fetched(name, self._most_bytes)
 
     def _content(self, path: Path) -> bytes:
         with path.open("rb") as file:
