@@ -57,14 +57,18 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
 
 
 def refused(backend: Backend) -> dict[str, int]:
-    """What the worker has counted."""
-    (stats,) = make_client_application(backend.settings).control.inspect(timeout=10, limit=1).stats().values()
+    """What the worker has counted; asked until it answers, for one that has just said that it is ready may hear a
+    moment later.
+    """
+    inspect = make_client_application(backend.settings).control.inspect(timeout=1, limit=1)
+    (stats,) = next(found for _ in range(20) if (found := inspect.stats())).values()
     counted: dict[str, int] = stats["refused"]
     return counted
 
 
 def test_what_is_no_command_of_celerys_is_refused_in_one_line_each(backend: Backend) -> None:
     with backend.worker() as process:
+        refused(backend)
         for content in REFUSED.values():
             backend.redis.publish(CHANNEL, message(packed(content)))
         backend.redis.publish(CHANNEL, message(b"\xc1"))
@@ -87,6 +91,7 @@ def test_any_change_of_a_commands_bytes_leaves_the_worker_answering(backend: Bac
     chance = random.Random(seed)
     bodies: list[Any] = [packed({**PING, "ticket": ID, "reply_to": ASKER}), *map(packed, REFUSED.values())]
     with backend.worker() as process:
+        refused(backend)
         for number in range(MUTATIONS):
             body = chance.choice(bodies)
             made = message(mutated(body, chance)) if number % 2 else mutated(message(body), chance)

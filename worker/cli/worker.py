@@ -33,8 +33,6 @@ COROUTINES: Final = "coroutines"
 POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
 
 _LOCAL_POLL_SECONDS: Final = 0.02
-_SUBSCRIBED_SECONDS: Final = 0.01
-"""So long after the first turn of the broker's loop has begun, it has asked to hear what is broadcast."""
 
 
 @click.command(short_help="Run a Celery worker on the right queues.")
@@ -172,18 +170,12 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     name = celery_worker.hostname
     asked: list[str] = []
 
-    def announce(sender: Any, **_: Any) -> None:
+    def announce(**_: Any) -> None:
         if not forks:
             stop: Any = signal.getsignal(signal.SIGTERM)
             signal.signal(signal.SIGQUIT, _end_at_once)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, partial(hear, stop))
-        if sender.hub is not None:
-            sender.hub.call_soon(sender.hub.call_later, _SUBSCRIBED_SECONDS, say)
-        else:
-            say()
-
-    def say() -> None:
         write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
         if machine is not None:
             _announce(machine, {"worker": name, "queues": queues, "pid": os.getpid()})
