@@ -129,9 +129,11 @@ class EmbeddedServer:
 def _wait_until_ready(log: int, *, binary: str, timeout_seconds: float) -> None:
     """Read the server's log up to the line that says it is ready: an event, not polling."""
     deadline = time.monotonic() + timeout_seconds
+    waiting = select.poll()  # `select` itself takes no descriptor from 1,024 on
+    waiting.register(log, select.POLLIN)
     text = b""
     while _READY not in text:
-        if not select.select([log], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise ServerUnavailable(f"{binary} was not ready within {timeout_seconds:g} seconds: {_last_line(text)}")
         if not (more := os.read(log, 65_536)):
             raise ServerUnavailable(f"{binary} ended at its start: {_last_line(text)}")

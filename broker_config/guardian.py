@@ -65,8 +65,8 @@ def _guard(pid: int, *, listen: list[int], wakeup: int, grace_seconds: float) ->
             _signal_group(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        timeout = None if kill_at is None else max(0.0, kill_at - time.monotonic())
-        ready = select.select([wakeup] if stopping else [wakeup, *listen], [], [], timeout)[0]
+        timeout_ms = None if kill_at is None else max(0, round((kill_at - time.monotonic()) * 1000))
+        ready = _readable([wakeup] if stopping else [wakeup, *listen], timeout_ms)
         received = os.read(wakeup, 512) if wakeup in ready else b""
         told = bool({signal.SIGTERM, signal.SIGHUP} & set(received)) or any(fd in ready for fd in listen)
         if told and not stopping:
@@ -76,6 +76,14 @@ def _guard(pid: int, *, listen: list[int], wakeup: int, grace_seconds: float) ->
         if kill_at is not None and time.monotonic() >= kill_at:
             _signal_group(pid, signal.SIGKILL)
             kill_at = None
+
+
+def _readable(descriptors: list[int], timeout_ms: int | None) -> list[int]:
+    """Wait for one of them at least; they may be any numbers, where `select` takes those below 1,024 alone."""
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in waiting.poll(timeout_ms)]
 
 
 def _start(command: list[str]) -> int:

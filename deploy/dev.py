@@ -39,6 +39,7 @@ INTERRUPTED = 130
 # Tests of workers mostly wait, so four share two cores. A module's tests stay in one, whose servers they share.
 IN_FOUR = ["-n", "4", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
+NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
 NIGHT_OF_CHAOS_SECONDS = 1800
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
@@ -95,7 +96,8 @@ def test(arguments: list[str]) -> int:
 def nightly(arguments: list[str]) -> int:
     """Run every test on thousands of examples, then random chaos in any case; return the code of what failed first."""
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
-    tests = subprocess.call([PYTHON, "-m", "pytest", *distribution(arguments), *arguments], env=environment)
+    options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS)]
+    tests = subprocess.call([PYTHON, "-m", "pytest", *options, *arguments], env=environment)
     chaos = subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)])
     return tests or chaos
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,18 @@ def test_it_is_gone_when_its_block_ends() -> None:
     with ended:
         ended.wait()
     assert not server.directory.exists()
+
+
+def test_a_process_with_thousands_of_open_files_has_one(request: pytest.FixtureRequest) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with ExitStack() as files:
+        for _ in range(1_100):
+            files.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        with EmbeddedServer() as server, Redis.from_url(server.redis_url) as redis:
+            assert redis.ping()
+        assert not server.directory.exists()
 
 
 def test_a_server_is_used_once(server: EmbeddedServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -72,6 +73,19 @@ def test_there_is_one_at_a_time_and_then_another() -> None:
         assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
     assert celery._state.default_app is before
     assert not [thread for thread in threading.enumerate() if thread.name in ("acts-loop", "acts-local-worker")]
+
+
+def test_a_block_leaves_nothing_open_and_the_process_as_it_was() -> None:
+    def use() -> int:
+        with local([greet]) as client:
+            assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    frozen, thresholds = gc.get_freeze_count(), gc.get_threshold()
+    first, *_, last = (use() for _ in range(4))
+    assert last <= first  # what tests before this one have left may be freed meanwhile
+    assert (gc.get_freeze_count(), gc.get_threshold()) == (frozen, thresholds)
 
 
 def test_the_fixture_is_such_a_client(acts: Client) -> None:

@@ -80,8 +80,11 @@ def _worker(settings: Settings, known: Registry) -> Iterator[None]:
     from celery.worker import WorkController, state
 
     from worker.app.application import make_application
+    from worker.app.garbage import GarbageStep
+    from worker.messaging.transport import forget_connections
 
     app = make_application(settings, known)
+    app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
     ready = threading.Event()
     controller = WorkController(
@@ -120,3 +123,4 @@ def _worker(settings: Settings, known: Registry) -> Iterator[None]:
         trace.reset_worker_optimizations(app)
         _state.set_default_app(before)
         app.conf.acts_runtimes.close()
+        forget_connections(app.connection_for_write())

@@ -72,4 +72,6 @@ class Held(QoS):  # type: ignore[misc]  # kombu has no types
 
 def hold(channel: Any, hand: Hand) -> None:
     """Let a channel of the Redis transport, from which nothing is consumed yet, keep what it delivers in memory."""
+    if channel._qos is not None:
+        channel._qos.restore_unacked_once()  # nothing; but else the process keeps it, and the channel, to its end
     channel._qos = Held(hand, channel)

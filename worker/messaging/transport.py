@@ -16,7 +16,7 @@ from functools import cache
 from queue import Empty
 from typing import Any, Final
 
-from kombu import Connection
+from kombu import Connection, pools
 from kombu.connection import ConnectionPool, PooledConnection
 from kombu.utils.collections import HashedSeq
 from kombu.utils.json import loads
@@ -46,6 +46,18 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
     def __eqhash__(self) -> Any:
         """How kombu knows the pool of this connection; not that of another application to the same server."""
         return HashedSeq(__name__, super().__eqhash__())
+
+
+def forget_connections(connection: Connection) -> None:
+    """Close what this process keeps open to the server of a connection; nobody may be using it any more.
+
+    kombu keeps connections for as long as the process lives.
+    """
+    for group in (pools.producers, pools.connections):
+        for key, pool in tuple(group.items()):
+            if getattr(pool, "connections", pool).connection.hostname == connection.hostname:
+                dict.pop(group, key)
+                pool.force_close_all()
 
 
 class _PooledConnection(PooledConnection, BackendConnection):  # type: ignore[misc]  # as above
