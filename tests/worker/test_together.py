@@ -50,6 +50,17 @@ def test_all_of_a_batch_hear_that_it_failed_and_the_next_one_is_sent() -> None:
     assert [str(error) for error in asyncio.run(hand_in())] == ["no way", "no way"]
 
 
+def test_who_hands_in_hears_that_no_thread_can_be_had() -> None:
+    async def hand_in() -> None:
+        executor = ThreadPoolExecutor(1)
+        executor.shutdown()
+        together = Together[int](lambda _: None, executor)
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            await together.send(1)
+
+    asyncio.run(asyncio.wait_for(hand_in(), 20))
+
+
 def test_a_task_that_is_cancelled_keeps_no_other_waiting() -> None:
     sent: list[int] = []
 

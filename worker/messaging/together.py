@@ -43,10 +43,7 @@ class Together(Generic[T]):
             await asyncio.sleep(0)  # what is handed in in the same turn of the loop goes along
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
-                items = [one for one, _ in batch]
-                sending = asyncio.get_running_loop().run_in_executor(self._executor, self._send, items)
-                await asyncio.wait([sending])
-                error = sending.exception()
+                error = await self._error_of([one for one, _ in batch])
                 for _, sent in batch:
                     if sent.done():
                         continue  # who handed it in was cancelled
@@ -56,3 +53,12 @@ class Together(Generic[T]):
                         sent.set_exception(error)
         finally:
             self._working = None
+
+    async def _error_of(self, items: Sequence[T]) -> BaseException | None:
+        """Send a batch; what is raised, also where no thread can be had for it."""
+        try:
+            sending = asyncio.get_running_loop().run_in_executor(self._executor, self._send, items)
+        except RuntimeError as error:
+            return error
+        await asyncio.wait([sending])
+        return sending.exception()
