@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 _MOST_KEPT: Final = 10_000
 """How many tasks are kept in memory while the broker is away."""
+_MOST_KEPT_BYTES: Final = 64 * 2**20
+_TOGETHER_BYTES: Final = 2**20
+"""How many bytes of tasks go out together, or one task that has more."""
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 1.0
 
@@ -37,24 +40,34 @@ class Relay:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._parcels: deque[Parcel] = deque()
-        self._kept = 0
+        self._kept = self._kept_bytes = 0
+        self._sent = 0
         self._is_away = False
         self._outage = Outage(logger, "publishing tasks")
         self._working: asyncio.Task[None] | None = None
 
     async def publish(self, tasks: Sequence[TaskMessage]) -> None:
         """Hand in tasks; returns when the broker was asked to take them, or seems to be away. Never raises."""
-        if not tasks or (self._is_away and self._kept + len(tasks) > _MOST_KEPT):
+        size = _size(tasks)
+        if not tasks or (self._is_away and not self._has_room(len(tasks), size)):
             return
         tried = asyncio.get_running_loop().create_future()
         self._parcels.append((tasks, tried))
         self._kept += len(tasks)
+        self._kept_bytes += size
         if self._working is None:
             # Not in the context of the lane that happens to be the first: it publishes for all.
             self._working = asyncio.get_running_loop().create_task(self._work(), context=Context())
-        if not self._is_away:
+        while not self._is_away and not tried.done():
+            sent = self._sent
             await asyncio.wait((tried,), timeout=_LONGEST_WAIT_SECONDS)
-            self._is_away = not tried.done()
+            # One that takes large tasks slowly is not away: what is made meanwhile would fill the memory.
+            if not tried.done() and self._sent == sent:
+                self._is_away = True
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so many tasks of so many bytes are kept while the broker is away."""
+        return self._kept + count <= _MOST_KEPT and self._kept_bytes + size <= _MOST_KEPT_BYTES
 
     async def _work(self) -> None:
         """Publish until nothing is left."""
@@ -66,6 +79,7 @@ class Relay:
                 for _ in parcels:
                     tasks, tried = self._parcels.popleft()
                     self._kept -= len(tasks)
+                    self._kept_bytes -= _size(tasks)
                     _release(tried)
         finally:
             self._working = None
@@ -73,11 +87,12 @@ class Relay:
     def _next(self) -> list[Parcel]:
         """The parcels that go out together."""
         parcels: list[Parcel] = []
-        count = 0
+        count = size = 0
         for parcel in self._parcels:
             parcels.append(parcel)
             count += len(parcel[0])
-            if count >= BATCH:
+            size += _size(parcel[0])
+            if count >= BATCH or size >= _TOGETHER_BYTES:
                 break
         return parcels
 
@@ -100,7 +115,12 @@ class Relay:
             else:
                 self._outage.succeeded()
                 self._is_away = False
+                self._sent += 1
                 return
+
+
+def _size(tasks: Sequence[TaskMessage]) -> int:
+    return sum(len(task.body) for task in tasks)
 
 
 def _release(tried: asyncio.Future[None]) -> None:
