@@ -21,7 +21,7 @@ from .sentinels import client, server
 PRIMARIES: Final = 3
 _SLOTS: Final = 16_384
 _NODE_TIMEOUT_MS: Final = 1_000
-_LOOKS: Final = 600
+_LOOKS: Final = 1_800
 
 
 @dataclass

@@ -44,8 +44,9 @@ def ask(backend: Backend, command: str) -> tuple[int, str]:
 
 
 def stats(backend: Backend) -> dict[str, Any]:
-    """The health of the one worker, as it tells of it."""
-    answers = make_client_application(backend.settings).control.inspect(timeout=DEADLINE_SECONDS, limit=1).stats()
+    """The health of the one worker, as it tells of it: asked again where it has only just begun to listen."""
+    inspect = make_client_application(backend.settings).control.inspect(timeout=2, limit=1)
+    answers = next(found for _ in range(DEADLINE_SECONDS // 2) if (found := inspect.stats()))
     (answer,) = answers.values()
     health: dict[str, Any] = answer["health"]
     return health
@@ -85,6 +86,7 @@ def test_a_dead_sweep_is_seen(backend: Backend) -> None:
 
 def test_a_cancelled_consumer_is_seen(backend: Backend) -> None:
     with backend.worker("-n", "one", **REMOTE):
+        assert stats(backend)["problems"] == {}
         make_client_application(backend.settings).control.cancel_consumer("delegates", reply=True, limit=1)
         until(lambda: ask(backend, "health")[0] == 3)
         assert "queue delegates is not consumed any more" in ask(backend, "health")[1]
