@@ -69,13 +69,23 @@ def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monke
         worker.take("wide", number)
     assert worker.shares.is_closed
     worker.now += shares.STUCK_SECONDS
-    assert not worker.shares.is_closed, "no place has been given back for a while"
-    worker.end("wide", 0)
-    assert worker.shares.is_closed
-    for number in range(1, 64):
+    assert not worker.shares.is_closed, "they have stood there for a while"
+    for number in range(64):
         worker.end("wide", number)
     assert not worker.shares.is_closed
     assert len(worker.begun) == 64
+
+
+def test_what_is_behind_is_taken_where_places_are_given_back_too_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(100):
+        worker.take("wide", number)
+    is_closed = []
+    for number in range(20):
+        worker.now += shares.STUCK_SECONDS / 4
+        worker.end("wide", number)
+        is_closed.append(worker.shares.is_closed)
+    assert is_closed == [True] * 3 + [False] * 17, "a run that trickles does not keep others waiting in the queue"
 
 
 def test_a_lane_that_stands_aside_already_is_dropped_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,8 +255,10 @@ class LaneRunner:
 
     def _place(self, starts: Sequence[Start]) -> AbstractAsyncContextManager[None]:
         """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
-        is_sent = self._lane.run.sends_much and any(self._services.remote.leaves(start.call) for start in starts)
-        if self._load < HEAVY_BYTES and not is_sent:
+        leaving = [start for start in starts if self._services.remote.leaves(start.call)]
+        view = self._lane.run
+        view.sends_much = view.sends_much or any(len(pack(start.parameters)) >= HEAVY_BYTES for start in leaving)
+        if self._load < HEAVY_BYTES and not (leaving and view.sends_much):
             return nullcontext()
         return self._services.heavy.one(self._lane.run.run)
 

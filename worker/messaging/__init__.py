@@ -6,6 +6,7 @@
 `tokens`        what shows that a result comes from the worker that was given the call
 `messages`      the argument of each task
 `transport`     queues and channels in Redis, and what lies there and is no message
+`queue_order`   from which queue a worker takes next
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches
 `envelopes`     several tasks in one message

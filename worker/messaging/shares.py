@@ -3,7 +3,7 @@
 A queue is first in, first out, and a run has up to `ACTS_PUBLISH_WINDOW` lanes in it. Where their calls are long, they
 would take every place of a worker, and whatever comes behind them would wait for their end. So a run may hold eight
 ninths of the places at most, less where others hold some. A lane beyond its run's share stands aside in this process'
-memory until a place is given back; where none has been for a while, the worker goes on taking what is behind it.
+memory until a place is given back; once one has stood there for a while, the worker goes on taking what is behind it.
 A lane that stands aside is published and not begun: should the process die, the sweep finds it as it finds any such.
 """
 
@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final
 
 STUCK_SECONDS: Final = 0.5
-"""So long a run gives no place back before what is behind its lanes is taken."""
+"""So long a lane stands aside before what is behind it is taken."""
 MOST_ASIDE: Final = 5_000
 
 SHARE: Final = 8
@@ -42,8 +42,8 @@ class Shares:
         self._later = later
         self._held: dict[str, int] = {}
         self._in_all = 0
-        self._given_back: dict[str, float] = {}
-        self._aside: OrderedDict[str, OrderedDict[Hashable, Begin]] = OrderedDict()
+        self._aside: OrderedDict[str, OrderedDict[Hashable, tuple[float, Begin]]] = OrderedDict()
+        """Of each run the lanes in the order in which they came, with the time when they did."""
         self._count = 0
 
     @property
@@ -51,7 +51,7 @@ class Shares:
         """Whether nothing more is to be taken: a lane stands aside that may begin soon, or too many do."""
         now = monotonic()
         return bool(self._aside) and (
-            self._count >= MOST_ASIDE or any(now - self._given_back[run] < STUCK_SECONDS for run in self._aside)
+            self._count >= MOST_ASIDE or any(now - _oldest(lanes) < STUCK_SECONDS for lanes in self._aside.values())
         )
 
     def take(self, run: str, lane: Hashable, begin: Begin, drop: Callable[[], object]) -> None:
@@ -62,8 +62,7 @@ class Shares:
         elif aside is not None and lane in aside:
             drop()
         else:
-            self._given_back.setdefault(run, monotonic())
-            self._aside.setdefault(run, OrderedDict())[lane] = begin
+            self._aside.setdefault(run, OrderedDict())[lane] = monotonic(), begin
             self._count += 1
             self._later(STUCK_SECONDS, _nothing)  # the consumer looks again then
 
@@ -81,8 +80,6 @@ class Shares:
         if not self._held[run]:
             del self._held[run]
         if self._aside:
-            if run in self._aside:
-                self._given_back[run] = monotonic()
             self._later(0, self._serve)
 
     def _serve(self) -> None:
@@ -90,11 +87,17 @@ class Shares:
         for run in list(self._aside):
             lanes = self._aside[run]
             while lanes and self._may_begin(run):
-                _, begin = lanes.popitem(last=False)
+                _, (_, begin) = lanes.popitem(last=False)
                 self._count -= 1
                 self._begin(run, begin)
             if not lanes:
-                del self._aside[run], self._given_back[run]
+                del self._aside[run]
+
+
+def _oldest(lanes: OrderedDict[Hashable, tuple[float, Begin]]) -> float:
+    """When the first of them came."""
+    since, _ = next(iter(lanes.values()))
+    return since
 
 
 def _nothing() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 from queue import Empty
+from time import monotonic
 from typing import Any, Final
 
 from kombu import Connection, pools
@@ -21,6 +22,7 @@ from kombu.connection import ConnectionPool, PooledConnection
 from kombu.utils.collections import HashedSeq
 from kombu.utils.json import loads
 
+from .queue_order import QueueOrder
 from .refusals import count_refusal
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ def _channel_class(base: Any) -> Any:
     """The channels of one of kombu's Redis transports, changed as this module says."""
 
     class Channel(base):  # type: ignore[misc]  # as above
+        queue_order_strategy = QueueOrder
+
         def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
             return [_bound_queue(exchange, routing_key)]
 
@@ -95,6 +99,7 @@ def _channel_class(base: Any) -> Any:
             return []
 
         def _brpop_read(self, **options: Any) -> bool:
+            began = monotonic()
             try:
                 return bool(super()._brpop_read(**options))
             except self._passing:
@@ -102,6 +107,8 @@ def _channel_class(base: Any) -> Any:
             except Exception as error:
                 _drop("a queue", error)
                 return True
+            finally:
+                self._queue_cycle.charge(monotonic() - began)
 
         def _receive_one(self, client: Any) -> Any:
             try:
