@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from typing import Final
+from typing import Final, NamedTuple
 
 from worker.errors import InfrastructureError
 
@@ -25,13 +25,23 @@ logger = logging.getLogger(__name__)
 _MOST_KEPT: Final = 10_000
 """How many tasks are kept in memory while the broker is away."""
 _MOST_KEPT_BYTES: Final = 64 * 2**20
+"""How many bytes those have at most."""
 _TOGETHER_BYTES: Final = 2**20
 """How many bytes of tasks go out together, or one task that has more."""
 _FIRST_WAIT_SECONDS: Final = 0.1
 _LONGEST_WAIT_SECONDS: Final = 1.0
 
 Send = Callable[[Sequence[TaskMessage]], Awaitable[None]]
-Parcel = tuple[Sequence[TaskMessage], asyncio.Future[None]]
+
+
+class Parcel(NamedTuple):
+    """What was handed in at once."""
+
+    tasks: Sequence[TaskMessage]
+    size: int
+    """Bytes of their arguments."""
+    tried: asyncio.Future[None]
+    """Done when the broker was asked to take them, or seems to be away."""
 
 
 class Relay:
@@ -48,11 +58,11 @@ class Relay:
 
     async def publish(self, tasks: Sequence[TaskMessage]) -> None:
         """Hand in tasks; returns when the broker was asked to take them, or seems to be away. Never raises."""
-        size = _size(tasks)
+        size = sum(len(task.body) for task in tasks)
         if not tasks or (self._is_away and not self._has_room(len(tasks), size)):
             return
         tried = asyncio.get_running_loop().create_future()
-        self._parcels.append((tasks, tried))
+        self._parcels.append(Parcel(tasks, size, tried))
         self._kept += len(tasks)
         self._kept_bytes += size
         if self._working is None:
@@ -75,12 +85,12 @@ class Relay:
         try:
             while self._parcels:
                 parcels = self._next()
-                await self._deliver([task for tasks, _ in parcels for task in tasks])
-                for _ in parcels:
-                    tasks, tried = self._parcels.popleft()
-                    self._kept -= len(tasks)
-                    self._kept_bytes -= _size(tasks)
-                    _release(tried)
+                await self._deliver([task for parcel in parcels for task in parcel.tasks])
+                for parcel in parcels:
+                    self._parcels.popleft()
+                    self._kept -= len(parcel.tasks)
+                    self._kept_bytes -= parcel.size
+                    _release(parcel.tried)
         finally:
             self._working = None
 
@@ -90,8 +100,8 @@ class Relay:
         count = size = 0
         for parcel in self._parcels:
             parcels.append(parcel)
-            count += len(parcel[0])
-            size += _size(parcel[0])
+            count += len(parcel.tasks)
+            size += parcel.size
             if count >= BATCH or size >= _TOGETHER_BYTES:
                 break
         return parcels
@@ -105,8 +115,8 @@ class Relay:
             except InfrastructureError as error:
                 self._outage.failed(error)
                 self._is_away = True
-                for _, tried in self._parcels:
-                    _release(tried)
+                for parcel in self._parcels:
+                    _release(parcel.tried)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
             except Exception:
@@ -117,10 +127,6 @@ class Relay:
                 self._is_away = False
                 self._sent += 1
                 return
-
-
-def _size(tasks: Sequence[TaskMessage]) -> int:
-    return sum(len(task.body) for task in tasks)
 
 
 def _release(tried: asyncio.Future[None]) -> None:
