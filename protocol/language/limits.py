@@ -61,7 +61,7 @@ class Limits:
 
 
 def exceeded(what: str, limits: Limits, name: str) -> str:
-    """How it is told that there is more of something than a limit allows, by the limit's field."""
+    """The text for a limit that is exceeded; `name` is its field in `Limits`."""
     return f"{what}, where {getattr(limits, name)} are allowed (ACTS_LIMIT_{name.upper()})"
 
 
