@@ -1,7 +1,8 @@
 """The wire: what only a provider's format requires is dropped again (SPEC R12.6).
 
 Strict formats want every property of an object there, so that one which is optional is sent as null. Such a null is
-dropped: where a property may be left out, and what the request says of it admits no null.
+dropped: where a property may be left out, and what the request says of it admits no null. A value that would be made
+wrong by that stays as it is.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ def value_without_nulls(schema: Any, value: Any) -> Any:
     """A value that a schema speaks of, in the same way."""
     if not isinstance(value, (dict, list)):
         return value
-    schema = settled(schema)
-    return _without(value, [schema], schema)
+    return _cleaned(value, settled(schema))
 
 
 def _call_without(request: Request, call: Any) -> Any:
@@ -40,13 +40,21 @@ def _call_without(request: Request, call: Any) -> Any:
     tool = request.tools.get(call["_tool"]) if isinstance(call, dict) and isinstance(call.get("_tool"), str) else None
     if tool is None:
         return call
-    document = tool.document
     kept = {
         key: value
         for key, value in call.items()
         if value is not None or not (key.startswith("_") or key in ALIASES) or key in ("_tool", "_output")
     }
-    return _without(kept, [document], document)
+    return _cleaned(kept, tool.document)
+
+
+def _cleaned(value: Any, schema: Schema) -> Any:
+    """A value without such nulls; as it is, where it fits the schema with them alone (`const`, `minProperties`)."""
+    cleaned = _without(value, [schema], schema)
+    if cleaned == value:
+        return value
+    fitting = compiled(schema)
+    return value if fitting.problems(cleaned) and not fitting.problems(value) else cleaned
 
 
 def _without(value: Any, schemas: Sequence[Schema], root: Schema) -> Any:

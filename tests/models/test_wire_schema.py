@@ -45,6 +45,12 @@ def test_every_property_is_required_and_what_may_be_left_out_admits_null() -> No
     assert value_without_nulls(truth, answer) == {"city": "Tver"}
 
 
+@pytest.mark.parametrize("fits", [{"const": {"a": None}}, {"minProperties": 1}])
+def test_a_null_without_which_the_value_would_be_wrong_stays(fits: dict[str, Any]) -> None:
+    schema = {"anyOf": [closed(), {}], **fits}
+    assert value_without_nulls(schema, {"a": None}) == {"a": None}
+
+
 @pytest.mark.parametrize(
     ("schema", "wire"),
     [
