@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from redis import Redis
@@ -12,7 +13,7 @@ from broker_config import EmbeddedServer
 from worker.app.application import make_client_application
 from worker.messaging.messages import lane_task
 from worker.messaging.publisher import Publisher
-from worker.storage.connections import connect_async
+from worker.storage.connections import connect, connect_async
 from worker.storage.log import MessageLog
 
 from .backend import settings_for
@@ -28,6 +29,19 @@ def test_as_many_lanes_as_a_worker_has_threads_can_read_at_once(server: Embedded
             return list(await asyncio.gather(*reads, return_exceptions=True))
 
     assert asyncio.run(read()) == [[]] * settings.concurrency
+
+
+def test_a_client_waits_for_as_many_runs_as_there_are_threads(server: EmbeddedServer) -> None:
+    """redis-py's own limit is a hundred connections."""
+    threads = 150
+    together = threading.Barrier(threads)
+
+    def blocked(_: int) -> object:
+        together.wait(timeout=60)
+        return redis.blpop(["connections-nothing"], timeout=1)
+
+    with connect(settings_for(server)) as redis, ThreadPoolExecutor(threads) as pool:
+        assert list(pool.map(blocked, range(threads))) == [None] * threads
 
 
 def test_a_result_waits_for_a_broker_that_is_full() -> None:

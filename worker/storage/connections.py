@@ -47,6 +47,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 _CONNECTIONS: Final = 32
 _MANY: Final = 1_000_000
+"""So many connections as are needed: redis-py refuses the hundred and first otherwise."""
 PASSING: Final = (
     *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError),
     *(ClusterDownError, TryAgainError, SlotNotCoveredError),
@@ -70,12 +71,14 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
     if is_cluster(url):
         first, others = read_cluster(url)
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
-        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, max_connections=_MANY, **options))
     if not is_sentinel(url):
-        return redis.Redis.from_url(url, **options)
+        return redis.Redis.from_url(url, max_connections=_MANY, **options)
     places, master = _sentinels(url)
     sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
-    client: redis.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)  # type: ignore[no-untyped-call]  # as above
+    client: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # as above
+        settings.sentinel_master, max_connections=_MANY, **master, **options
+    )
     return client
 
 
