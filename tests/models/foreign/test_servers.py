@@ -38,6 +38,7 @@ pytestmark = pytest.mark.nightly
 
 HERE = Path(__file__).parent
 ANSWERS = 40
+TRIALS = 5
 
 
 def fixture_file(path: Path) -> Path:
@@ -248,16 +249,19 @@ def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the
     slots = compose_slots(asked, ["count", "greet", "count"])
     messages = [*render(asked), *render_slots(0, slots.shown(asked))]
     config = {"model": "m", "temperature": 1.5, "max_output_tokens": 600}
-    found = ask(llama, *[ModelRequest(messages, slots.schema, config)] * ANSWERS)
-    whole = [one for one in found if isinstance(one, Answer)]
-    assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
-    assert all(one.findings == () for one in whole), whole[0].findings
     fitting = 0
-    for one in whole:
-        answer = read_slots(asked, Choice({"tools": list(slots.tools)}), slots, one.text)
-        fits = not compiled(dict(slots.schema)).problems(parsed(one.text))
-        fitting += fits
-        assert bool(answer.errors) != fits, (one.text, answer.errors)
+    for _ in range(TRIALS):  # that none of so many fits happens
+        found = ask(llama, *[ModelRequest(messages, slots.schema, config)] * ANSWERS)
+        whole = [one for one in found if isinstance(one, Answer)]
+        assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
+        assert all(one.findings == () for one in whole), whole[0].findings
+        for one in whole:
+            answer = read_slots(asked, Choice({"tools": list(slots.tools)}), slots, one.text)
+            fits = not compiled(dict(slots.schema)).problems(parsed(one.text))
+            fitting += fits
+            assert bool(answer.errors) != fits, (one.text, answer.errors)
+        if fitting:
+            break
     assert fitting >= 1
 
 
