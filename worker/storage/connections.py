@@ -39,15 +39,14 @@ from redis.sentinel import Sentinel
 from broker_config import Settings, is_cluster, is_sentinel, mask_url, read_cluster, read_sentinels
 from worker.errors import InfrastructureError
 
+_CONNECTIONS: Final = 32
 _OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
     "socket_timeout": 30,  # longer than any of our blocking reads
     "health_check_interval": 15,
+    "max_connections": 1_000_000,  # as many as are needed: redis-py refuses the hundred and first otherwise
 }
 
-_CONNECTIONS: Final = 32
-_MANY: Final = 1_000_000
-"""So many connections as are needed: redis-py refuses the hundred and first otherwise."""
 PASSING: Final = (
     *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError),
     *(ClusterDownError, TryAgainError, SlotNotCoveredError),
@@ -71,14 +70,12 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
     if is_cluster(url):
         first, others = read_cluster(url)
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
-        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, max_connections=_MANY, **options))
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
     if not is_sentinel(url):
-        return redis.Redis.from_url(url, max_connections=_MANY, **options)
+        return redis.Redis.from_url(url, **options)
     places, master = _sentinels(url)
     sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
-    client: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # as above
-        settings.sentinel_master, max_connections=_MANY, **master, **options
-    )
+    client: redis.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)  # type: ignore[no-untyped-call]  # as above
     return client
 
 
@@ -98,7 +95,8 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
+    few = {**options, "max_connections": _CONNECTIONS, "timeout": None}
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -109,7 +107,7 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, _OPTIONS)
-    pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_MANY, **_OPTIONS)
+    pool = redis.asyncio.ConnectionPool.from_url(url, **_OPTIONS)
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -125,16 +123,14 @@ def _connect_async_to_cluster(url: str, options: Mapping[str, Any]) -> redis.asy
     """Commands that fail are repeated by the group they are in (see `grouping`), which outlasts a failover."""
     first, places = read_cluster(url)
     nodes = [AsyncClusterNode(*place) for place in places]
-    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, max_connections=_MANY, **options)
+    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, **options)
     return cast("redis.asyncio.Redis", client)
 
 
 def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
     places, master = _sentinels(url)
     sentinel = AsyncSentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # as above
-    client: redis.asyncio.Redis = sentinel.master_for(
-        settings.sentinel_master, max_connections=_MANY, **master, **options
-    )
+    client: redis.asyncio.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)
     return client
 
 
