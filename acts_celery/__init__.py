@@ -1,41 +1,129 @@
-"""The way into `acts`: its packages are found also where files of their names stand in the way.
+"""The distributed backend for what a language model decides to call: activities and delegates are registered here,
+submissions handed in, runs followed.
 
-A `worker.py` or `protocol.py` of the user's own hides the package where its folder comes first in the search path, as
-with `PYTHONPATH=.`. No other package has a module of this one's name.
+    from acts_celery import Client, Message, Output, activity, delegate, model
+
+`acts_celery.protocol` is the pure core, and usable alone; `acts_celery.broker_config` has the settings, and
+`acts_celery.worker` everything that touches the world. `celery -A acts_celery worker` finds the application in
+`acts_celery.celery`.
+
+A name is loaded when it is first asked for: a module of activities needs neither Redis nor Celery, and `acts` begins
+before it has loaded what only some commands use.
 """
 
-from __future__ import annotations
-
-import sys
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
-_PACKAGES: Final = ("broker_config", "protocol", "worker")
+from .worker.errors import (
+    ActivitiesError,
+    AlreadyDecided,
+    AmbiguousRun,
+    BeingAmended,
+    CallFailed,
+    InfrastructureError,
+    InstanceNotFound,
+    LetterNotFound,
+    NoLoop,
+    NoSuchTick,
+    NotHeld,
+    NothingToRetry,
+    OtherFormat,
+    PlanChanged,
+    RunNotFound,
+    RunOver,
+    WorkerError,
+)
+
+if TYPE_CHECKING:
+    from .protocol import Message, Output
+    from .worker.client.async_client import AsyncClient, AsyncRun
+    from .worker.client.authoring import Draft, Ref, ref
+    from .worker.client.client import Client
+    from .worker.client.local import local
+    from .worker.client.log_entries import LogEntry
+    from .worker.client.progress import Event
+    from .worker.client.results import CallResult, Result
+    from .worker.client.runs import Run
+    from .worker.messaging.attempts import CurrentCall, current_call
+    from .worker.models.request import Answer, Usage
+    from .worker.registry.activities import activity, delegate, model
+    from .worker.storage.dead_letters import DeadLetter, DeadLetters
+
+__all__ = [
+    "ActivitiesError",
+    "AlreadyDecided",
+    "AmbiguousRun",
+    "Answer",
+    "AsyncClient",
+    "AsyncRun",
+    "BeingAmended",
+    "CallFailed",
+    "CallResult",
+    "Client",
+    "CurrentCall",
+    "DeadLetter",
+    "DeadLetters",
+    "Draft",
+    "Event",
+    "InfrastructureError",
+    "InstanceNotFound",
+    "LetterNotFound",
+    "LogEntry",
+    "Message",
+    "NoLoop",
+    "NoSuchTick",
+    "NotHeld",
+    "NothingToRetry",
+    "OtherFormat",
+    "Output",
+    "PlanChanged",
+    "Ref",
+    "Result",
+    "Run",
+    "RunNotFound",
+    "RunOver",
+    "Usage",
+    "WorkerError",
+    "activity",
+    "current_call",
+    "delegate",
+    "local",
+    "model",
+    "ref",
+]
+
+_HOMES: Final = {
+    "Answer": "acts_celery.worker.models.request",
+    "AsyncClient": "acts_celery.worker.client.async_client",
+    "AsyncRun": "acts_celery.worker.client.async_client",
+    "CallResult": "acts_celery.worker.client.results",
+    "Client": "acts_celery.worker.client.client",
+    "CurrentCall": "acts_celery.worker.messaging.attempts",
+    "DeadLetter": "acts_celery.worker.storage.dead_letters",
+    "DeadLetters": "acts_celery.worker.storage.dead_letters",
+    "Draft": "acts_celery.worker.client.authoring",
+    "Event": "acts_celery.worker.client.progress",
+    "LogEntry": "acts_celery.worker.client.log_entries",
+    "Message": "acts_celery.protocol",
+    "Output": "acts_celery.protocol",
+    "Ref": "acts_celery.worker.client.authoring",
+    "Result": "acts_celery.worker.client.results",
+    "Run": "acts_celery.worker.client.runs",
+    "Usage": "acts_celery.worker.models.request",
+    "activity": "acts_celery.worker.registry.activities",
+    "current_call": "acts_celery.worker.messaging.attempts",
+    "delegate": "acts_celery.worker.registry.activities",
+    "local": "acts_celery.worker.client.local",
+    "model": "acts_celery.worker.registry.activities",
+    "ref": "acts_celery.worker.client.authoring",
+}
+"""Where a name is that is loaded when it is asked for; type checkers see the imports above."""
 
 
-def run() -> NoReturn:
-    """Run the command that the process was started with, and end with its exit code."""
-    claim()
-    from worker.__main__ import run as run_command
-
-    run_command()
-
-
-def claim() -> None:
-    """Import those packages of ours that something else would be found in place of."""
-    root = Path(__file__).parent.parent
-    hidden = [name for name in _PACKAGES if not _is_ours(name, root)]
-    if hidden:
-        sys.path.insert(0, str(root))
-        try:
-            for name in hidden:
-                import_module(name)
-        finally:
-            sys.path.remove(str(root))
-
-
-def _is_ours(name: str, root: Path) -> bool:
-    specification = find_spec(name)
-    return specification is not None and specification.origin == str(root / name / "__init__.py")
+def __getattr__(name: str) -> Any:
+    """A public name that was not asked for before."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

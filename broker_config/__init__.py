@@ -4,12 +4,12 @@ Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
 `celery_configuration(settings)` what Celery is configured with.
 """
 
-from broker_config.configuration import celery_configuration, transport_options
-from broker_config.embedded import EmbeddedServer
-from broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
-from broker_config.guarded_process import GuardedProcess
-from broker_config.models import ConfiguredModel
-from broker_config.queues import (
+from acts_celery.broker_config.configuration import celery_configuration, transport_options
+from acts_celery.broker_config.embedded import EmbeddedServer
+from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
+from acts_celery.broker_config.guarded_process import GuardedProcess
+from acts_celery.broker_config.models import ConfiguredModel
+from acts_celery.broker_config.queues import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -23,9 +23,9 @@ from broker_config.queues import (
     reports_queue,
     routes,
 )
-from broker_config.server_binary import find_server
-from broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
-from broker_config.urls import (
+from acts_celery.broker_config.server_binary import find_server
+from acts_celery.broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
+from acts_celery.broker_config.urls import (
     SecretUrl,
     broker_url_of,
     is_cluster,
@@ -35,7 +35,7 @@ from broker_config.urls import (
     read_sentinels,
     redis_url_of,
 )
-from broker_config.variables import unknown_variables
+from acts_celery.broker_config.variables import unknown_variables
 
 __all__ = [
     "DELIVER",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ssl
 from urllib.parse import parse_qsl, urlsplit
 
-from broker_config.queues import queues, routes
-from broker_config.settings import Settings
-from broker_config.urls import scheme_of
+from acts_celery.broker_config.queues import queues, routes
+from acts_celery.broker_config.settings import Settings
+from acts_celery.broker_config.urls import scheme_of
 
 __all__ = ["celery_configuration", "transport_options"]
 

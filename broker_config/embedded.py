@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from broker_config.errors import ServerUnavailable
-from broker_config.guarded_process import GuardedProcess
-from broker_config.server_binary import find_server
+from acts_celery.broker_config.errors import ServerUnavailable
+from acts_celery.broker_config.guarded_process import GuardedProcess
+from acts_celery.broker_config.server_binary import find_server
 
 __all__ = ["EmbeddedServer"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from broker_config.errors import ServerUnavailable
+from acts_celery.broker_config.errors import ServerUnavailable
 
 __all__ = ["GuardedProcess"]
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
+from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
 
 __all__ = [
     "MODEL_PATTERN",

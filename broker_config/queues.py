@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_config.settings import Settings
+from acts_celery.broker_config.settings import Settings
 
 if TYPE_CHECKING:
     from kombu import Queue

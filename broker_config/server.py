@@ -1,9 +1,9 @@
 """A persistent server in the foreground, for a deployment without containers.
 
-``python -m broker_config.server --directory DIR --port N`` becomes (exec) a server on 127.0.0.1 that keeps its data
-in an append-only file in DIR. ``--users FILE`` names its users, as ``deploy/redis/users.acl`` does: lines of Redis in
-which ``${NAME_SHA256}`` stands for the hash of the password in the environment variable ``REDIS_PASSWORD_NAME``. Hashes
-reach the server on its standard input, passwords not at all.
+``python -m acts_celery.broker_config.server --directory DIR --port N`` becomes (exec) a server on 127.0.0.1 that keeps
+its data in an append-only file in DIR. ``--users FILE`` names its users, as ``deploy/redis/users.acl`` does: lines of
+Redis in which ``${NAME_SHA256}`` stands for the hash of the password in the environment variable
+``REDIS_PASSWORD_NAME``. Hashes reach the server on its standard input, passwords not at all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from broker_config.errors import ServerUnavailable
-from broker_config.server_binary import find_server
+from acts_celery.broker_config.errors import ServerUnavailable
+from acts_celery.broker_config.server_binary import find_server
 
 __all__ = ["main"]
 
@@ -108,7 +108,7 @@ def _read_from_stdin(content: bytes) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m broker_config.server",
+        prog="python -m acts_celery.broker_config.server",
         description="Run a persistent server on 127.0.0.1 in the foreground.",
     )
     parser.add_argument("--directory", type=Path, required=True, help="where the data is kept; made if missing")

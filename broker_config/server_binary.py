@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from broker_config.errors import ServerUnavailable
+from acts_celery.broker_config.errors import ServerUnavailable
 
 __all__ = ["find_server"]
 

@@ -29,8 +29,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from broker_config.errors import NotConfigured, SettingsError
-from broker_config.models import (
+from acts_celery.broker_config.errors import NotConfigured, SettingsError
+from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
     ConfiguredModel,
@@ -39,8 +39,8 @@ from broker_config.models import (
     missing_fallbacks,
     read_models,
 )
-from broker_config.signing import signing_key
-from broker_config.urls import (
+from acts_celery.broker_config.signing import signing_key
+from acts_celery.broker_config.urls import (
     BROKER_SCHEMES,
     MASK,
     REDIS_SCHEMES,
@@ -51,7 +51,7 @@ from broker_config.urls import (
     redis_url_of,
     scheme_of,
 )
-from broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN, worded
+from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN, worded
 
 __all__ = ["ENVIRONMENT_PREFIX", "Settings", "load"]
 

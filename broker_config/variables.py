@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from broker_config.settings import ENV_FILE, ENVIRONMENT_PREFIX, Settings
+from acts_celery.broker_config.settings import ENV_FILE, ENVIRONMENT_PREFIX, Settings
 
 __all__ = ["unknown_variables"]
 

@@ -77,10 +77,10 @@ def main(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> int:
     """Run `acts run`; without arguments show the example's plan, run it, and say what comes next."""
     if arguments:
-        return become(["-m", "worker", "run", *arguments])
+        return become(["-m", "acts_celery", "run", *arguments])
     for command in (["check", *EXAMPLE], ["run", *EXAMPLE, "--limit", "1"]):
         print("$ acts " + " ".join(command), flush=True)
-        code = subprocess.call([PYTHON, "-m", "worker", *command])
+        code = subprocess.call([PYTHON, "-m", "acts_celery", *command])
         if code:
             return code
         print(flush=True)

@@ -37,7 +37,9 @@ class InstanceNotFound(WorkerError):
     """A run without that instance; `known` are those it has."""
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
-        from protocol.language.spelling import Patience  # only here: a module of activities needs none of it
+        from acts_celery.protocol.language.spelling import (
+            Patience,  # only here: a module of activities needs none of it
+        )
 
         some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
         meant = Patience().hint(instance, known) or f"; it has {some or 'none'}"

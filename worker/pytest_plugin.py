@@ -1,4 +1,4 @@
-"""The pytest fixture `acts`: a client of a server and a worker of the test's own (see `worker.local`).
+"""The pytest fixture `acts`: a client of a server and a worker of the test's own (see `acts_celery.local`).
 
     def test_greeting(acts):
         run = acts.submit([], {"calls": [{"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}]})

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker import Output, activity, delegate
+from acts_celery import Output, activity, delegate
 
 log = logging.getLogger(__name__)
 

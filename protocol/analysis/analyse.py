@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
-from protocol.submission.layout import Layout
+from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding
 from .known_places import KnownPlaces

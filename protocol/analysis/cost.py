@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from protocol.calls.tools import Executor
-from protocol.graph.lanes import Lane
-from protocol.language.paths import MISSING
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.language.paths import MISSING
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.elements import list_schema
-from protocol.calls.outputs import Write, verify_writes
-from protocol.calls.tools import Executor
-from protocol.language.errors import Conflict, OutputError, segments
-from protocol.language.paths import MISSING, copied, lookup, nest
-from protocol.language.references import Path, Reference
-from protocol.schemas import compiled
-from protocol.schemas.algebra import Algebra
-from protocol.state.fold import Fold
-from protocol.state.operations import Method
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import list_schema
+from acts_celery.protocol.calls.outputs import Write, verify_writes
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.language.errors import Conflict, OutputError, segments
+from acts_celery.protocol.language.paths import MISSING, copied, lookup, nest
+from acts_celery.protocol.language.references import Path, Reference
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.submission.layout import Layout
 
 from .sample_values import PLACEHOLDER, sample
 

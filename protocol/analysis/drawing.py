@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from protocol.calls.call import Call
-from protocol.calls.tools import Executor
-from protocol.graph.readers import Reads, places_read, places_read_first
-from protocol.language.errors import shortened
-from protocol.language.references import Reference
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.graph.readers import Reads, places_read, places_read_first
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.references import Reference
 
 MOST_ARROWS: Final = 100_000
 """Beyond this a drawing shows nothing, and where many wait for many there may be millions."""

@@ -8,12 +8,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from protocol.calls.call import Call
-from protocol.graph.promises import schemas_at
-from protocol.language.references import Path, Reference
-from protocol.language.spelling import Patience
-from protocol.schemas.algebra import EVERYTHING, Algebra, is_empty, told, types_of
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.promises import schemas_at
+from acts_celery.protocol.language.references import Path, Reference
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, is_empty, told, types_of
+from acts_celery.protocol.submission.layout import Layout
 
 from .type_flow import Source, TypeFlow
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.language.errors import pointer
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.submission.layout import Layout
 
 from .catalogue import CATALOGUE
 

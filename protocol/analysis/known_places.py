@@ -7,12 +7,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from protocol.graph.places import Places, Written
-from protocol.graph.promises import KIND, Promises
-from protocol.graph.writers import Writers
-from protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
-from protocol.language.spelling import Patience
-from protocol.submission.layout import Layout
+from acts_celery.protocol.graph.places import Places, Written
+from acts_celery.protocol.graph.promises import KIND, Promises
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.submission.layout import Layout
 
 _MOST_INSTANCES: Final = 100
 """It is looked into so many instances."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from protocol.calls.call import Call
-from protocol.graph.graph import Graph
-from protocol.graph.holdings import Holdings
-from protocol.graph.lanes import Lane
-from protocol.graph.readers import places_read
-from protocol.graph.writers import Writers
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.graph.holdings import Holdings
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.graph.readers import places_read
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.layout import Layout
 
 _MOST_RIVALS: Final = 8
 """Of the calls that write at one place so many are looked at by one that does not wait for them."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from protocol.graph.readers import places_read_first
-from protocol.language.messages import ERROR
-from protocol.schemas.algebra import Algebra
-from protocol.submission.layout import Layout
+from acts_celery.protocol.graph.readers import places_read_first
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed
 from .known_places import is_promised

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from protocol.calls.call import Call
-from protocol.calls.tools import Tool
-from protocol.language.paths import MISSING, lookup
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.state.operations import Method
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.paths import MISSING, lookup
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Method
 
 
 class How(Enum):

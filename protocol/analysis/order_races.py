@@ -13,12 +13,12 @@ from itertools import islice, zip_longest
 from operator import or_
 from typing import Final, NamedTuple
 
-from protocol.calls.call import Call
-from protocol.graph.readers import Reads, places_seen
-from protocol.language.messages import ERROR
-from protocol.language.paths import MISSING
-from protocol.language.references import Reference
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.readers import Reads, places_seen
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed
 from .lane_views import View

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Iterator, Mapping
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from protocol.calls.call import Call
-from protocol.calls.tools import Tool
-from protocol.language.messages import ERROR
-from protocol.language.references import Expression, Path, Reference
-from protocol.schemas.algebra import EVERYTHING, Algebra, Values
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.references import Expression, Path, Reference
+from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, Values
 
 from .lane_views import View
 from .type_flow import path_of

@@ -15,13 +15,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
-from protocol.calls.call import places_read_by
-from protocol.language.errors import Conflict
-from protocol.language.messages import ERROR, Message, is_written, read_data
-from protocol.language.paths import MISSING, copied, lookup
-from protocol.language.references import Expression, Reference
-from protocol.state.fold import Fold
-from protocol.state.operations import Operation, applied, read_operation, touched
+from acts_celery.protocol.calls.call import places_read_by
+from acts_celery.protocol.language.errors import Conflict
+from acts_celery.protocol.language.messages import ERROR, Message, is_written, read_data
+from acts_celery.protocol.language.paths import MISSING, copied, lookup
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Operation, applied, read_operation, touched
 
 Writer = tuple[str | None, int | None]
 """A call: its instance and its index."""

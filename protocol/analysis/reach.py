@@ -11,14 +11,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.calls.delegates import declares_tools
-from protocol.calls.tools import ANONYMOUS, Executor, Tool
-from protocol.engine.loop import LoopLimits
-from protocol.language.references import Reference, parse_output_path
-from protocol.requests import Request, compose, render
-from protocol.requests.staged import first_schema
-from protocol.schemas.parts import referred
-from protocol.state.scopes import read_scope
+from acts_celery.protocol.calls.delegates import declares_tools
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.language.references import Reference, parse_output_path
+from acts_celery.protocol.requests import Request, compose, render
+from acts_celery.protocol.requests.staged import first_schema
+from acts_celery.protocol.schemas.parts import referred
+from acts_celery.protocol.state.scopes import read_scope
 
 ANYTHING: Final = None
 """Stands for all places, or all scopes."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol.language.paths import copied
-from protocol.schemas import referred
+from acts_celery.protocol.language.paths import copied
+from acts_celery.protocol.schemas import referred
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.elements import list_schema
-from protocol.calls.outputs import Output
-from protocol.calls.tools import Tool
-from protocol.engine.execution import Execution, Outcome, Status, Success
-from protocol.engine.guests import Guests
-from protocol.graph.lanes import Lane
-from protocol.language.paths import nest
-from protocol.schemas import compiled
-from protocol.state.context import Context
-from protocol.state.fold import Fold
-from protocol.submission.layout import Layout, Promised
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import list_schema
+from acts_celery.protocol.calls.outputs import Output
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.engine.execution import Execution, Outcome, Status, Success
+from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.layout import Layout, Promised
 
 from .demanded_shapes import DemandedShapes
 from .sample_values import sample

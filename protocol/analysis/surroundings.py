@@ -7,16 +7,16 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from protocol.calls.call import place_in
-from protocol.calls.tools import Executor, Tool
-from protocol.graph.readers import places_seen
-from protocol.language.errors import pointer
-from protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
-from protocol.language.references import Reference
-from protocol.schemas import joined
-from protocol.schemas.parts import found
-from protocol.submission.asides import ON_REQUEST, is_asked
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import place_in
+from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.graph.readers import places_seen
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.schemas import joined
+from acts_celery.protocol.schemas.parts import found
+from acts_celery.protocol.submission.asides import ON_REQUEST, is_asked
+from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed, on_call
 from .known_places import KnownPlaces

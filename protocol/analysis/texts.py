@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.calls.call import META_PROPERTIES, Call, place_in
-from protocol.graph.readers import Readers
-from protocol.language.errors import pointer, segments, shortened
-from protocol.language.messages import DATA_TYPES
-from protocol.language.paths import MISSING, strings
-from protocol.language.references import DAGGER, Reference, expression_in, is_expression
-from protocol.language.spelling import Patience
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import META_PROPERTIES, Call, place_in
+from acts_celery.protocol.graph.readers import Readers
+from acts_celery.protocol.language.errors import pointer, segments, shortened
+from acts_celery.protocol.language.messages import DATA_TYPES
+from acts_celery.protocol.language.paths import MISSING, strings
+from acts_celery.protocol.language.references import DAGGER, Reference, expression_in, is_expression
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
 from .known_places import KnownPlaces

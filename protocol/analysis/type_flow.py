@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.elements import list_schema
-from protocol.calls.tools import Executor
-from protocol.graph.lanes import Lane
-from protocol.graph.promises import Promises
-from protocol.graph.writers import Writers
-from protocol.language.errors import Conflict, segments
-from protocol.language.messages import ERROR
-from protocol.language.paths import MISSING
-from protocol.language.references import Path, Reference
-from protocol.schemas import Schema
-from protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, of_types, types_of
-from protocol.state.operations import Method
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import list_schema
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.graph.promises import Promises
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.errors import Conflict, segments
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Path, Reference
+from acts_celery.protocol.schemas import Schema
+from acts_celery.protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, of_types, types_of
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.submission.layout import Layout
 
 _MOST_WRITERS: Final = 8
 """Where more calls write, nothing is said of what stands there."""

@@ -10,20 +10,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from protocol.calls.call import Call, place_in
-from protocol.calls.delegates import input_schema
-from protocol.calls.tools import Executor
-from protocol.graph.lanes import Lane
-from protocol.graph.writers import Writers
-from protocol.language.errors import pointer
-from protocol.language.messages import ERROR
-from protocol.language.paths import MISSING, type_name
-from protocol.language.references import Expression, Path, Reference
-from protocol.language.spelling import Patience
-from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
-from protocol.schemas.algebra import EVERYTHING, NOTHING, TYPES, Algebra, Values, is_empty, of_types, told, types_of
-from protocol.state.operations import Method
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call, place_in
+from acts_celery.protocol.calls.delegates import input_schema
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.paths import MISSING, type_name
+from acts_celery.protocol.language.references import Expression, Path, Reference
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from acts_celery.protocol.schemas.algebra import (
+    EVERYTHING,
+    NOTHING,
+    TYPES,
+    Algebra,
+    Values,
+    is_empty,
+    of_types,
+    told,
+    types_of,
+)
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.submission.layout import Layout
 
 from .fields import Fields
 from .finding import Finding, listed, on_call

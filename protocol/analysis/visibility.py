@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.tools import Executor
-from protocol.graph.readers import Audience
-from protocol.language.errors import ExpressionError
-from protocol.language.messages import DATA_TYPES, read_data
-from protocol.language.paths import MISSING
-from protocol.language.references import DAGGER, Reference, parse
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.graph.readers import Audience
+from acts_celery.protocol.language.errors import ExpressionError
+from acts_celery.protocol.language.messages import DATA_TYPES, read_data
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import DAGGER, Reference, parse
+from acts_celery.protocol.submission.layout import Layout
 
 from .known_places import KnownPlaces
 

@@ -19,11 +19,11 @@ from itertools import chain, count
 from operator import and_, or_
 from typing import Final
 
-from protocol.graph.graph import Graph
-from protocol.graph.readers import Reads
-from protocol.language.messages import ERROR
-from protocol.language.paths import MISSING
-from protocol.language.references import Expression, Reference
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.graph.readers import Reads
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Expression, Reference
 
 from .lane_views import View
 

@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.language.errors import Problem, UnknownName, pointer
-from protocol.language.references import Reference, is_expression, parse
+from acts_celery.protocol.language.errors import Problem, UnknownName, pointer
+from acts_celery.protocol.language.references import Reference, is_expression, parse
 
 from .call import Call
 from .toolbox import listed

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
 
-from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
-from protocol.language.paths import MISSING, strings, type_name
-from protocol.language.references import (
+from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
+from acts_celery.protocol.language.paths import MISSING, strings, type_name
+from acts_celery.protocol.language.references import (
     DAGGER,
     Expression,
     Reference,
@@ -22,8 +22,8 @@ from protocol.language.references import (
     parse_output_path,
     unescape,
 )
-from protocol.state.operations import Method
-from protocol.state.scopes import read_scope
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.state.scopes import read_scope
 
 from .tools import ALIASES, REASONING, Executor, Runner
 

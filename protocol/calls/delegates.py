@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from protocol.language.errors import Problem
-from protocol.language.messages import Message, render_data, shown
-from protocol.language.paths import MISSING
-from protocol.schemas import compiled
+from acts_celery.protocol.language.errors import Problem
+from acts_celery.protocol.language.messages import Message, render_data, shown
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.schemas import compiled
 
 from .call import Call
 

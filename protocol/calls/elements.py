@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from protocol.language.errors import Problem, pointer
-from protocol.language.paths import type_name
-from protocol.schemas import Schema, excerpt
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import type_name
+from acts_celery.protocol.schemas import Schema, excerpt
 
 from .call import Call
 from .tools import Tool

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.language.errors import ExpressionError, OutputError, Problem
-from protocol.language.messages import kind_of, read_data, riders, written_message
-from protocol.language.paths import MISSING, lookup, nest, type_name
-from protocol.language.references import Expression, Reference, parse_output_path
-from protocol.schemas import compiled
-from protocol.state.fold import Fold
-from protocol.state.operations import Operation
+from acts_celery.protocol.language.errors import ExpressionError, OutputError, Problem
+from acts_celery.protocol.language.messages import kind_of, read_data, riders, written_message
+from acts_celery.protocol.language.paths import MISSING, lookup, nest, type_name
+from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Operation
 
 from .call import Call
 from .partial_values import write_problems

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protocol.language.errors import Problem, pointer
-from protocol.language.paths import MISSING, lookup
-from protocol.language.references import Path
-from protocol.schemas import CompiledSchema
-from protocol.state.operations import Method, Operation
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import MISSING, lookup
+from acts_celery.protocol.language.references import Path
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.state.operations import Method, Operation
 
 
 def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> list[Problem]:

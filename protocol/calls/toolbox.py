@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from protocol.language.errors import Problem, UnknownName
-from protocol.language.paths import parts_of
-from protocol.language.references import Expression
-from protocol.schemas.work import EXCEEDED
+from acts_celery.protocol.language.errors import Problem, UnknownName
+from acts_celery.protocol.language.paths import parts_of
+from acts_celery.protocol.language.references import Expression
+from acts_celery.protocol.schemas.work import EXCEEDED
 
 from .tools import ANONYMOUS, WHO, Executor, Runner, Tool
 

@@ -14,16 +14,16 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
 
-from protocol.language.errors import Cause, ExpressionError, Problem, pointer, segments, shortened
-from protocol.language.limits import CONTROL, has_control_characters
-from protocol.language.paths import MISSING
-from protocol.language.references import Path, parse_output_path
-from protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
-from protocol.schemas.addresses import settled
-from protocol.schemas.calls import call_schema, speaks_of_meta_properties
-from protocol.schemas.parts import applied
-from protocol.schemas.patterns import matches
-from protocol.state.scopes import NamedScopes
+from acts_celery.protocol.language.errors import Cause, ExpressionError, Problem, pointer, segments, shortened
+from acts_celery.protocol.language.limits import CONTROL, has_control_characters
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Path, parse_output_path
+from acts_celery.protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
+from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
+from acts_celery.protocol.schemas.parts import applied
+from acts_celery.protocol.schemas.patterns import matches
+from acts_celery.protocol.state.scopes import NamedScopes
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""

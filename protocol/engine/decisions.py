@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.calls.call import Call
+from acts_celery.protocol.calls.call import Call
 
 from .holds import Snapshot
 from .statuses import Status

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.elements import element_index, element_of, elements_of, list_problems
-from protocol.language.errors import shortened
-from protocol.language.limits import Limits, exceeded, size_of, value_problems
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import element_index, element_of, elements_of, list_problems
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.limits import Limits, exceeded, size_of, value_problems
 
 from .decisions import Failure, Success
 from .statuses import Status

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from protocol.calls.approvals import NONE, Approvals
-from protocol.calls.call import Call
-from protocol.calls.elements import call_of, element_of
-from protocol.calls.outputs import (
+from acts_celery.protocol.calls.approvals import NONE, Approvals
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.calls.outputs import (
     Message,
     Output,
     Write,
@@ -34,20 +34,20 @@ from protocol.calls.outputs import (
     verify_writes,
     written_messages,
 )
-from protocol.calls.tools import Executor, Tool
-from protocol.graph.graph import Graph
-from protocol.language.errors import Conflict, OutputError, Unresolved, shortened
-from protocol.language.limits import Limits
-from protocol.language.messages import error_message
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import Expression, Reference
-from protocol.schemas.elsewhere import VERDICTS
-from protocol.schemas.work import METER, STEP_WORK
-from protocol.state.allowance import Allowance, TooLarge
-from protocol.state.fold import Fold
-from protocol.state.gathered import Gathered
-from protocol.state.operations import Method
-from protocol.state.scopes import scoped, scoped_messages
+from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.errors import Conflict, OutputError, Unresolved, shortened
+from acts_celery.protocol.language.limits import Limits
+from acts_celery.protocol.language.messages import error_message
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.schemas.elsewhere import VERDICTS
+from acts_celery.protocol.schemas.work import METER, STEP_WORK
+from acts_celery.protocol.state.allowance import Allowance, TooLarge
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.gathered import Gathered
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.state.scopes import scoped, scoped_messages
 
 from .decisions import Failure, Hold, Outcome, Spread, Start, Success
 from .elements import Elements, unfit

@@ -7,9 +7,9 @@ says it once, beside the commit that made it so; the last one makes the global l
 
 from __future__ import annotations
 
-from protocol.graph.gathering import Gathers
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
 
 from .readiness import Readiness, verdict
 

@@ -22,9 +22,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from protocol.language.errors import Conflict, ExpressionError, Unresolved
-from protocol.schemas import compiled
-from protocol.state.fold import Fold
+from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.fold import Fold
 
 from .solution_output import resolve_output
 

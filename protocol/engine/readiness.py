@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 
-from protocol.graph.graph import Graph
-from protocol.language.references import Reference
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.references import Reference
 
 
 def verdict(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.calls.call import evaluated
-from protocol.language.errors import Conflict, ExpressionError, Unresolved
-from protocol.language.paths import strings
-from protocol.language.references import DAGGER
-from protocol.state.fold import Fold
+from acts_celery.protocol.calls.call import evaluated
+from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
+from acts_celery.protocol.language.paths import strings
+from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.state.fold import Fold
 
 
 def resolve_output(output: Any, fold: Fold) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 
-from protocol.language.references import Reference
+from acts_celery.protocol.language.references import Reference
 
 from .graph import SPELLED_OUT, Nodes
 from .writers import Line, Writers

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from protocol.calls.call import Call
-from protocol.language.references import Reference
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.references import Reference
 
 from .graph import Graph, Nodes
 

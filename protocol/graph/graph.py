@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from protocol.language.references import Reference
+from acts_celery.protocol.language.references import Reference
 
 SPELLED_OUT: Final = 8
 """Up to this many calls waited for at one place are listed one by one."""

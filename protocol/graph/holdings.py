@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from protocol.language.paths import MISSING
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.state.overlay import Overlay
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.overlay import Overlay
 
 
 class _Is(Enum):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from protocol.calls.call import Call
-from protocol.language.errors import Cause
-from protocol.language.references import Expression, Reference
-from protocol.state.context import Context
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.errors import Cause
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.state.context import Context
 
 from .gathering import Gathers, Joined
 from .graph import Graph

@@ -10,11 +10,11 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.language.errors import Conflict
-from protocol.language.references import Path, Reference
-from protocol.language.spelling import Patience
-from protocol.state.fold import Fold
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.errors import Conflict
+from acts_celery.protocol.language.references import Path, Reference
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.state.fold import Fold
 
 MOST_NAMES: Final = 200
 PER_READER: Final = 20

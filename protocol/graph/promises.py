@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.language.messages import Message, is_promise
-from protocol.language.paths import MISSING, lookup
-from protocol.language.references import Path, Reference
-from protocol.schemas import joined
-from protocol.state.fold import Fold
+from acts_celery.protocol.language.messages import Message, is_promise
+from acts_celery.protocol.language.paths import MISSING, lookup
+from acts_celery.protocol.language.references import Path, Reference
+from acts_celery.protocol.schemas import joined
+from acts_celery.protocol.state.fold import Fold
 
 KIND: Final = "input"
 _MOST_LEVELS: Final = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from protocol.calls.call import Call
-from protocol.language.references import Reference
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.references import Reference
 
 _Places = Callable[[Call], Iterable[Reference]]
 

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from protocol.language.references import Reference
+from acts_celery.protocol.language.references import Reference
 
 from .barriers import Barriers
 from .graph import SPELLED_OUT, Graph, LeftOut, Nodes, ScopePlaces, Window

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from protocol.calls.call import Call
-from protocol.language.references import Expression, Reference
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.references import Expression, Reference
 
 from .barriers import Barriers
 from .graph import Graph, Nodes

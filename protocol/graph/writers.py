@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from protocol.calls.call import Call
-from protocol.language.references import Reference
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.references import Reference
 
 
 @dataclass(frozen=True, eq=False, slots=True)

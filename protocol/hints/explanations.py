@@ -15,19 +15,19 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Final
 
-from protocol.analysis.finding import Finding
-from protocol.analysis.surroundings import unwrapping
-from protocol.analysis.texts import slips_of
-from protocol.calls.call import Call
-from protocol.calls.tools import NoSchema
-from protocol.graph.lanes import Unresolvable
-from protocol.graph.places import MOST_NAMES, PER_READER, Places, Written
-from protocol.graph.writers import Writers
-from protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, segments
-from protocol.language.references import Expression, Reference, parse_output_path
-from protocol.language.spelling import Patience
-from protocol.submission.checking import RejectedCalls
-from protocol.submission.layout import Layout
+from acts_celery.protocol.analysis.finding import Finding
+from acts_celery.protocol.analysis.surroundings import unwrapping
+from acts_celery.protocol.analysis.texts import slips_of
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import NoSchema
+from acts_celery.protocol.graph.lanes import Unresolvable
+from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, Written
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, segments
+from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.submission.checking import RejectedCalls
+from acts_celery.protocol.submission.layout import Layout
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""

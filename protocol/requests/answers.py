@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, Protocol
 
-from protocol.calls.call import Call
-from protocol.language.errors import Problem, Rejected, pointer, segments
-from protocol.language.limits import exceeded, size_of, value_problems
-from protocol.language.messages import Message
-from protocol.language.paths import MISSING
-from protocol.schemas import CompiledSchema
-from protocol.schemas.validation import Checker
-from protocol.state.context import Context
-from protocol.submission.checking import check_calls
-from protocol.submission.layout import Layout
-from protocol.submission.output import misfit_problems
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.errors import Problem, Rejected, pointer, segments
+from acts_celery.protocol.language.limits import exceeded, size_of, value_problems
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.schemas.validation import Checker
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.submission.checking import check_calls
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.submission.output import misfit_problems
 
 from .asides import advice_findings, judge_asides
 from .composition import compose

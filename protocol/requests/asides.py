@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from protocol.language.errors import Problem, pointer
-from protocol.schemas import joined
-from protocol.schemas.addresses import settled
-from protocol.submission.asides import Advisor, advisors_of, meta_of
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.schemas import joined
+from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.submission.asides import Advisor, advisors_of, meta_of
 
 from .request import Request
 from .widening import Definitions, Widening

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from protocol.calls.approvals import ASK_HUMAN
-from protocol.calls.call import names_of
-from protocol.calls.tools import ALIASES, REASONING, Executor, Tool
-from protocol.schemas import CompiledSchema, compiled, excerpt, joined
-from protocol.schemas.calls import call_schema, speaks_of_meta_properties
-from protocol.schemas.parts import applied
-from protocol.state.operations import Method
+from acts_celery.protocol.calls.approvals import ASK_HUMAN
+from acts_celery.protocol.calls.call import names_of
+from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Tool
+from acts_celery.protocol.schemas import CompiledSchema, compiled, excerpt, joined
+from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
+from acts_celery.protocol.schemas.parts import applied
+from acts_celery.protocol.state.operations import Method
 
 from .request import Request
 from .widening import Definitions, Widening

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import settled
 
 from .asides import compose_asides
 from .call_schemas import compose_call

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from protocol.calls.call import completed, read_expressions
-from protocol.language.errors import ExpressionError, Problem, pointer
-from protocol.language.references import Expression, Reference, parse_output_path
-from protocol.state.context import Context
+from acts_celery.protocol.calls.call import completed, read_expressions
+from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
+from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
+from acts_celery.protocol.state.context import Context
 
 from .request import Request
 

@@ -12,13 +12,13 @@ from functools import cached_property
 from json import dumps
 from typing import Any, Final
 
-from protocol.calls.tools import Executor, Tool
-from protocol.language.errors import ExpressionError
-from protocol.language.paths import MISSING
-from protocol.language.references import Reference, parse_output_path
-from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
-from protocol.schemas.parts import parts_at
-from protocol.state.fold import Fold
+from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.language.errors import ExpressionError
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Reference, parse_output_path
+from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from acts_celery.protocol.schemas.parts import parts_at
+from acts_celery.protocol.state.fold import Fold
 
 from .call_schemas import CallComposing
 from .narrowing import Narrowing

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
-from protocol.language.paths import strings
-from protocol.language.references import is_expression
-from protocol.schemas.parts import DEFINITIONS, referred
+from acts_celery.protocol.language.paths import strings
+from acts_celery.protocol.language.references import is_expression
+from acts_celery.protocol.schemas.parts import DEFINITIONS, referred
 
 from .widening import Definitions, Widening
 

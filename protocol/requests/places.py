@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from protocol.language.errors import Conflict, ExpressionError
-from protocol.language.paths import MISSING
-from protocol.language.references import Path, Reference, parse
-from protocol.schemas import CompiledSchema, Schema, compiled, excerpt
-from protocol.schemas.algebra import EVERYTHING, Algebra, Values, is_empty
-from protocol.schemas.parts import applied, parts_at
-from protocol.state.fold import Fold
+from acts_celery.protocol.language.errors import Conflict, ExpressionError
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Path, Reference, parse
+from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, Values, is_empty
+from acts_celery.protocol.schemas.parts import applied, parts_at
+from acts_celery.protocol.state.fold import Fold
 
 _MOST_PLACES: Final = 200
 """Of the context, and of each result, so many are offered: what lies deeper is left out first."""

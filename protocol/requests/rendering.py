@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.calls.tools import Tool
-from protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import DAGGER
-from protocol.state.context import Context
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.state.context import Context
 
 from . import texts
 from .request import Request

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from protocol.calls.toolbox import Toolbox
-from protocol.calls.tools import Runner, Tool
-from protocol.submission.checking import Surroundings, check_calls, toolbox_of
-from protocol.submission.submission import Submission, read_submission
+from acts_celery.protocol.calls.toolbox import Toolbox
+from acts_celery.protocol.calls.tools import Runner, Tool
+from acts_celery.protocol.submission.checking import Surroundings, check_calls, toolbox_of
+from acts_celery.protocol.submission.submission import Submission, read_submission
 
 
 @dataclass(frozen=True, eq=False)

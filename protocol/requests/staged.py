@@ -16,18 +16,18 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.calls.tools import Tool
-from protocol.language.errors import Problem, pointer, segments
-from protocol.language.messages import Message
-from protocol.language.paths import lookup
-from protocol.language.references import Reference, is_expression
-from protocol.schemas import CompiledSchema
-from protocol.schemas.addresses import settled
-from protocol.schemas.algebra import Algebra
-from protocol.schemas.validation import Checker
-from protocol.state.context import Context
-from protocol.state.fold import Fold
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.errors import Problem, pointer, segments
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.paths import lookup
+from acts_celery.protocol.language.references import Reference, is_expression
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.protocol.schemas.validation import Checker
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.fold import Fold
 
 from .answers import Answer, AnswerError, Unreadable, read_solution, read_value, unreadable
 from .asides import compose_asides

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from protocol.calls.call import Call
-from protocol.graph.lanes import lay_out
-from protocol.graph.readers import parameter_places, scope_places
-from protocol.language.messages import Message
-from protocol.language.references import Reference
-from protocol.submission.layout import Layout
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.lanes import lay_out
+from acts_celery.protocol.graph.readers import parameter_places, scope_places
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.submission.layout import Layout
 
 from .answers import Answer, AnswerError, Unreadable, joined_messages, parsed, read_answer
 from .dependents import places_written

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import combinations, count
 from typing import Any, Final
 
-from protocol.language.errors import segments
-from protocol.language.paths import type_name
-from protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
+from acts_celery.protocol.language.errors import segments
+from acts_celery.protocol.language.paths import type_name
+from acts_celery.protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
 """A reference, or an expression of several."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protocol.calls.tools import ALIASES
-from protocol.schemas import compiled, excerpt
-from protocol.schemas.addresses import settled
-from protocol.schemas.parts import Schema, applied, parts_at
+from acts_celery.protocol.calls.tools import ALIASES
+from acts_celery.protocol.schemas import compiled, excerpt
+from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.parts import Schema, applied, parts_at
 
 from .request import Request
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
-from protocol.language.errors import segments
-from protocol.language.paths import copied
-from protocol.language.references import Path
+from acts_celery.protocol.language.errors import segments
+from acts_celery.protocol.language.paths import copied
+from acts_celery.protocol.language.references import Path
 
 from .parts import DEFINITIONS, NAMED, REFERENCES, VALUES, found, reference_to
 from .patterns import translated

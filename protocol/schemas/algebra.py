@@ -19,9 +19,9 @@ from typing import Any, Final
 from jsonschema_rs import CanonicalSchema, canonicalize
 from jsonschema_rs import canonical as c
 
-from protocol.language.errors import shortened
-from protocol.language.paths import MISSING, lookup, parts_of
-from protocol.language.references import Path
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.paths import MISSING, lookup, parts_of
+from acts_celery.protocol.language.references import Path
 
 from .parts import IN_PLACE, Schema, held, referred
 

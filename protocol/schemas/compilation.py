@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from protocol.language.errors import Problem, pointer, shortened
-from protocol.language.references import Path
+from acts_celery.protocol.language.errors import Problem, pointer, shortened
+from acts_celery.protocol.language.references import Path
 
 from .addresses import settled
 from .leniency import Said, lenient_problems

@@ -12,7 +12,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from protocol.language.errors import Problem
+from acts_celery.protocol.language.errors import Problem
 
 _MOST_BYTES: Final = 2**23
 """Of values that are asked for at a time; what else is to be checked is asked for when these verdicts are there."""

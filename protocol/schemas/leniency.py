@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from jsonschema_rs import ValidationError, ValidationErrorKind
 
-from protocol.language.errors import Problem, pointer
-from protocol.language.paths import lookup, parts_of
-from protocol.language.references import Expression, Path
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import lookup, parts_of
+from acts_celery.protocol.language.references import Expression, Path
 
 from .parts import LISTED, NAMED
 from .validation import Checker, as_problems

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from protocol.language.errors import pointer, segments
-from protocol.language.references import Path
+from acts_celery.protocol.language.errors import pointer, segments
+from acts_celery.protocol.language.references import Path
 
 from .patterns import matches
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from jsonschema_rs import Draft202012Validator, Registry, ValidationError, ValidationErrorKind
 
-from protocol.language.errors import Problem, pointer, shortened
-from protocol.language.references import Path
+from acts_celery.protocol.language.errors import Problem, pointer, shortened
+from acts_celery.protocol.language.references import Path
 
 from .elsewhere import VERDICTS, Check
 from .parts import Schema, SchemaError, reference_to

@@ -14,9 +14,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from typing import Any, Final
 
-from protocol.language.limits import Limits
-from protocol.language.paths import parts_of
-from protocol.language.references import Path
+from acts_celery.protocol.language.limits import Limits
+from acts_celery.protocol.language.paths import parts_of
+from acts_celery.protocol.language.references import Path
 
 from .parts import IN_PLACE, LISTED, NAMED, SINGLE, SchemaError, held, in_place
 from .patterns import MOST_STEPS_BACK, cost_of

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import msgpack
 
-from protocol.language.limits import Containers, Limits, TooManyContainers
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import Expression
+from acts_celery.protocol.language.limits import Containers, Limits, TooManyContainers
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import Expression
 
 
 class TooLarge(Exception):

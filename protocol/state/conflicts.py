@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from protocol.language.errors import Conflict
+from acts_celery.protocol.language.errors import Conflict
 
 from .operations import Operation, replaced
 

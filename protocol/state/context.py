@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from protocol.language.errors import Conflict, Rejected
-from protocol.language.messages import Message
-from protocol.language.paths import copied
-from protocol.language.references import parse
+from acts_celery.protocol.language.errors import Conflict, Rejected
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.paths import copied
+from acts_celery.protocol.language.references import parse
 
 from .fold import Fold
 from .scopes import read_scope, scoped

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from protocol.language.errors import Conflict, Unresolved
-from protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import Expression, Reference
+from acts_celery.protocol.language.errors import Conflict, Unresolved
+from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import Expression, Reference
 
 from .kinds import Kind
 from .operations import Operation, read_operation, verify

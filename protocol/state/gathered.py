@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from protocol.language.errors import Unresolved
-from protocol.language.messages import TEXT_TYPES, render_data
-from protocol.language.paths import copied
-from protocol.language.references import Expression, Reference
+from acts_celery.protocol.language.errors import Unresolved
+from acts_celery.protocol.language.messages import TEXT_TYPES, render_data
+from acts_celery.protocol.language.paths import copied
+from acts_celery.protocol.language.references import Expression, Reference
 
 from .fold import Fold
 from .scopes import scoped, scoped_messages

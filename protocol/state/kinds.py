@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.language.errors import Conflict
-from protocol.language.paths import MISSING, lookup
-from protocol.language.references import Reference
+from acts_celery.protocol.language.errors import Conflict
+from acts_celery.protocol.language.paths import MISSING, lookup
+from acts_celery.protocol.language.references import Reference
 
 from .conflicts import Conflicts
 from .operations import Method, Operation, applied, replaced, touched, verify

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from protocol.language.errors import Conflict
-from protocol.language.messages import ERROR, DataMessage, Message, is_written, read_data
-from protocol.language.paths import MISSING, type_name, unnest
-from protocol.language.references import Reference, parse_output_path
+from acts_celery.protocol.language.errors import Conflict
+from acts_celery.protocol.language.messages import ERROR, DataMessage, Message, is_written, read_data
+from acts_celery.protocol.language.paths import MISSING, type_name, unnest
+from acts_celery.protocol.language.references import Reference, parse_output_path
 
 
 class Method(StrEnum):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from protocol.language.errors import ExpressionError
-from protocol.language.messages import render_data, shown
-from protocol.language.paths import MISSING, copied
-from protocol.language.references import DAGGER, Reference, parse
+from acts_celery.protocol.language.errors import ExpressionError
+from acts_celery.protocol.language.messages import render_data, shown
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import DAGGER, Reference, parse
 
 from .fold import Fold
 

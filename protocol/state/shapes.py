@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protocol.language.errors import ExpressionError, Problem, pointer
-from protocol.language.limits import CONTROL, has_control_characters
-from protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
-from protocol.language.references import parse_output_path
-from protocol.schemas import schema_problem
+from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
+from acts_celery.protocol.language.limits import CONTROL, has_control_characters
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
+from acts_celery.protocol.language.references import parse_output_path
+from acts_celery.protocol.schemas import schema_problem
 
 from .operations import NEEDS_A_PATH, Method, written_place
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from protocol.calls.outputs import kind_problems
-from protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
-from protocol.language.limits import Limits, exceeded, size_of, value_problems
-from protocol.language.messages import DATA_TYPES, Message
-from protocol.state.context import Context
-from protocol.state.operations import read_operation
-from protocol.state.shapes import message_problems
+from acts_celery.protocol.calls.outputs import kind_problems
+from acts_celery.protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
+from acts_celery.protocol.language.limits import Limits, exceeded, size_of, value_problems
+from acts_celery.protocol.language.messages import DATA_TYPES, Message
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.operations import read_operation
+from acts_celery.protocol.state.shapes import message_problems
 
 _OF_THE_ENGINE = ("_call", "_date", "_path")
 

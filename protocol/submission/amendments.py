@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.language.errors import Problem, Rejected, pointer
-from protocol.language.messages import Message
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.errors import Problem, Rejected, pointer
+from acts_celery.protocol.language.messages import Message
 
 from .checking import RejectedCalls, Surroundings, check_calls
 from .layout import Layout

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.language.errors import Problem, pointer
-from protocol.language.messages import Message
-from protocol.language.paths import type_name
-from protocol.schemas import schema_problem
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.paths import type_name
+from acts_celery.protocol.schemas import schema_problem
 
 ON_REQUEST = "request"
 """The one moment at which advice is asked for: before the calls (SPEC R15.1)."""

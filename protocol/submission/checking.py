@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
-from protocol.calls.approvals import approval_problems, asks
-from protocol.calls.call import (
+from acts_celery.protocol.calls.approvals import approval_problems, asks
+from acts_celery.protocol.calls.call import (
     Call,
     alias_problems,
     completed,
@@ -21,15 +21,15 @@ from protocol.calls.call import (
     read_expressions,
     shape_problems,
 )
-from protocol.calls.delegates import input_misfit
-from protocol.calls.toolbox import Toolbox, UnknownRunner, listed
-from protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
-from protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
-from protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
-from protocol.language.limits import Limits, exceeded
-from protocol.language.paths import MISSING
-from protocol.schemas.work import EXCEEDED
-from protocol.state.context import Context
+from acts_celery.protocol.calls.delegates import input_misfit
+from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
+from acts_celery.protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
+from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
+from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
+from acts_celery.protocol.language.limits import Limits, exceeded
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.schemas.work import EXCEEDED
+from acts_celery.protocol.state.context import Context
 
 from .asides import aside_problems
 from .layout import Layout

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.language.errors import ExpressionError, Problem, UnknownName, pointer
-from protocol.language.references import is_expression, parse
+from acts_celery.protocol.language.errors import ExpressionError, Problem, UnknownName, pointer
+from acts_celery.protocol.language.references import is_expression, parse
 
 _CODE: Final = re.compile(r"ACT\d{3}")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from protocol.calls.tools import read_tools
-from protocol.language.errors import Problem, pointer
-from protocol.schemas import schema_problem
-from protocol.state.shapes import message_problems
+from acts_celery.protocol.calls.tools import read_tools
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.schemas import schema_problem
+from acts_celery.protocol.state.shapes import message_problems
 
 from .config import config_problems
 

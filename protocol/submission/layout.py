@@ -8,16 +8,16 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.approvals import read_approvals
-from protocol.calls.call import Call
-from protocol.calls.tools import Tool
-from protocol.graph.gathering import Joined
-from protocol.graph.graph import Graph
-from protocol.graph.lanes import Lane, Unresolvable
-from protocol.graph.promises import KIND, Promises
-from protocol.graph.readers import Reads
-from protocol.language.references import Reference
-from protocol.state.context import Context
+from acts_celery.protocol.calls.approvals import read_approvals
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.graph.gathering import Joined
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.graph.lanes import Lane, Unresolvable
+from acts_celery.protocol.graph.promises import KIND, Promises
+from acts_celery.protocol.graph.readers import Reads
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.context import Context
 
 from .submission import Submission
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from protocol.calls.call import Call, standing_in
-from protocol.graph.lanes import Unresolvable
-from protocol.graph.writers import Writers
-from protocol.language.errors import ExpressionError, Problem, pointer, unparsed
-from protocol.language.paths import strings
-from protocol.language.references import Reference, is_expression, parse
-from protocol.schemas import compiled
-from protocol.state.context import Context
+from acts_celery.protocol.calls.call import Call, standing_in
+from acts_celery.protocol.graph.lanes import Unresolvable
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
+from acts_celery.protocol.language.paths import strings
+from acts_celery.protocol.language.references import Reference, is_expression, parse
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.context import Context
 
 _NO_CALL: Final = -1
 

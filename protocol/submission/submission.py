@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgpack
 
-from protocol.calls.tools import Tool, read_tools
-from protocol.language.errors import Problem, Rejected, UnknownName, pointer
-from protocol.language.limits import (
+from acts_celery.protocol.calls.tools import Tool, read_tools
+from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
+from acts_celery.protocol.language.limits import (
     CONTROL,
     Containers,
     Limits,
@@ -28,10 +28,10 @@ from protocol.language.limits import (
     size_of,
     value_problems,
 )
-from protocol.language.messages import Message
-from protocol.schemas import schema_problem
-from protocol.schemas.work import EXCEEDED, reading
-from protocol.state.shapes import may_carry_data, message_problems
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.schemas import schema_problem
+from acts_celery.protocol.schemas.work import EXCEEDED, reading
+from acts_celery.protocol.state.shapes import may_carry_data, message_problems
 
 from .config import config_problems, settings_of
 from .definitions import definition_problems

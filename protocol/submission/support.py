@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from json import dumps
 from typing import Any
 
-from protocol.calls.delegates import declares_tools
-from protocol.language.errors import Problem, pointer
-from protocol.language.paths import nest
+from acts_celery.protocol.calls.delegates import declares_tools
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import nest
 
 from .config import SETTINGS, settings_of
 from .layout import Layout, Promised

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from protocol.calls.delegates import input_schema
-from protocol.calls.tools import ANONYMOUS, Tool
-from protocol.language.errors import Problem, pointer
-from protocol.language.paths import MISSING
+from acts_celery.protocol.calls.delegates import input_schema
+from acts_celery.protocol.calls.tools import ANONYMOUS, Tool
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import MISSING
 
 from .submission import Submission
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .command import ACTIVITIES, COMMAND, FIXTURES, Finished, acts, acts_afresh, environment
 from .records import Records

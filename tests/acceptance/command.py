@@ -22,7 +22,7 @@ from . import forks
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 ACTIVITIES = FIXTURES / "seed_activities.py"
-COMMAND = (sys.executable, "-m", "worker")
+COMMAND = (sys.executable, "-m", "acts_celery")
 DEADLINE_SECONDS = 60.0
 AT_ONCE = 3
 STDERR_LIMIT_BYTES = 10_000

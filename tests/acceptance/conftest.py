@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, running_backend
 from .records import Records

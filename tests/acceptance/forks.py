@@ -127,12 +127,12 @@ def _serve(requests: socket.socket) -> int:
     # What any command loads, some of it late.
     import rich.live  # noqa: F401
 
-    import protocol.analysis  # noqa: F401
-    import worker.app.application
-    import worker.cli
-    import worker.client.amendment
-    import worker.client.client
-    import worker.client.fork  # noqa: F401
+    import acts_celery.protocol.analysis
+    import acts_celery.worker.app.application
+    import acts_celery.worker.cli
+    import acts_celery.worker.client.amendment
+    import acts_celery.worker.client.client
+    import acts_celery.worker.client.fork  # noqa: F401
 
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
@@ -168,7 +168,7 @@ def _wait_for_command(request: dict[str, Any], stdin: int, stdout: int, stderr: 
     os.environ.update(request["env"])
     sys.path[0] = request["folder"]
     sys.argv[1:] = request["arguments"]
-    from worker.cli import main
+    from acts_celery.worker.cli import main
 
     return main()
 

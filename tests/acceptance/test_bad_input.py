@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import server_settings, stored_keys
 from .command import ACTIVITIES, AT_ONCE, Finished, acts, assert_refused, at_once, encoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import server_settings
 from .command import ACTIVITIES, UNREACHABLE, Finished, acts, assert_refused, at_once, encoded

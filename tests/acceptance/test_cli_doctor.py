@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, server_settings
 from .command import UNREACHABLE, acts, acts_afresh, at_once, completed

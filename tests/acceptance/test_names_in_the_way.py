@@ -1,52 +1,173 @@
-"""Files of the user's own with the names of our packages: `acts` works all the same, others say which file it is."""
+"""Our package in somebody else's project: none of their files is in its way, and it is in the way of none of theirs.
+
+The project has a `worker.py`, `protocol.py`, `broker_config.py` and `tests/`, and an environment of its own that holds
+our wheel: `acts`, Celery, pytest and mypy are started in it as a user starts them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .command import ROOT, environment
+from acts_celery.broker_config import EmbeddedServer
 
-ACTIVITIES = "from worker import activity\n\n\n@activity\ndef greet(name: str) -> str:\n    return name\n"
-SUBMISSION = '{"solution": {"calls": [{"_tool": "greet", "name": "Ada", "_outputPath": "†state.a"}]}}'
+from .command import ROOT
+
+NAMES = ("worker", "protocol", "broker_config")
+FILES = {
+    **{f"{name}.py": f"NAME = {name!r}\n" for name in NAMES},
+    "tests/__init__.py": "",
+    "tests/test_theirs.py": (
+        "import broker_config\nimport protocol\nimport tests\nimport worker\n\n\n"
+        "def test_theirs() -> None:\n"
+        "    assert [worker.NAME, protocol.NAME, broker_config.NAME] == ['worker', 'protocol', 'broker_config']\n"
+        "    assert tests.__file__ == __file__.replace('test_theirs', '__init__')\n"
+    ),
+    "tests/test_ours.py": (
+        "import mine  # noqa: F401\nfrom acts_celery import Client\n\n\n"
+        "def test_acts(acts: Client) -> None:\n"
+        "    calls = [{'_tool': 'greet', 'name': 'Ada', '_outputPath': '†state.a'}]\n"
+        "    data = acts.submit(solution={'calls': calls}).wait(timeout_seconds=60).data()\n"
+        "    assert data == {'state': {'a': 'worker Ada'}}\n"
+    ),
+    "mine.py": (
+        "from acts_celery import Client, Output, activity, local\n"
+        "from acts_celery.protocol import Context, check\n"
+        "from worker import NAME\n\n\n"
+        "@activity\n"
+        "def greet(name: str) -> str:\n"
+        "    return f'{NAME} {name}'\n\n\n"
+        "def submitted(client: Client) -> str:\n"
+        "    check(Context([]), {'calls': []})\n"
+        "    return client.submit(solution={'calls': []}).id\n"
+    ),
+    "wrong.py": "from acts_celery import Client\n\nnumber: int = Client().submit(solution={'calls': []}).id\n",
+    "plan.json": '{"solution": {"calls": [{"_tool": "greet", "name": "Ada", "_outputPath": "†state.a"}]}}',
+}
 
 
-def ended(folder: Path, *command: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    """A command in a folder, whose search path begins with that folder where `path` says so."""
-    env = environment()
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (path, str(ROOT))))
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=env, input=SUBMISSION, capture_output=True, text=True, check=False
+class Project:
+    """A folder with files of their own, and the programs of an environment that holds our wheel."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self._programs = programs
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ACTS_", "PYTHON"))}
+        self.environment = {**inherited, "ACTS_ACTIVITIES": "mine.py", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        """A program of the environment."""
+        return [str(self._programs / program), *arguments]
+
+    def run(self, program: str, *arguments: str) -> str:
+        """What a program prints that ends well, in the folder."""
+        done = subprocess.run(
+            self.command(program, *arguments), cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """The programs of a new environment: our wheel, and the libraries that are installed here, but not our source."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    programs = folder / "bin"
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-qq", "--no-deps"]
+    subprocess.run([*install, str(wheel)], check=True)
+    # A folder that a `.pth` names is searched, and the `.pth` of our editable installation in it is not read.
+    (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return programs
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our wheel, made from a copy of the source as it is handed out."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("acts_celery", *NAMES):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    target = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", str(target), str(source)], check=True
     )
+    (made,) = target.iterdir()
+    return made
 
 
-@pytest.mark.parametrize("name", ["worker.py", "protocol.py", "broker_config.py", "worker/__init__.py"])
-def test_acts_works_where_a_file_has_the_name_of_a_package(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("raise SystemExit('not this one')\n")
-    (tmp_path / "mine.py").write_text(ACTIVITIES)
-    entry = ("-P", "-c", "import sys; sys.argv[0] = 'acts'; from acts_celery import run; run()")
-    told = ended(tmp_path, *entry, "run", "-", "--quiet", "--activities", "mine.py", path=".")
-    assert (told.returncode, told.stderr) == (0, ""), told
-    assert told.stdout.startswith("completed")
+@pytest.fixture(scope="module")
+def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Their project, beside which our wheel is installed."""
+    folder = tmp_path_factory.mktemp("theirs")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return Project(folder, environment_with(wheel, tmp_path_factory.mktemp("environment")))
 
 
-def test_a_script_beside_such_a_file_gets_its_name(tmp_path: Path) -> None:
-    (tmp_path / "protocol.py").write_text("")
-    (tmp_path / "script.py").write_text("from worker import Client\n")
-    told = ended(tmp_path, "script.py")
-    assert told.returncode == 1
-    assert told.stderr.splitlines()[-1].startswith(f"ImportError: {tmp_path}/protocol.py is in the way: it hides")
-    assert "python -P" in told.stderr
-    assert ended(tmp_path, "-P", "script.py").returncode == 0
+@pytest.fixture
+def worker_settings(project: Project) -> Iterator[dict[str, str]]:
+    """The environment of a worker with a server of its own."""
+    with EmbeddedServer() as server:
+        yield {
+            **project.environment,
+            "ACTS_BROKER_URL": server.broker_url,
+            "ACTS_REDIS_URL": server.redis_url,
+        }
 
 
-def test_celery_says_it_too(tmp_path: Path) -> None:
-    (tmp_path / "protocol.py").write_text("")
-    told = ended(tmp_path, "-P", "-m", "celery", "-A", "worker", "report")
-    assert told.returncode != 0
-    assert f"{tmp_path}/protocol.py is in the way" in told.stderr
+def test_what_is_imported_is_the_wheel_and_no_folder_of_ours(project: Project) -> None:
+    code = "import acts_celery, acts_celery.protocol as core; print(acts_celery.__file__, core.__file__)"
+    for place in project.run("python", "-P", "-c", code).split():
+        assert "site-packages/acts_celery/" in place
+        assert not place.startswith(str(ROOT))
+
+
+def test_a_run_of_their_activities(project: Project) -> None:
+    assert json.loads(project.run("acts", "run", "plan.json", "--json"))["global"] == {"state": {"a": "worker Ada"}}
+
+
+def test_their_tests(project: Project) -> None:
+    assert "2 passed" in project.run("python", "-m", "pytest")
+
+
+def test_mypy_in_strict_mode_knows_our_types(project: Project) -> None:
+    project.run("python", "-m", "mypy", "--strict", "mine.py")
+    wrong = project.command("python", "-m", "mypy", "--strict", "wrong.py")
+    done = subprocess.run(
+        wrong, cwd=project.folder, env=project.environment, capture_output=True, text=True, check=False
+    )
+    assert 'has type "str", variable has type "int"' in done.stdout, done
+
+
+@pytest.mark.parametrize(
+    "command", [("acts", "worker", "--processes", "1"), ("python", "-m", "celery", "-A", "acts_celery", "worker")]
+)
+def test_workers(project: Project, worker_settings: dict[str, str], command: tuple[str, ...]) -> None:
+    program, *arguments = command
+    with subprocess.Popen(
+        project.command(program, *arguments), cwd=project.folder, env=worker_settings, stderr=subprocess.DEVNULL
+    ) as worker:
+        submitted = subprocess.run(
+            project.command("acts", "submit", "plan.json", "--json"), cwd=project.folder, env=worker_settings,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        run = json.loads(submitted.stdout)["run"]
+        wait = project.command("acts", "wait", run, "--timeout", "60")
+        done = subprocess.run(
+            wait, cwd=project.folder, env=worker_settings, capture_output=True, text=True, check=False
+        )
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    assert done.returncode == 0, done

@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
-import protocol
-from protocol import analysis, calls, engine, graph, hints, language, requests, schemas, state, submission
-from worker import app, client, execution, messaging, models, recovery, registry, storage
-from worker.cli import doctor
+from acts_celery import protocol
+from acts_celery.protocol import analysis, calls, engine, graph, hints, language, requests, schemas, state, submission
+from acts_celery.worker import app, client, execution, messaging, models, recovery, registry, storage
+from acts_celery.worker.cli import doctor
 
 
 @pytest.mark.parametrize(

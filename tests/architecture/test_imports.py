@@ -73,6 +73,12 @@ def sources(package: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and module name of every import in the file, at any depth; ours from the top: `worker.app`."""
+    for line, module in absolute_imports(path):
+        yield line, module.removeprefix("acts_celery.")
+
+
+def absolute_imports(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and absolute module name of every import in the file, at any depth."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -80,7 +86,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield node.lineno, node.module or ""
         elif isinstance(node, ast.ImportFrom):
-            folder = path.relative_to(ROOT).parent.parts
+            folder = ("acts_celery", *path.relative_to(ROOT).parent.parts)
             base = folder[: len(folder) - node.level + 1]
             yield node.lineno, ".".join((*base, *filter(None, [node.module])))
 
@@ -97,6 +103,22 @@ def test_a_package_imports_only_those_below_it(package: str) -> None:
     found = [f"{place} imports {name}" for path in sources(package) for place, name in top_level_imports(path)]
     assert found, f"{package} is missing or imports nothing: this test would prove nothing"
     assert [line for line in found if line.rpartition(" ")[2] in forbidden] == []
+
+
+def test_nothing_of_ours_is_imported_under_a_name_that_a_user_may_have() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for package in (*PACKAGES, "acts_celery", "deploy", "tests")
+        for path in sources(package)
+        for line, module in absolute_imports(path)
+        if module.partition(".")[0] in PACKAGES
+    ]
+    assert found == []
+
+
+def test_the_package_holds_links_to_the_folders_at_the_top() -> None:
+    links = {path.name: path.readlink() for path in (ROOT / "acts_celery").iterdir() if path.is_symlink()}
+    assert links == {package: Path("..", package) for package in PACKAGES}
 
 
 def test_the_pure_core_imports_only_what_is_pure() -> None:
@@ -145,9 +167,9 @@ def test_the_core_has_a_facade_and_folders_alone() -> None:
 
 
 def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
-    code = "import sys, protocol; print(*sorted(sys.modules))"
+    code = "import sys, acts_celery.protocol; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    parts = {name.split(".")[1] for name in loaded.stdout.split() if name.startswith("protocol.")}
+    parts = {name.split(".")[2] for name in loaded.stdout.split() if name.startswith("acts_celery.protocol.")}
     assert "submission" in parts
     assert parts & {"hints", "analysis"} == set()
 
@@ -166,7 +188,7 @@ def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> Non
     before = {*WORKER_FOLDERS[: WORKER_FOLDERS.index(folder)], folder, "errors"}
     before -= WORKER_BESIDE_EACH_OTHER.get(folder, set())
     # The facade and the application stand above everything; the command line is a client of theirs.
-    before |= {"", "celery"} if folder == "cli" else set()
+    before |= {""} if folder == "cli" else set()
     found = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
         for path in sources(f"worker/{folder}")
@@ -200,12 +222,11 @@ def test_the_guardian_imports_nothing_but_the_standard_library() -> None:
     assert {name for _, name in top_level_imports(guardian)} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
-    assert (ROOT / package / "py.typed").is_file()
+def test_the_package_tells_type_checkers_that_it_is_typed() -> None:
+    assert (ROOT / "acts_celery" / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["acts_celery", "protocol", "broker_config"])
 def test_a_package_names_what_is_public(package: str) -> None:
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     assigned = {

@@ -8,26 +8,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-import worker
+import acts_celery
 
 ROOT = Path(__file__).parents[2]
 SUBMISSION = {
     "solution": {"calls": [{"_tool": "hold", "_outputPath": "†state.held"}]},
     "tools": {"hold": {"type": "object", "properties": {"_activity": {"const": "hold"}}}},
 }
-ACTIVITIES = "from worker import activity\n\n\n@activity\ndef hold() -> int:\n    return 1\n"
+ACTIVITIES = "from acts_celery import activity\n\n\n@activity\ndef hold() -> int:\n    return 1\n"
 
 
 def loaded_by(*arguments: str) -> set[str]:
     """The top-level packages that a command has loaded when it ends."""
     code = (
-        "import sys; from worker.cli import main; code = main(sys.argv[1:]); "
-        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr); sys.exit(code)"
+        "import sys; from acts_celery.worker.cli import main; code = main(sys.argv[1:]); "
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return set(done.stderr.split())
+    return packages(done.stderr)
+
+
+def packages(modules: str) -> set[str]:
+    """The top-level packages of modules; ours by the folder they are in."""
+    return {name.removeprefix("acts_celery.").partition(".")[0] for name in modules.split()}
 
 
 def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
@@ -37,9 +42,9 @@ def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
 
 
 def test_what_supervises_workers_loads_no_library_of_theirs() -> None:
-    code = "import sys, worker.cli.supervisor, worker.client.programs; print(*sys.modules)"
+    code = "import sys, acts_celery.worker.cli.supervisor, acts_celery.worker.client.programs; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    loaded = packages(done.stdout)
     assert "asyncio" in loaded
     assert loaded & {"protocol", "broker_config", "pydantic", "redis", "kombu", "celery", "rich"} == set()
 
@@ -53,13 +58,13 @@ def test_checking_loads_neither_celery_nor_redis(tmp_path: Path) -> None:
 
 
 def test_names_that_are_loaded_when_asked_for_are_those_that_type_checkers_see() -> None:
-    tree = ast.parse(Path(worker.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(acts_celery.__file__).read_text(encoding="utf-8"))
     shown = next(node.body for node in tree.body if isinstance(node, ast.If))
     homes = {
-        name.name: f"worker.{node.module}" if node.level else node.module
+        name.name: f"acts_celery.{node.module}" if node.level else node.module
         for node in shown
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
-    assert homes == worker._HOMES
-    assert all(getattr(worker, name) is not None for name in worker.__all__)
+    assert homes == acts_celery._HOMES
+    assert all(getattr(acts_celery, name) is not None for name in acts_celery.__all__)

@@ -8,9 +8,9 @@ from typing import Any
 
 from redis import Redis
 
-from broker_config import load
+from acts_celery import activity, delegate
+from acts_celery.broker_config import load
 from tests.benchmarks.jobs import PAUSE_SECONDS
-from worker import activity, delegate
 
 
 @activity

@@ -22,12 +22,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from protocol import Context, Plan, check_submission
-from protocol.engine.execution import Execution, Outcome, Start, Success
-from protocol.language import references
-from protocol.language.references import Reference
-from protocol.schemas import compilation
-from protocol.state.fold import Fold
+from acts_celery.protocol import Context, Plan, check_submission
+from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Success
+from acts_celery.protocol.language import references
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.schemas import compilation
+from acts_celery.protocol.state.fold import Fold
 
 Json = Any
 Work = Callable[[], object]

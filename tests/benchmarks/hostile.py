@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from broker_config import EmbeddedServer, load
+from acts_celery import Client
+from acts_celery.broker_config import EmbeddedServer, load
 from tests.benchmarks.surroundings import ready_worker
-from worker import Client
 
 GOAL_SECONDS: Final = 5.0
 _ACTIVITIES: Final = Path(__file__).with_name("hostile_activities.py")
@@ -130,7 +130,7 @@ def _measured(hostility: Hostility, small_runs: int) -> Measured:
     with EmbeddedServer() as server:
         given = {"broker_url": server.broker_url, "redis_url": server.redis_url, "activities": (str(_ACTIVITIES),)}
         settings = load(env_file=None, **given)
-        command = [sys.executable, "-m", "worker", "worker", "--json"]
+        command = [sys.executable, "-m", "acts_celery", "worker", "--json"]
         environment = {**os.environ, **settings.to_environment()}
         with ready_worker(command, environment), Client(settings) as client:
             _small(client)  # what is loaded at first is not measured

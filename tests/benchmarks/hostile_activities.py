@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from worker import activity
+from acts_celery import activity
 
 LONG_SECONDS = 120.0
 """Longer than anything is measured."""

@@ -1,4 +1,4 @@
-"""Our side's client: every job by way of `worker.Client`, as the README shows it."""
+"""Our side's client: every job by way of `acts_celery.Client`, as the README shows it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from redis import Redis
 
+from acts_celery import Client, Result
 from tests.benchmarks.jobs import BRIEF, CONTEXT, SLOWLY, TICKS, Figures, expect, latency, publishing, rate, serve
-from worker import Client, Result
 
 Call = Mapping[str, Any]
 

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
+from acts_celery.worker.cli.processors import usable_processors
 from tests.benchmarks.environment import ROOT, NotInstalled, peers_bin
 from tests.benchmarks.jobs import Figures, deadline_seconds
 from tests.benchmarks.surroundings import NotStarted, family, process, ready_worker, server, url_of
 from tests.benchmarks.wire import Wire
-from worker.cli.processors import usable_processors
 
 _TOLD_BYTES: Final = 500
 

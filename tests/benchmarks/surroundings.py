@@ -16,7 +16,7 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 from tests.benchmarks.environment import ROOT
 
 _START_SECONDS: Final = 60
@@ -33,7 +33,15 @@ def server() -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as directory:
-        command = ["-m", "broker_config.server", "--directory", directory, "--port", str(port), "--no-append-only"]
+        command = [
+            "-m",
+            "acts_celery.broker_config.server",
+            "--directory",
+            directory,
+            "--port",
+            str(port),
+            "--no-append-only",
+        ]
         with process([sys.executable, *command], os.environ):
             with Redis.from_url(url_of(port), retry=Retry(ConstantBackoff(0.05), 200)) as redis:
                 redis.ping()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import ENVIRONMENT_PREFIX
+from acts_celery.broker_config import ENVIRONMENT_PREFIX
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from kombu.exceptions import ContentDisallowed
 from kombu.transport.redis import Channel, SentinelChannel
 from redis import Redis
 
-from broker_config import (
+from acts_celery.broker_config import (
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
     EXECUTE_DELEGATE,

@@ -16,14 +16,14 @@ import pytest
 from kombu import Connection
 from redis import Redis
 
-from broker_config import EmbeddedServer, ServerUnavailable, find_server
+from acts_celery.broker_config import EmbeddedServer, ServerUnavailable, find_server
 from tests.broker_config.processes import Exit
 
 ROOT = Path(__file__).parents[2]
 # A parent that brings up a server, tells where it is, waits for a line, and goes on as `{then}` says.
 PARENT = """
 import json, sys
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 with EmbeddedServer() as server:
     process = server.process
     print(json.dumps({{

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 from tests.broker_config.processes import DEADLINE_SECONDS, Exit
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
 PARENT = """
 import json, os, signal, sys
 from pathlib import Path
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 process = GuardedProcess(
     [sys.executable, "-c", {command!r}], cleanup_directory=Path({directory!r}), grace_seconds=0.2, stdout=2
 )

@@ -34,7 +34,7 @@ def running(directory: Path, *, port: int) -> Iterator[subprocess.Popen[bytes]]:
     users = directory.parent / "users.acl"
     users.write_text(USERS, encoding="utf-8")
     command = [
-        *(sys.executable, "-m", "broker_config.server", "--directory", str(directory), "--port", str(port)),
+        *(sys.executable, "-m", "acts_celery.broker_config.server", "--directory", str(directory), "--port", str(port)),
         *("--append-only", "--users", str(users), "--max-memory", "8mb"),
     ]
     with subprocess.Popen(
@@ -66,7 +66,15 @@ def test_its_data_survives_a_kill_and_its_password_is_asked_for(tmp_path: Path) 
 
 
 def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker_config.server", "--directory", str(tmp_path), "--port", str(free_port())]
+    command = [
+        sys.executable,
+        "-m",
+        "acts_celery.broker_config.server",
+        "--directory",
+        str(tmp_path),
+        "--port",
+        str(free_port()),
+    ]
     with running(tmp_path, port=free_port()):
         second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (second.returncode, second.stdout) == (3, "")
@@ -76,7 +84,7 @@ def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
 def test_a_password_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     (tmp_path / "users.acl").write_text("user own on #${NOT_SET_ANYWHERE_SHA256}\n")
     command = [
-        *(sys.executable, "-W", "error", "-m", "broker_config.server", "--directory", str(tmp_path)),
+        *(sys.executable, "-W", "error", "-m", "acts_celery.broker_config.server", "--directory", str(tmp_path)),
         *("--users", str(tmp_path / "users.acl")),
     ]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -94,7 +102,15 @@ def test_what_is_full_refuses_writes_and_forgets_nothing(tmp_path: Path) -> None
 
 
 def test_a_server_without_a_password_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker_config.server", "--directory", str(tmp_path), "--port", str(free_port())]
+    command = [
+        sys.executable,
+        "-m",
+        "acts_celery.broker_config.server",
+        "--directory",
+        str(tmp_path),
+        "--port",
+        str(free_port()),
+    ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
+from acts_celery.broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
 
 
 def test_everything_has_a_default() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from worker import Output, activity, delegate
+from acts_celery import Output, activity, delegate
 
 RECORDS = Path(os.environ.get("CHAOS_RECORDS", os.devnull))
 FAILURES_OF_FLAKY = 2

@@ -17,12 +17,12 @@ from typing import Any, Final, Literal
 
 from redis.exceptions import ResponseError
 
-from broker_config import queue_names
-from worker import Client
-from worker.client.runs import Run
-from worker.registry.activities import registry
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys, active_runs
+from acts_celery import Client
+from acts_celery.broker_config import queue_names
+from acts_celery.worker.client.runs import Run
+from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 
 from .site import Site
 from .workload import CallKey, Submission, without_errors

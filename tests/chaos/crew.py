@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 
 _READY_SECONDS: Final = 60
 _MOST_READ_BYTES: Final = 1_000_000
@@ -45,7 +45,7 @@ class Member:
         self.name = name
         self.deaths: deque[Death] = deque()
         self.log = folder / f"{name}.log"
-        command = [sys.executable, "-m", "worker", "worker", "--json", "--processes", "1"]
+        command = [sys.executable, "-m", "acts_celery", "worker", "--json", "--processes", "1"]
         self._command = [*command, "--name", name, *arguments]
         self._environment = {**environment, "PYTHONPATH": str(source)}
         self._folder = folder

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 
 from .proxy import Proxy
 from .records import Note
@@ -176,7 +176,7 @@ class ClientKilled:
         began = time.time()
         with Proxy(site.server.port, swallow_after_bytes=self.after_bytes) as proxy:
             client = GuardedProcess(
-                [sys.executable, "-m", "worker", "submit", self._file(site), "--json"],
+                [sys.executable, "-m", "acts_celery", "submit", self._file(site), "--json"],
                 env=site.environment(proxy.url),
                 cwd=ROOT,
                 stdout=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _START_SECONDS: Final = 30
@@ -24,7 +24,7 @@ _ATTEMPTS_A_SECOND: Final = 20
 
 
 class Server:
-    """`python -m broker_config.server` (append-only file, fsync always) on a free port of the loopback."""
+    """`python -m acts_celery.broker_config.server` (append-only file, fsync always) on a free port of the loopback."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -42,7 +42,7 @@ class Server:
             [
                 sys.executable,
                 "-m",
-                "broker_config.server",
+                "acts_celery.broker_config.server",
                 "--directory",
                 str(self._directory),
                 "--port",

@@ -12,9 +12,9 @@ from typing import Final, Self
 
 from redis import Redis
 
-from broker_config import ENVIRONMENT_PREFIX, Settings, load
-from worker import Client
-from worker.registry.loading import load as load_activities
+from acts_celery import Client
+from acts_celery.broker_config import ENVIRONMENT_PREFIX, Settings, load
+from acts_celery.worker.registry.loading import load as load_activities
 
 from .crew import Death, Member
 from .proxy import Proxy

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
 
-from worker import Client, InfrastructureError
+from acts_celery import Client, InfrastructureError
 
 from .site import Site
 from .workload import Submission

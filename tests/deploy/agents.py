@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from worker import local
-from worker.client.drawing import draw
+from acts_celery import local
+from acts_celery.worker.client.drawing import draw
 
 from .files import DEPLOY
 

@@ -36,7 +36,7 @@ def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
     environment |= {"ACTS_ACTIVITIES": "agents.py", "ACTS_MODEL": "scripted:refund.answers.json", "TERM": "dumb"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "worker", "run", "refund.json"],
+        [sys.executable, "-m", "acts_celery", "run", "refund.json"],
         cwd=FOLDER,
         env=environment,
         stdin=theirs,
@@ -62,7 +62,7 @@ def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
 def test_where_there_is_no_terminal_a_held_call_ends_the_embedded_run_with_what_to_do(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
     done = subprocess.run(
-        [sys.executable, "-m", "worker", "run", "refund.json", "--activities", "agents.py"],
+        [sys.executable, "-m", "acts_celery", "run", "refund.json", "--activities", "agents.py"],
         cwd=FOLDER,
         env=environment | {"ACTS_MODEL": "scripted:refund.answers.json"},
         stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from broker_config import find_server
+from acts_celery.broker_config import find_server
 from tests.worker.backend import ended
 
 from .files import DEPLOY, NAMES, ROOT, SERVICES, interpolated, service_commands
@@ -55,7 +55,7 @@ class Composed:
     def acts(self, service: str, *arguments: str) -> Any:
         """The output of the command line in a container of the service."""
         finished = subprocess.run(
-            [sys.executable, "-m", "worker", *arguments, "--json"],
+            [sys.executable, "-m", "acts_celery", *arguments, "--json"],
             capture_output=True,
             cwd=EXAMPLES,
             env=self.environment(service),
@@ -81,7 +81,7 @@ def composed() -> Iterator[Composed]:
         assert any(b"eady to accept connections" in line for line in server.stdout), composed.logs()
         for service in WORKERS:
             log = stack.enter_context((composed.folder / f"{service}.log").open("wb"))
-            command = [sys.executable, "-m", "worker", *service_commands()[service][1:], "--json"]
+            command = [sys.executable, "-m", "acts_celery", *service_commands()[service][1:], "--json"]
             worker = stack.enter_context(ended(command, composed.environment(service), EXAMPLES, log))
             assert worker.stdout is not None
             assert worker.stdout.readline(), composed.logs()

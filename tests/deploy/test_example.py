@@ -40,7 +40,7 @@ def result(outbox: Path) -> Any:
     assert (name, program) == ("REVIEWS_OUTBOX", "acts")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
     finished = subprocess.run(
-        [sys.executable, "-m", "worker", *arguments],
+        [sys.executable, "-m", "acts_celery", *arguments],
         capture_output=True,
         cwd=ROOT,
         env=kept | {name: str(outbox)},

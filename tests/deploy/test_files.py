@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from flower.options import options as flower_options
 
-from broker_config import Settings
+from acts_celery.broker_config import Settings
 
 from .files import (
     COMPOSE,
@@ -86,12 +86,12 @@ def check_command(command: list[str]) -> None:
     program, *rest = command[2:] if command[:2] == ["python", "-m"] else command
     options = {word.partition("=")[0] for word in rest if word.startswith("--")}
     match [program, *rest]:
-        case ["acts" | "worker", subcommand, *_]:
-            assert re.search(rf"^\s+{subcommand}\b", said_by("worker", "--help"), re.MULTILINE), subcommand
-            known = said_by("worker", subcommand, "--help")
-        case ["celery", "-A", "worker", "flower", *_]:
+        case ["acts" | "acts_celery", subcommand, *_]:
+            assert re.search(rf"^\s+{subcommand}\b", said_by("acts_celery", "--help"), re.MULTILINE), subcommand
+            known = said_by("acts_celery", subcommand, "--help")
+        case ["celery", "-A", "acts_celery", "flower", *_]:
             known = " ".join(f"--{name.replace('_', '-')}" for name in flower_options)
-        case ["celery", "-A", "worker", "inspect", method, *_]:
+        case ["celery", "-A", "acts_celery", "inspect", method, *_]:
             assert method in said_by("celery", "inspect", "--list").split()
             known = said_by("celery", "inspect", "--help")
         case _:
@@ -185,7 +185,8 @@ def test_the_image_is_built_of_what_the_project_consists_of() -> None:
         else:
             sources |= {source.rstrip("/") for source in words[:-1]}
     project = PROJECT["project"]
-    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    (package,) = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    packages = {package, *(path.readlink().name for path in (ROOT / package).iterdir() if path.is_symlink())}
     locks = {"deploy/build.lock", "deploy/requirements.lock"}
     assert sources == {"pyproject.toml", project["readme"], *project["license-files"], *packages, *locks}
     assert all((ROOT / source).exists() for source in sources)

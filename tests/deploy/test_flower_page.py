@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 from tests.worker.backend import Backend, Meeting, ended, meeting_url, settings_for
 
 pytestmark = pytest.mark.nightly
@@ -65,7 +65,16 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backend, 
         port = free.getsockname()[1]
     with EmbeddedServer() as server:
         backend = Backend(settings_for(server), Meeting(meeting_url(server)), folder)
-        command = [sys.executable, "-m", "celery", "-A", "worker", "flower", "--address=127.0.0.1", f"--port={port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "acts_celery",
+            "flower",
+            "--address=127.0.0.1",
+            f"--port={port}",
+        ]
         env = backend.environment(FLOWER_UNAUTHENTICATED_API="true")
         with backend.log.open("ab") as log, ended([*command, f"--tasks-columns={COLUMNS}"], env, folder, log):
             address = f"http://127.0.0.1:{port}"

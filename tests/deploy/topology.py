@@ -121,7 +121,7 @@ class Topology:
             "ACTS_HEALTH_FOLDER": str(self.directory / "health"),
         }
         finished = subprocess.run(
-            [sys.executable, "-m", "worker", *arguments, "--json"],
+            [sys.executable, "-m", "acts_celery", *arguments, "--json"],
             capture_output=True,
             cwd=ROOT,
             env=environment,

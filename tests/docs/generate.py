@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from protocol.analysis.catalogue import CATALOGUE
+from acts_celery.protocol.analysis.catalogue import CATALOGUE
 
 from .pictures import with_pictures
 from .python_names import names

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker_config import EmbeddedServer, GuardedProcess
+from acts_celery.broker_config import EmbeddedServer, GuardedProcess
 
 ROOT: Final = Path(__file__).parents[2]
 _PARTS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$|^<!-- from here: (.*?) -->$", re.MULTILINE | re.DOTALL)
@@ -54,7 +54,7 @@ def run_page(page: str, folder: Path) -> None:
     """Run a page in an empty folder. Raises `AssertionError` where it does not print what it says."""
     bin_folder = folder.parent / "bin"
     bin_folder.mkdir(exist_ok=True)
-    for name, arguments in (("acts", "-m worker "), ("python", "")):
+    for name, arguments in (("acts", "-m acts_celery "), ("python", "")):
         program = bin_folder / name
         program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments}"$@"\n', encoding="utf-8")
         program.chmod(0o755)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker_config import Settings
-from worker import local
-from worker.client.drawing import draw
-from worker.execution.checking import Checker
-from worker.registry.activities import Policy, Registry, make_activity
+from acts_celery import local
+from acts_celery.broker_config import Settings
+from acts_celery.worker.client.drawing import draw
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.registry.activities import Policy, Registry, make_activity
 
 _PICTURES: Final = re.compile(r"^```mermaid (\S+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 _BLOCKS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-import worker
-from protocol import Rejected
-from protocol.analysis.provenance import Explanation, Origin
-from worker.client.authoring import DraftCall
-from worker.client.log_entries import CallEnd
-from worker.client.overview import Summary
-from worker.client.results import TickResult
-from worker.client.retrying import Retried
-from worker.client.timings import Timing
+import acts_celery
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.analysis.provenance import Explanation, Origin
+from acts_celery.worker.client.authoring import DraftCall
+from acts_celery.worker.client.log_entries import CallEnd
+from acts_celery.worker.client.overview import Summary
+from acts_celery.worker.client.results import TickResult
+from acts_celery.worker.client.retrying import Retried
+from acts_celery.worker.client.timings import Timing
 
 _GIVEN: Final = (TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
 """What methods of public names give or raise, and is imported from nowhere."""
@@ -26,17 +26,17 @@ _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
 
 def names() -> str:
     """All of them: decorators and functions, classes, values that these give, errors."""
-    public = {name: getattr(worker, name) for name in worker.__all__}
+    public = {name: getattr(acts_celery, name) for name in acts_celery.__all__}
     errors = {name: one for name, one in public.items() if inspect.isclass(one) and issubclass(one, Exception)}
     classes = {name: one for name, one in public.items() if inspect.isclass(one) and name not in errors}
     functions = {name: one for name, one in public.items() if name not in errors and name not in classes}
     given = {one.__name__: one for one in _GIVEN if one is not Rejected}
-    lines = ["`from worker import …`:", ""]
+    lines = ["`from acts_celery import …`:", ""]
     for name, function in functions.items():
         lines += _function(name, function)
     for name, one in (*classes.items(), *given.items()):
         lines += _class(name, one, is_public=name in classes)
-    lines += ["", "### Errors", "", *_item("protocol.Rejected", Rejected)]
+    lines += ["", "### Errors", "", *_item("acts_celery.protocol.Rejected", Rejected)]
     for name, error in errors.items():
         lines += _item(name, error)
     return "\n".join(lines)

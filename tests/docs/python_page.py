@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from worker import Client, local
+from acts_celery import Client, local
 
 _PARTS: Final = re.compile(
     r"^```python\n(.*?)^```$|^<!-- from here: a server and a worker -->$", re.MULTILINE | re.DOTALL

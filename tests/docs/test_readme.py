@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer, Settings
-from worker import local
+from acts_celery import local
+from acts_celery.broker_config import EmbeddedServer, Settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def shop(tmp_path: Path) -> Path:
 
 def acts(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "worker", *arguments]
+    command = [sys.executable, "-m", "acts_celery", *arguments]
     return subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -126,7 +126,7 @@ def test_the_reference_lists_every_setting_with_its_default() -> None:
 def test_the_readmes_client_finds_the_activities_of_the_environment(shop: Path) -> None:
     with EmbeddedServer() as server:
         program = (
-            "from worker import Client\n"
+            "from acts_celery import Client\n"
             "with Client() as client:\n"
             "    call = {'_tool': 'greet', 'name': 'A', '_outputPath': 'x'}\n"
             "    print(client.check({'solution': {'calls': [call]}}).waves)"

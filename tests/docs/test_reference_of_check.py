@@ -41,7 +41,7 @@ def keys(value: Any, at: str = "") -> Iterator[str]:
 def checked(folder: Path, submission: Any, *arguments: str) -> Any:
     (folder / "submission.json").write_text(json.dumps(submission), encoding="utf-8")
     (folder / "answers.json").write_text("[]", encoding="utf-8")
-    command = [sys.executable, "-m", "worker", "check", "submission.json", "--json", *arguments]
+    command = [sys.executable, "-m", "acts_celery", "check", "submission.json", "--json", *arguments]
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "ACTS_MODEL": "scripted:answers.json"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == (0 if submission is VALID else 2), done.stderr

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from worker.models.request import Answer, Heard, Model, ModelRequest, ignore
+from acts_celery.worker.models.request import Answer, Heard, Model, ModelRequest, ignore
 
 OUTPUT = {"type": "object", "properties": {"output": {}}, "required": ["output"]}
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker_config import ConfiguredModel
-from worker.models.anthropic_messages import AnthropicMessages
-from worker.models.errors import InvalidAnswer, ModelError, RateLimited, Refused, Truncated, Unreachable
-from worker.models.http_client import Bounds
-from worker.models.request import Answer, ModelRequest, Usage, ignore
-from worker.models.sdk_model import SdkModel
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.models.anthropic_messages import AnthropicMessages
+from acts_celery.worker.models.errors import InvalidAnswer, ModelError, RateLimited, Refused, Truncated, Unreachable
+from acts_celery.worker.models.http_client import Bounds
+from acts_celery.worker.models.request import Answer, ModelRequest, Usage, ignore
+from acts_celery.worker.models.sdk_model import SdkModel
 
 from .server import ModelServer, Reply, failing, model_server
 

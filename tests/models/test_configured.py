@@ -9,15 +9,22 @@ from typing import Any
 
 import pytest
 
-from broker_config import ConfiguredModel, Settings, SettingsError, load
-from worker import Answer, Usage
-from worker.errors import WorkerError
-from worker.models import asking
-from worker.models.configured import Models, verify_models
-from worker.models.errors import BadRequest, ContextTooLong, InvalidAnswer, RateLimited, Truncated, Unreachable
-from worker.models.request import ModelRequest
-from worker.models.window import verify_fits
-from worker.registry.activities import RegisteredModel, Registry
+from acts_celery import Answer, Usage
+from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, load
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.models import asking
+from acts_celery.worker.models.configured import Models, verify_models
+from acts_celery.worker.models.errors import (
+    BadRequest,
+    ContextTooLong,
+    InvalidAnswer,
+    RateLimited,
+    Truncated,
+    Unreachable,
+)
+from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.models.window import verify_fits
+from acts_celery.worker.registry.activities import RegisteredModel, Registry
 
 from .asked import on_thread, request
 

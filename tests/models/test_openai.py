@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker_config import ConfiguredModel
-from worker.models.errors import (
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.models.errors import (
     BadRequest,
     ContextTooLong,
     InvalidAnswer,
@@ -22,10 +22,10 @@ from worker.models.errors import (
     Truncated,
     Unreachable,
 )
-from worker.models.http_client import Bounds
-from worker.models.openai_chat import OpenAIChat
-from worker.models.request import Answer, Heard, Usage, ignore
-from worker.models.sdk_model import SdkModel
+from acts_celery.worker.models.http_client import Bounds
+from acts_celery.worker.models.openai_chat import OpenAIChat
+from acts_celery.worker.models.request import Answer, Heard, Usage, ignore
+from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole

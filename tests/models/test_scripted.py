@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from worker.errors import WorkerError
-from worker.models.errors import BadRequest
-from worker.models.request import ModelRequest, ignore
-from worker.models.scripted import ScriptedModel
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.models.errors import BadRequest
+from acts_celery.worker.models.request import ModelRequest, ignore
+from acts_celery.worker.models.scripted import ScriptedModel
 
 from .asked import ask
 

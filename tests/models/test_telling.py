@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from worker.models.telling import Telling
+from acts_celery.worker.models.telling import Telling
 
 
 def test_r13_8_the_first_calls_are_told_of_one_by_one_and_many_in_growing_numbers() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 
-from protocol.requests.wire import value_without_nulls
-from protocol.schemas import compiled
+from acts_celery.protocol.requests.wire import value_without_nulls
+from acts_celery.protocol.schemas import compiled
+from acts_celery.worker.models.delegates import enveloped
+from acts_celery.worker.models.profiles import Profile
+from acts_celery.worker.models.wire_schema import ANTHROPIC, OPENAI, Inexpressible, StrictMode, strict_schema
 from tests.protocol.schema_strategies import schema_values, schemas
-from worker.models.delegates import enveloped
-from worker.models.profiles import Profile
-from worker.models.wire_schema import ANTHROPIC, OPENAI, Inexpressible, StrictMode, strict_schema
 
 from .asked import request
 

@@ -38,7 +38,7 @@ def acts(command: str, folder: Path, *options: str) -> Ended:
     environment["ACTS_NESTFUL"] = str(find_data())
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
-        [sys.executable, "-m", "worker", command, "submission.json", *options, "--activities", str(TOOLS)],
+        [sys.executable, "-m", "acts_celery", command, "submission.json", *options, "--activities", str(TOOLS)],
         capture_output=True,
         cwd=folder,
         env=environment,

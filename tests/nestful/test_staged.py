@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from protocol import Limits
-from protocol.language.paths import strings
-from protocol.language.references import Reference, is_expression, parse
-from protocol.requests import Request
-from protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
-from protocol.schemas import compiled
-from protocol.schemas.algebra import Algebra
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.protocol import Limits
+from acts_celery.protocol.language.paths import strings
+from acts_celery.protocol.language.references import Reference, is_expression, parse
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
 
 from .convert import convert_tool, convert_value
 from .source import RESULT_TOOL, Flow

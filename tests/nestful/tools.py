@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from worker import activity
+from acts_celery import activity
 
 # Loaded from a file, perhaps by a console script: nothing may have put the repository on the path, and the
 # file has no package to import relatively from.

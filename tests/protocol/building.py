@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, Plan, Problem, Rejected, check_submission, parse
-from protocol.engine.execution import Execution
-from protocol.state.fold import Fold
+from acts_celery.protocol import Context, Plan, Problem, Rejected, check_submission, parse
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.state.fold import Fold
 
 from .driver import Driver, Function, Result
 

@@ -12,13 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from protocol import Context, Plan
-from protocol.calls.call import Call
-from protocol.calls.elements import element_of
-from protocol.engine.execution import Execution, Failure, Outcome, Spread, Start, Status, Success
-from protocol.engine.guests import Guests
-from protocol.engine.holds import Snapshot
-from protocol.state.fold import Fold
+from acts_celery.protocol import Context, Plan
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.engine.holds import Snapshot
+from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
 """An activity: parameters and context in; a value, an `Output` or a data message out, or an exception."""

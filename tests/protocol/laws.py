@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import settings
 
-from protocol import Conflict, Reference
-from protocol.state.fold import Fold
+from acts_celery.protocol import Conflict, Reference
+from acts_celery.protocol.state.fold import Fold
 
 TIMES: Final = 3
 PLACES: Final = [

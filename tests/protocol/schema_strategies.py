@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocol.schemas import schema_problem
+from acts_celery.protocol.schemas import schema_problem
 
 schema_values: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from([0.5, "", "x", "xy"])),

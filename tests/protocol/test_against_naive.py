@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from protocol import Output, Rejected, check_submission
-from protocol.calls.elements import element_of
+from acts_celery.protocol import Output, Rejected, check_submission
+from acts_celery.protocol.calls.elements import element_of
 
 from . import naive
 from .building import without_errors

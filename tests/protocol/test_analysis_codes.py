@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.analysis.analyse import analyse
-from protocol.analysis.catalogue import CATALOGUE
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.analysis.analyse import analyse
+from acts_celery.protocol.analysis.catalogue import CATALOGUE
 
 from .building import call, submission
 

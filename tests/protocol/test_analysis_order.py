@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.analysis.finding import Finding
-from protocol.analysis.order import order_findings
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.analysis.finding import Finding
+from acts_celery.protocol.analysis.order import order_findings
 
 from .building import ANY, call, checked, plan_submission
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.analysis.analyse import analyse
+from acts_celery.protocol.analysis.analyse import analyse
 
 from .building import ANY, checked
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Finding, Rejected, check_submission
+from acts_celery.protocol import Finding, Rejected, check_submission
 
 from .building import ANY, call, checked, plan_submission, run, statuses, submission
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Conflict, Context
+from acts_celery.protocol import Conflict, Context
 
 from .building import call, run, statuses, written
 

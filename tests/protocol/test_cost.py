@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from protocol import check_submission
+from acts_celery.protocol import check_submission
 
 from .building import call, checked, plan_submission
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from math import isqrt
 
-from protocol import Plan, check_submission
-from protocol.analysis.drawing import LEGEND, MOST_ARROWS
+from acts_celery.protocol import Plan, check_submission
+from acts_celery.protocol.analysis.drawing import LEGEND, MOST_ARROWS
 
 from .building import ANY, call, checked, plan_submission
 

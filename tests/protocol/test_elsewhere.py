@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.engine.execution import Outcome, Start, Status, Success
-from protocol.language.errors import Problem
-from protocol.schemas import CompiledSchema, compiled, validation
-from protocol.schemas.elsewhere import Verdicts
-from protocol.schemas.validation import verdict_of
-from protocol.schemas.work import METER, Meter
+from acts_celery.protocol.engine.execution import Outcome, Start, Status, Success
+from acts_celery.protocol.language.errors import Problem
+from acts_celery.protocol.schemas import CompiledSchema, compiled, validation
+from acts_celery.protocol.schemas.elsewhere import Verdicts
+from acts_celery.protocol.schemas.validation import verdict_of
+from acts_celery.protocol.schemas.work import METER, Meter
 
 from .building import DATE, call, checked, executing
 from .schema_strategies import schema_values, schemas

@@ -7,10 +7,19 @@ from random import Random
 
 import pytest
 
-from protocol import Plan
-from protocol.engine.execution import FINAL, TRANSITIONS, Execution, Failure, Outcome, Start, Status, Success
-from protocol.graph.graph import Graph
-from protocol.state.fold import Fold
+from acts_celery.protocol import Plan
+from acts_celery.protocol.engine.execution import (
+    FINAL,
+    TRANSITIONS,
+    Execution,
+    Failure,
+    Outcome,
+    Start,
+    Status,
+    Success,
+)
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE, FUNCTIONS, call, checked, executing, submission
 from .driver import Driver

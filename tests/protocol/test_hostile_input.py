@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import Output, Rejected, check_submission
-from protocol.calls.delegates import delegate_context
-from protocol.engine.execution import Execution, Failure, Outcome, Start, Success
-from protocol.state.fold import Fold
-from protocol.submission.submission import decode
+from acts_celery.protocol import Output, Rejected, check_submission
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Start, Success
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.submission import decode
 
 WORDS = re.findall(
     r"\S+",

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected, check_submission
-from protocol.analysis.sample_values import sample
-from protocol.language.errors import Problem
-from protocol.language.limits import Limits
-from protocol.language.paths import nest
-from protocol.schemas import compiled, schema_problem
-from protocol.schemas.patterns import cost_of, matches
-from protocol.schemas.work import EXCEEDED
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.analysis.sample_values import sample
+from acts_celery.protocol.language.errors import Problem
+from acts_celery.protocol.language.limits import Limits
+from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.schemas import compiled, schema_problem
+from acts_celery.protocol.schemas.patterns import cost_of, matches
+from acts_celery.protocol.schemas.work import EXCEEDED
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""
@@ -139,7 +139,7 @@ def test_schemas_that_are_too_large_to_read_are_refused_in_time() -> None:
 def test_how_much_is_granted_does_not_hang_on_what_was_read_before(letters: int, is_admitted: bool) -> None:
     tools = {f"t{n}": {"properties": {"x": {"pattern": f"^\\p{{L}}{{1,{letters}}}{n}$"}}} for n in range(300)}
     program = dedent(f"""
-        from protocol import Rejected, check_submission
+        from acts_celery.protocol import Rejected, check_submission
         tools = {tools!r}
         value = {{"tools": tools, "solution": {{"calls": [{{"_tool": n, "x": "†input.a"}} for n in tools]}}}}
         value["context"] = [{{"type": "input", "a": "x"}}]

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.language.paths import MISSING, lookup
-from protocol.language.references import Path
-from protocol.schemas import compiled
-from protocol.schemas.algebra import Algebra, is_empty
+from acts_celery.protocol.language.paths import MISSING, lookup
+from acts_celery.protocol.language.references import Path
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.algebra import Algebra, is_empty
 
 from .schema_strategies import schema_values, schemas
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Output, check_submission
+from acts_celery.protocol import Output, check_submission
 
 from .building import call, run, run_plan, submission
 from .laws import law

@@ -11,10 +11,10 @@ import msgpack
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocol import Conflict, Reference
-from protocol.language.paths import MISSING, lookup, nest, unnest
-from protocol.state.fold import Fold
-from protocol.state.operations import Operation, read_operation
+from acts_celery.protocol import Conflict, Reference
+from acts_celery.protocol.language.paths import MISSING, lookup, nest, unnest
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Operation, read_operation
 
 from . import naive
 from .laws import PLACES, folded, law, read, shown

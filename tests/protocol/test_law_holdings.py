@@ -8,9 +8,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Reference
-from protocol.graph.holdings import Holdings
-from protocol.state.fold import Fold
+from acts_celery.protocol import Reference
+from acts_celery.protocol.graph.holdings import Holdings
+from acts_celery.protocol.state.fold import Fold
 
 from .laws import PLACES, folded, law
 from .strategies import log_messages, logs, small_paths
@@ -25,7 +25,9 @@ places = st.lists(
 def test_an_instance_holds_what_looking_up_each_place_finds(
     asked: list[Reference], all_see: list[Any], own: list[list[Any]], most_copied: int
 ) -> None:
-    with patch("protocol.state.kinds._MOST_COPIED", most_copied):  # with 0, objects are overlaid however small
+    with patch(
+        "acts_celery.protocol.state.kinds._MOST_COPIED", most_copied
+    ):  # with 0, objects are overlaid however small
         shared = folded(all_see)
         holdings = Holdings(asked, shared)
         for fold in [shared, Fold(shared), *(folded(messages, shared) for messages in own)]:

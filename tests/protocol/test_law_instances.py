@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Conflict, Context, Unresolved
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.state.scopes import scoped, scoped_messages
+from acts_celery.protocol import Conflict, Context, Unresolved
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.scopes import scoped, scoped_messages
 
 from .laws import folded, law, shown
 from .strategies import GIVEN, WRITTEN, log_messages, shuffled

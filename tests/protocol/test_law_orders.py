@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Plan, Rejected, check_submission
+from acts_celery.protocol import Plan, Rejected, check_submission
 
 from . import naive
 from .building import FUNCTIONS, call, checked, submission, without_errors

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Context, Limits
-from protocol.language.paths import MISSING
-from protocol.requests import Fate, Request, render, render_tick
-from protocol.requests.rendering import render_context
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.protocol import Context, Limits
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.requests import Fate, Request, render, render_tick
+from acts_celery.protocol.requests.rendering import render_context
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
 
 from .strategies import json_values, log_messages
 

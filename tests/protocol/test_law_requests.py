@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import Limits
-from protocol.analysis.reach import reach_of
-from protocol.calls.call import standing_in
-from protocol.requests import Request, compose, read_answer
-from protocol.requests.widening import Definitions, Widening
-from protocol.schemas import CompiledSchema
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.protocol import Limits
+from acts_celery.protocol.analysis.reach import reach_of
+from acts_celery.protocol.calls.call import standing_in
+from acts_celery.protocol.requests import Request, compose, read_answer
+from acts_celery.protocol.requests.widening import Definitions, Widening
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
 
 from .composed_samples import READ, answers
 from .schema_strategies import schema_values, schemas

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from protocol import parse
-from protocol.calls.partial_values import write_problems
-from protocol.calls.tools import Tool
-from protocol.language.paths import MISSING
-from protocol.language.references import Reference
-from protocol.schemas import CompiledSchema
-from protocol.state.operations import Method, Operation
+from acts_celery.protocol import parse
+from acts_celery.protocol.calls.partial_values import write_problems
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.state.operations import Method, Operation
 
 from .schema_strategies import schema_values, schemas
 

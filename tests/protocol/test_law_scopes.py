@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Context
-from protocol.language.paths import MISSING
-from protocol.language.references import Reference
-from protocol.state.scopes import scoped, scoped_messages
+from acts_celery.protocol import Context
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.scopes import scoped, scoped_messages
 
 from . import naive
 from .laws import folded, law

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import Limits
-from protocol.calls.call import Call
-from protocol.requests import Request
-from protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
-from protocol.schemas import CompiledSchema
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.protocol import Limits
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
 
 from .composed_samples import answers
 from .schema_strategies import schemas

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocol import Rejected, check_submission
-from protocol.engine.execution import Status
-from protocol.graph.graph import Graph
-from protocol.requests import Answer, Request, read_answer, read_request
-from protocol.requests.answers import Unreadable
-from protocol.requests.growing import GrowingAnswer
-from protocol.requests.streaming import begin_answer, break_answer, end_answer
-from protocol.submission.checking import Surroundings
-from protocol.submission.layout import Layout
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.requests import Answer, Request, read_answer, read_request
+from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.layout import Layout
 
 from . import naive
 from .driver import Driver

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol import Rejected
-from protocol.calls.outputs import Output
-from protocol.schemas import compiled
-from protocol.state.operations import Method
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.calls.outputs import Output
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.operations import Method
 
 from .building import call, checked, run_plan, statuses
 from .schema_strategies import schema_values, schemas

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from protocol import Output, Plan, Rejected
-from protocol.analysis.lane_views import View, views_of
-from protocol.analysis.order import order_findings
-from protocol.analysis.worlds import Worlds, choices_of
-from protocol.engine.execution import Start
-from protocol.engine.statuses import Status
-from protocol.language.paths import MISSING
+from acts_celery.protocol import Output, Plan, Rejected
+from acts_celery.protocol.analysis.lane_views import View, views_of
+from acts_celery.protocol.analysis.order import order_findings
+from acts_celery.protocol.analysis.worlds import Worlds, choices_of
+from acts_celery.protocol.engine.execution import Start
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.language.paths import MISSING
 
 from .building import call, checked
 from .driver import Driver

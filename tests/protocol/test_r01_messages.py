@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, Rejected, check_submission
-from protocol.calls.delegates import delegate_context
-from protocol.language.messages import PROVENANCE, read_data, render_data
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.state.scopes import scoped_messages
+from acts_celery.protocol import Context, Rejected, check_submission
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.language.messages import PROVENANCE, read_data, render_data
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.scopes import scoped_messages
 
 from .building import call, pointers, problems, run, submission
 

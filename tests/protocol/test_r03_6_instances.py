@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Conflict, Context
-from protocol.language.paths import MISSING
-from protocol.state.overlay import Overlay
+from acts_celery.protocol import Conflict, Context
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.state.overlay import Overlay
 
 from .building import value_at, written
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Conflict, Context, Rejected
+from acts_celery.protocol import Conflict, Context, Rejected
 
 from .building import call, problems, run, statuses, value_at, written
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from protocol import Limits, Output
-from protocol.analysis.simulation import simulate
-from protocol.analysis.values import value_findings
-from protocol.calls.approvals import Approvals
-from protocol.calls.elements import call_of, element_index, element_of
-from protocol.engine.execution import Execution, Hold, Outcome, Spread, Start, Status, Success
-from protocol.engine.holds import Ruling, Snapshot, Verdict
-from protocol.requests import compose, read_answer, render
-from protocol.requests.staged import choosable, compose_slots
-from protocol.schemas import CompiledSchema
-from protocol.state.context import Context
+from acts_celery.protocol import Limits, Output
+from acts_celery.protocol.analysis.simulation import simulate
+from acts_celery.protocol.analysis.values import value_findings
+from acts_celery.protocol.calls.approvals import Approvals
+from acts_celery.protocol.calls.elements import call_of, element_index, element_of
+from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
+from acts_celery.protocol.requests import compose, read_answer, render
+from acts_celery.protocol.requests.staged import choosable, compose_slots
+from acts_celery.protocol.schemas import CompiledSchema
+from acts_celery.protocol.state.context import Context
 
 from .building import DATE, call, checked, problems_of, run
 from .test_r12_requests import call_schema, request

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import Rejected, check_submission
-from protocol.calls.tools import Tool
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.calls.tools import Tool
 
 from .building import ANY, call, checked, pointers, problems_of, run, statuses, submission
 from .schema_strategies import schema_values, schemas

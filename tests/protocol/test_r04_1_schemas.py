@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected, check_submission
-from protocol.schemas import compiled
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.schemas import compiled
 
 from .building import (
     ANY,

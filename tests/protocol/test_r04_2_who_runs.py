@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected, check, check_submission
-from protocol.calls.tools import Executor
+from acts_celery.protocol import Rejected, check, check_submission
+from acts_celery.protocol.calls.tools import Executor
 
 from .building import (
     ANY,

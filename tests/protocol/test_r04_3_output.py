@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Message, Output
+from acts_celery.protocol import Message, Output
 
 from .building import (
     DATE,

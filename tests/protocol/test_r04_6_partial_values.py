@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.calls.partial_values import write_problems
-from protocol.language.references import Reference
-from protocol.schemas import compiled
-from protocol.state.operations import Method, Operation
+from acts_celery.protocol.calls.partial_values import write_problems
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.operations import Method, Operation
 
 from .building import call, run, statuses
 from .test_scale import steps

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
-from protocol.calls.tools import Tool
+from acts_celery.protocol.calls.tools import Tool
 
 from .building import call, checked, pointers, problems_of, run, statuses
 from .schema_strategies import schema_values, schemas

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.calls.tools import Executor
-from protocol.engine.execution import Start, Success
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.execution import Start, Success
 
 from .building import (
     ANY,

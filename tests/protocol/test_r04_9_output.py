@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import Conflict, Context, Unresolved, check_submission
-from protocol.engine.solution_output import holds_references, resolve_output
-from protocol.submission.output import output_problems
+from acts_celery.protocol import Conflict, Context, Unresolved, check_submission
+from acts_celery.protocol.engine.solution_output import holds_references, resolve_output
+from acts_celery.protocol.submission.output import output_problems
 
 from .building import call, checked, problems, run, statuses, submission, written
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.engine.execution import Failure, Outcome, Start, Status, Success
+from acts_celery.protocol.engine.execution import Failure, Outcome, Start, Status, Success
 
 from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses
 

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from protocol import Plan, Reference, check_submission
-from protocol.graph.graph import SPELLED_OUT
-from protocol.graph.readers import Readers
-from protocol.graph.waits import Waits
-from protocol.graph.writers import Writers
+from acts_celery.protocol import Plan, Reference, check_submission
+from acts_celery.protocol.graph.graph import SPELLED_OUT
+from acts_celery.protocol.graph.readers import Readers
+from acts_celery.protocol.graph.waits import Waits
+from acts_celery.protocol.graph.writers import Writers
 
 from .building import (
     FUNCTIONS,

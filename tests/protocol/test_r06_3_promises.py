@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, Plan, check_submission
-from protocol.engine.execution import Outcome, Start, Success
-from protocol.engine.statuses import Status
-from protocol.submission.support import unsupported
+from acts_celery.protocol import Context, Plan, check_submission
+from acts_celery.protocol.engine.execution import Outcome, Start, Success
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.submission.support import unsupported
 
 from .building import DATE, call, checked, executing, plan_submission, pointers, problems, problems_of, run, statuses
 
@@ -215,7 +215,7 @@ def test_r6_3_schemas_that_refer_to_themselves_promise_what_they_name() -> None:
 
 
 def test_r6_3_a_simulation_takes_what_is_promised_as_given() -> None:
-    from protocol.analysis.simulation import simulate
+    from acts_celery.protocol.analysis.simulation import simulate
 
     plan = checked(call(to="†data.x", value="†input.user.name"), call(_scopes=["input"]), context=[PROMISE])
     assert [one.status for one in simulate(plan).calls] == [Status.DONE, Status.SENT]

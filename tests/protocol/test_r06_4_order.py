@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from protocol import Output, Plan
-from protocol.engine.execution import Execution, Start, Status, Success
-from protocol.state.fold import Fold
+from acts_celery.protocol import Output, Plan
+from acts_celery.protocol.engine.execution import Execution, Start, Status, Success
+from acts_celery.protocol.state.fold import Fold
 
 from .building import (
     DATE,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol import Plan, check_submission
-from protocol.graph.graph import SPELLED_OUT, Graph
+from acts_celery.protocol import Plan, check_submission
+from acts_celery.protocol.graph.graph import SPELLED_OUT, Graph
 
 from .building import (
     ANY,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.submission.config import SETTINGS
-from protocol.submission.support import unsupported
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.submission.config import SETTINGS
+from acts_celery.protocol.submission.support import unsupported
 
 from .building import call, plan_submission, pointers, problems, submission
 

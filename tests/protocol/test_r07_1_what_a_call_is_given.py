@@ -8,10 +8,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocol import Limits, Rejected
-from protocol.engine.execution import Execution, Outcome, Start
-from protocol.state.fold import Fold
-from protocol.submission.submission import decode
+from acts_celery.protocol import Limits, Rejected
+from acts_celery.protocol.engine.execution import Execution, Outcome, Start
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.submission import decode
 
 from .building import DATE, call, checked
 

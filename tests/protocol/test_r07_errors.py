@@ -8,11 +8,11 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocol import Limits, Problem, Rejected, check_submission
-from protocol.engine.execution import Failure
-from protocol.language.errors import pointer
-from protocol.language.limits import size_of
-from protocol.submission.submission import decode
+from acts_celery.protocol import Limits, Problem, Rejected, check_submission
+from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.limits import size_of
+from acts_celery.protocol.submission.submission import decode
 
 from .building import (
     ANY,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, ExpressionError, parse
+from acts_celery.protocol import Context, ExpressionError, parse
 
 from .building import call, checked, pointers, problems_of, run
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.calls.delegates import delegate_context, input_misfit
-from protocol.engine.execution import Execution, Start
-from protocol.requests import compose, read_request
-from protocol.state.fold import Fold
-from protocol.submission.checking import Surroundings
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
+from acts_celery.protocol.engine.execution import Execution, Start
+from acts_celery.protocol.requests import compose, read_request
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.checking import Surroundings
 
 from .building import DATE, call, checked, executing, pointers, problems_of
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from protocol import check, check_submission
-from protocol.state.context import Context
+from acts_celery.protocol import check, check_submission
+from acts_celery.protocol.state.context import Context
 
 from .building import (
     FUNCTIONS,

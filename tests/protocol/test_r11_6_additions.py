@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Limits, Rejected
-from protocol.submission.additions import check_data
+from acts_celery.protocol import Limits, Rejected
+from acts_celery.protocol.submission.additions import check_data
 
 PROMISE = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}}, "required": ["n", "m"]}}
 LOG: list[dict[str, Any]] = [

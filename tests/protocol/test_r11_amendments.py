@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from protocol import Plan, Rejected, check_amendment
-from protocol.calls.call import Call, make_call
-from protocol.calls.tools import Executor, Runner
-from protocol.submission.amendments import SoFar
-from protocol.submission.checking import Surroundings
+from acts_celery.protocol import Plan, Rejected, check_amendment
+from acts_celery.protocol.calls.call import Call, make_call
+from acts_celery.protocol.calls.tools import Executor, Runner
+from acts_celery.protocol.submission.amendments import SoFar
+from acts_celery.protocol.submission.checking import Surroundings
 
 KNOWN = Surroundings(activities={"echo": {"type": "object"}}, delegates=(), model=False)
 

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocol import Reference, parse
-from protocol.analysis.provenance import Effect, Explanation, Logged, Read, explain
-from protocol.language.paths import MISSING
-from protocol.state.fold import Fold
+from acts_celery.protocol import Reference, parse
+from acts_celery.protocol.analysis.provenance import Effect, Explanation, Logged, Read, explain
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.state.fold import Fold
 
 from .laws import PLACES, folded, law, read
 from .strategies import STEPS, logs, message_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.requests import compose, read_answer
-from protocol.schemas import CompiledSchema
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.requests import compose, read_answer
+from acts_celery.protocol.schemas import CompiledSchema
 
 from .building import call, problems_of
 from .test_r12_requests import call_schema, request

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from protocol.requests import Request, read_request, render
-from protocol.requests.rendering import render_slots
-from protocol.requests.staged import compose_slots, first_schema
-from protocol.submission.checking import Surroundings
+from acts_celery.protocol.requests import Request, read_request, render
+from acts_celery.protocol.requests.rendering import render_slots
+from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.submission.checking import Surroundings
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 TEXT: Final = {"type": "string"}

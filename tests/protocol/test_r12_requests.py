@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from protocol import Limits
-from protocol.requests import Request, compose, read_answer, render
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.protocol import Limits
+from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
 
 from .building import problems
 

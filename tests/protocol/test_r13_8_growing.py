@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.requests.answers import Unreadable
-from protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.growing import GrowingAnswer
 
 from .schema_strategies import schema_values
 

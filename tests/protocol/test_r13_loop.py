@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.engine.loop import (
+from acts_celery.protocol.engine.loop import (
     Loop,
     LoopLimits,
     Stage,
@@ -15,7 +15,7 @@ from protocol.engine.loop import (
     estimate_tokens,
     judge_output,
 )
-from protocol.state.fold import Fold
+from acts_celery.protocol.state.fold import Fold
 
 SOLUTION = {"type": "solution", "solution": {"calls": [], "output": None}}
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.calls.approvals import read_approvals
-from protocol.engine.execution import Execution, Hold, Outcome, Start, Status
-from protocol.engine.holds import Ruling, Verdict
-from protocol.state.fold import Fold
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.calls.approvals import read_approvals
+from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Start, Status
+from acts_celery.protocol.engine.holds import Ruling, Verdict
+from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE, call, checked, pointers, problems, submission
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.requests import Request, compose, read_answer, read_request
-from protocol.submission.asides import Meta
-from protocol.submission.checking import Surroundings
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.requests import Request, compose, read_answer, read_request
+from acts_celery.protocol.submission.asides import Meta
+from acts_celery.protocol.submission.checking import Surroundings
 
 from .building import pointers, problems
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Context, Message, Output
-from protocol.calls.tools import PLAIN, Tool
+from acts_celery.protocol import Context, Message, Output
+from acts_celery.protocol.calls.tools import PLAIN, Tool
 
 from .building import ANY, DATE, call, run, statuses
 

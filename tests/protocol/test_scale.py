@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from protocol import Plan, Rejected, check_submission
-from protocol.analysis.demanded_shapes import DemandedShapes
-from protocol.analysis.simulation import simulate
-from protocol.engine.execution import Execution, Outcome, Start, Status, Success
-from protocol.state.fold import Fold
+from acts_celery.protocol import Plan, Rejected, check_submission
+from acts_celery.protocol.analysis.demanded_shapes import DemandedShapes
+from acts_celery.protocol.analysis.simulation import simulate
+from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Status, Success
+from acts_celery.protocol.state.fold import Fold
 
 from .building import call, plan_submission, problems, submission
 
@@ -425,7 +425,7 @@ def test_who_waits_for_whom_is_asked_once_where_instances_share_it() -> None:
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("protocol.language.spelling.PATIENCE", 100_000)
+    monkeypatch.setattr("acts_celery.protocol.language.spelling.PATIENCE", 100_000)
 
     def rejected(known: int) -> Callable[[], object]:
         context = [{"type": "state", **{f"{'ab' * 45}{i}": 1 for i in range(known)}}]

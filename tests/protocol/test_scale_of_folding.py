@@ -6,12 +6,12 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from protocol import Context, check_submission
-from protocol.language import references
-from protocol.language.references import Reference
-from protocol.schemas import calls as calls_of_schemas
-from protocol.state.fold import Fold
-from protocol.state.operations import Method, Operation
+from acts_celery.protocol import Context, check_submission
+from acts_celery.protocol.language import references
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.schemas import calls as calls_of_schemas
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Method, Operation
 
 from .building import call, submission
 from .test_scale import steps

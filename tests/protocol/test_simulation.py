@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from protocol import check_submission
-from protocol.analysis.sample_values import PLACEHOLDER, sample
-from protocol.analysis.simulation import (
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.analysis.sample_values import PLACEHOLDER, sample
+from acts_celery.protocol.analysis.simulation import (
     MOST_ALTERNATIVES,
     MOST_CALLS,
     MOST_TRIED,
@@ -17,8 +17,8 @@ from protocol.analysis.simulation import (
     branch_effects,
     simulate,
 )
-from protocol.engine.statuses import Status
-from protocol.schemas import compiled
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.schemas import compiled
 
 from .building import call, checked, plan_submission
 

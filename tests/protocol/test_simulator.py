@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from protocol import Output, Plan, check_submission
-from protocol.engine.execution import FINAL, Failure, Start, Status, Success
+from acts_celery.protocol import Output, Plan, check_submission
+from acts_celery.protocol.engine.execution import FINAL, Failure, Start, Status, Success
 
 from . import naive
 from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json

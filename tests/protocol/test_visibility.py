@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import Context, ExpressionError, Plan, Rejected, check_submission
-from protocol.analysis.visibility import who_sees
-from protocol.calls.delegates import delegate_context
+from acts_celery.protocol import Context, ExpressionError, Plan, Rejected, check_submission
+from acts_celery.protocol.analysis.visibility import who_sees
+from acts_celery.protocol.calls.delegates import delegate_context
 
 from .building import ANY, call, checked, plan_submission, submission
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-from broker_config import EXECUTE_INSTANCE
+from acts_celery.broker_config import EXECUTE_INSTANCE
 
 MSGPACK = "application/x-msgpack"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker_config import find_server
+from acts_celery.broker_config import find_server
 
 READY_SECONDS = 15
 

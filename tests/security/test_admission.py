@@ -9,14 +9,14 @@ import msgpack
 import pytest
 import redis
 
-from broker_config import (
+from acts_celery.broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
     EXECUTE_DELEGATE,
     EXECUTE_INSTANCE,
 )
-from worker.app.application import make_client_application
+from acts_celery.worker.app.application import make_client_application
 
 from .broker_messages import message, packed, task_body
 from .users import Guarded

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_config import DELIVER, EmbeddedServer
+from acts_celery.broker_config import DELIVER, EmbeddedServer
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .broker_messages import message, packed, task_body

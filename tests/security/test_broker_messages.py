@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker_config import (
+from acts_celery.broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,

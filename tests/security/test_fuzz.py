@@ -19,7 +19,8 @@ import msgpack
 import pytest
 from redis import Redis
 
-from broker_config import (
+from acts_celery import Client
+from acts_celery.broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -27,11 +28,10 @@ from broker_config import (
     EXECUTE_INSTANCE,
     EmbeddedServer,
 )
-from protocol import Rejected
-from protocol.submission.submission import decode
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.submission.submission import decode
+from acts_celery.worker.app.application import make_client_application
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
-from worker import Client
-from worker.app.application import make_client_application
 
 from .broker_messages import message, packed, task_body
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.storage.keys import Keys
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
-from worker.app.application import make_client_application
-from worker.storage.keys import Keys
 
 from .test_fuzz import ECHO, MUTATIONS, PIECES
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from kombu.exceptions import EncodeError
 
-from broker_config import EmbeddedServer, celery_configuration
+from acts_celery.broker_config import EmbeddedServer, celery_configuration
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.holding import Hand, hold
 from tests.worker.backend import settings_for
-from worker.app.application import make_client_application
-from worker.messaging.holding import Hand, hold
 
 SECRET = "canary-77b0"
 

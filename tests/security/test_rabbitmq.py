@@ -11,11 +11,11 @@ from typing import Any
 import kombu.pools
 import pytest
 
-from broker_config import EmbeddedServer, load
+from acts_celery import InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.publisher import Publisher
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
-from worker import InfrastructureError
-from worker.app.application import make_client_application
-from worker.messaging.publisher import Publisher
 
 from .broker_messages import packed, task_body
 from .certificates import OPENSSL, Authority, authority, certificate

@@ -10,10 +10,10 @@ import pytest
 import redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from worker.app.application import make_client_application
-from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Report, Sign
-from worker.storage.keys import Keys
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.heartbeats import Reports
+from acts_celery.worker.messaging.messages import Report, Sign
+from acts_celery.worker.storage.keys import Keys
 
 from .permissions import PAGE, administered, table, with_table
 from .servers import redis_server

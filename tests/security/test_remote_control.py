@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kombu.exceptions import OperationalError
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.storage.secret import read_tokens
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
-from worker.app.application import make_client_application
-from worker.storage.secret import read_tokens
 
 from .users import Guarded
 

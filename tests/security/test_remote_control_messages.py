@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_client_application
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
-from worker.app.application import make_client_application
 
 from .broker_messages import message, packed
 from .test_fuzz import ECHO, MUTATIONS, mutated

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer, load
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.app.application import make_client_application
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
-from worker.app.application import make_client_application
 
 from .servers import free_port, redis_server
 
@@ -37,7 +37,7 @@ class Watched:
     def acts(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command, and note what it says."""
         result = subprocess.run(
-            [sys.executable, "-m", "worker", *arguments],
+            [sys.executable, "-m", "acts_celery", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -188,7 +188,7 @@ def test_a_worker_that_cannot_connect_tells_no_secret(watched: Watched, how: str
     right = watched.backend.settings.require_redis()
     url = NOWHERE if how == "nowhere" else right.replace(PASSWORD, f"{PASSWORD}-wrong")
     environment = watched.backend.environment(ACTS_BROKER_URL=url, ACTS_REDIS_URL=url)
-    command = [sys.executable, "-m", "worker", "worker", "-l", "DEBUG"]
+    command = [sys.executable, "-m", "acts_celery", "worker", "-l", "DEBUG"]
     process = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     said = ""

@@ -11,11 +11,11 @@ from typing import Any
 import kombu.pools
 import pytest
 
-from broker_config import EmbeddedServer, load
+from acts_celery import Client, InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.publisher import Publisher
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
-from worker import Client, InfrastructureError
-from worker.app.application import make_client_application
-from worker.messaging.publisher import Publisher
 
 from .certificates import OPENSSL, Authority, authority, certificate
 from .servers import free_port, redis_server

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol.engine.execution import Failure, Success
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import Delivery, delivery_task, unpack_activity_call
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.messaging.publisher import Publisher
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
-from worker.app.application import make_client_application
-from worker.messaging.attempts import Attempt, CallId, Result, Retry
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import Delivery, delivery_task, unpack_activity_call
-from worker.messaging.packing import unpack
-from worker.messaging.publisher import Publisher
 
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
 CALL = {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.sum"}

@@ -12,7 +12,7 @@ from string import Template
 
 import redis
 
-from broker_config import EmbeddedServer, load
+from acts_celery.broker_config import EmbeddedServer, load
 from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
 
 from .servers import free_port, redis_server

@@ -16,9 +16,9 @@ from typing import Any
 import msgpack
 from redis import Redis
 
-from broker_config import EmbeddedServer, Settings, load
+from acts_celery import Client, Result
+from acts_celery.broker_config import EmbeddedServer, Settings, load
 from tests.acceptance.forks import Forked
-from worker import Client, Result
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"

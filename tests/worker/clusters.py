@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import GuardedProcess
+from acts_celery.broker_config import GuardedProcess
 from tests.chaos.server import free_port
 
 from .sentinels import client, server

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
-from worker.registry.loading import load
+from acts_celery.broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
+from acts_celery.worker.registry.loading import load
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgpack
 
-from broker_config import EmbeddedServer
-from worker import Result, Run
+from acts_celery import Result, Run
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import ACTIVITIES, FIXTURES, Backend, settings_apart
 

@@ -14,7 +14,7 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from broker_config import GuardedProcess, find_server
+from acts_celery.broker_config import GuardedProcess, find_server
 from tests.chaos.server import free_port
 
 MASTER: Final = "mymaster"

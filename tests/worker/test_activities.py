@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field
 
-from broker_config import EmbeddedServer
-from protocol.calls.tools import PLAIN, Tool
-from worker import ActivitiesError, Message, Output
-from worker.registry.activities import Policy, Registry, make_activity, registry
-from worker.registry.loading import load
+from acts_celery import ActivitiesError, Message, Output
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.calls.tools import PLAIN, Tool
+from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
+from acts_celery.worker.registry.loading import load
 
 from .backend import Backend, Meeting, settings_apart
 
@@ -147,7 +147,9 @@ def test_two_functions_cannot_have_one_name_but_one_may_be_registered_twice() ->
 
 def test_a_file_of_activities_may_also_be_imported_as_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "shop_imported_and_loaded"
-    (tmp_path / f"{name}.py").write_text("from worker import activity\n\n@activity\ndef sold_once() -> None: ...\n")
+    (tmp_path / f"{name}.py").write_text(
+        "from acts_celery import activity\n\n@activity\ndef sold_once() -> None: ...\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(name)
     load(str(tmp_path / f"{name}.py"))

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
-from protocol.engine.execution import Outcome, Status
-from worker.messaging.attempts import CallId
-from worker.messaging.messages import TaskMessage
-from worker.storage.commits import Advance, Claim, Rest
-from worker.storage.connections import connect, connect_async
-from worker.storage.keys import Keys
-from worker.storage.leases import Leases
-from worker.storage.log import MessageLog
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.execution import Outcome, Status
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.storage.commits import Advance, Claim, Rest
+from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.leases import Leases
+from acts_celery.worker.storage.log import MessageLog
 
 from .backend import settings_for
 

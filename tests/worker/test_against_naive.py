@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.registry.loading import load
 from tests.protocol import naive
 from tests.protocol.authoring import EXPLICIT, LATENT, Author
-from worker.registry.loading import load
 
 from .backend import FIXTURES, Backend, Meeting, meeting_url, settings_for
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
+from acts_celery import BeingAmended, Run, RunNotFound, RunOver
+from acts_celery.protocol import Rejected
+from acts_celery.worker.client.amendment_steps import AmendmentSteps
+from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.keys import Keys, active_runs
 from tests.acceptance.command import send, start
-from worker import BeingAmended, Run, RunNotFound, RunOver
-from worker.client.amendment_steps import AmendmentSteps
-from worker.storage.audit import Actor, Deed
-from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, first_ended_call, gate, wait_at

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker import Client
-from worker.errors import RunOver
+from acts_celery import Client
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import RunOver
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

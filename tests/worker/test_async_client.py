@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from worker import AsyncClient, AsyncRun, RunNotFound, RunOver
+from acts_celery import AsyncClient, AsyncRun, RunNotFound, RunOver
 
 from .backend import ROOT, Backend
 

@@ -8,15 +8,15 @@ import socket
 
 import pytest
 
-from protocol import Rejected
-from protocol.language.messages import Message
-from worker import Client
-from worker.messaging.attempts import CallId
-from worker.messaging.messages import TaskMessage
-from worker.messaging.packing import pack
-from worker.storage.audit import Actor, Deed
-from worker.storage.clock import date_now
-from worker.storage.dead_letters import DeadLetter
+from acts_celery import Client
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.language.messages import Message
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.dead_letters import DeadLetter
 
 from .backend import Backend, Meeting
 from .test_control_cli import command, gate

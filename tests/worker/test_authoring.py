@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol import Rejected
-from worker import Draft, Ref, activity, local, ref
+from acts_celery import Draft, Ref, activity, local, ref
+from acts_celery.protocol import Rejected
 
 
 @activity("draftVerify")

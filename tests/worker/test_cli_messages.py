@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.errors import InfrastructureError
 from tests.acceptance.command import COMMAND, Finished, acts, environment
-from worker.errors import InfrastructureError
 
 from .backend import settings_for
 
 CALL = {"solution": {"calls": [{"_tool": "greet", "_outputPath": "†state.a"}]}}
-GOOD = "from worker import activity\n\n\n@activity\ndef greet(name: str) -> str:\n    return name\n"
+GOOD = "from acts_celery import activity\n\n\n@activity\ndef greet(name: str) -> str:\n    return name\n"
 
 
 def checked(source: str, folder: Path, **env: str) -> Finished:
@@ -94,7 +94,7 @@ def test_a_line_of_dotenv_that_cannot_be_read_is_reported_in_our_words(tmp_path:
 def test_a_log_that_is_full_says_so_and_what_to_do() -> None:
     with EmbeddedServer() as server:
         settings = settings_for(server)
-        from worker import Client
+        from acts_celery import Client
 
         with Client(settings) as client:
             client.dead_letters().count()
@@ -108,5 +108,7 @@ def test_an_interrupt_while_modules_load_is_one_line(tmp_path: Path) -> None:
     # The first import of the command finds this module, which is interrupted where another would still be loading.
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     env = environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])}
-    told = subprocess.run([sys.executable, "-m", "worker", "check", "-"], env=env, capture_output=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-m", "acts_celery", "check", "-"], env=env, capture_output=True, check=False
+    )
     assert (told.returncode, told.stderr) == (128 + signal.SIGINT, b"acts: interrupted\n")

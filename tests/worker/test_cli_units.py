@@ -15,18 +15,18 @@ from typing import Any
 import click
 import pytest
 
-from broker_config import EmbeddedServer, NotConfigured, SettingsError, load
-from protocol import Problem, Rejected, check_submission
+from acts_celery import ActivitiesError, InfrastructureError, InstanceNotFound, RunNotFound
+from acts_celery.broker_config import EmbeddedServer, NotConfigured, SettingsError, load
+from acts_celery.protocol import Problem, Rejected, check_submission
+from acts_celery.worker.cli import main
+from acts_celery.worker.cli.check import branches
+from acts_celery.worker.cli.failures import Failed, Interrupted, documented, explain, rejection
+from acts_celery.worker.cli.output import OutputFailed, escaped
+from acts_celery.worker.cli.rendering import counts_line
+from acts_celery.worker.cli.source import read_submission
+from acts_celery.worker.cli.values import SHORT, inline, value_lines
+from acts_celery.worker.cli.view import View, result_lines
 from tests.protocol.test_scale import steps
-from worker import ActivitiesError, InfrastructureError, InstanceNotFound, RunNotFound
-from worker.cli import main
-from worker.cli.check import branches
-from worker.cli.failures import Failed, Interrupted, documented, explain, rejection
-from worker.cli.output import OutputFailed, escaped
-from worker.cli.rendering import counts_line
-from worker.cli.source import read_submission
-from worker.cli.values import SHORT, inline, value_lines
-from worker.cli.view import View, result_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -318,7 +318,7 @@ def acts(
     *arguments: str, stdin: str = "", shell_after: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
-    command = [sys.executable, "-m", "worker", *arguments]
+    command = [sys.executable, "-m", "acts_celery", *arguments]
     if shell_after:
         command = ["sh", "-c", f'"$@" {shell_after}', "sh", *command]
     return subprocess.run(
@@ -345,7 +345,7 @@ def test_what_activities_print_when_imported_stays_out_of_machine_output(tmp_pat
 
 def test_checking_imports_no_celery() -> None:
     script = (
-        "import sys\nfrom worker.cli import main\ncode = main(['check', '-'])\n"
+        "import sys\nfrom acts_celery.worker.cli import main\ncode = main(['check', '-'])\n"
         "sys.exit(code or 'celery' in sys.modules)"
     )
     ended = subprocess.run(
@@ -365,7 +365,18 @@ def test_output_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path) -
     (tmp_path / "s.json").write_text(json.dumps(SUBMISSION))
     # No file may grow: the same path as a full disk.
     script = f'ulimit -f 0; exec "$@" > "{tmp_path}/out"'
-    command = ["sh", "-c", script, "sh", sys.executable, "-m", "worker", "check", str(tmp_path / "s.json"), "--json"]
+    command = [
+        "sh",
+        "-c",
+        script,
+        "sh",
+        sys.executable,
+        "-m",
+        "acts_celery",
+        "check",
+        str(tmp_path / "s.json"),
+        "--json",
+    ]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 3
     assert ended.stderr.splitlines() == ["acts: the output cannot be written: File too large"]
@@ -389,7 +400,7 @@ def test_tracebacks_are_shown_on_request_only(tmp_path: Path) -> None:
 
 def test_an_embedded_worker_that_dies_is_replaced_and_its_calls_are_run_again(tmp_path: Path) -> None:
     (tmp_path / "frail.py").write_text(
-        "import os, signal\nfrom pathlib import Path\nfrom worker import activity\n\n\n"
+        "import os, signal\nfrom pathlib import Path\nfrom acts_celery import activity\n\n\n"
         "@activity\ndef work(mark: str) -> str:\n"
         "    if not Path(mark).exists():\n"
         "        Path(mark).touch()\n        os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -405,7 +416,7 @@ def test_an_embedded_worker_that_dies_is_replaced_and_its_calls_are_run_again(tm
 
 def test_an_embedded_worker_that_cannot_start_is_reported_by_its_last_words(tmp_path: Path) -> None:
     # It is loaded by both processes, and fails in the worker alone.
-    source = "import sys\nfrom worker import activity\n\nactivity(lambda: 1) if 'run' in sys.argv else missing\n"
+    source = "import sys\nfrom acts_celery import activity\n\nactivity(lambda: 1) if 'run' in sys.argv else missing\n"
     (tmp_path / "partial.py").write_text(source.replace("activity(lambda: 1)", "activity('work')(lambda: 1)"))
     submission = json.dumps({"context": [], "solution": {"calls": [{"_tool": "work", "_outputPath": "†state.x"}]}})
     ended = acts("run", "-", "--activities", str(tmp_path / "partial.py"), stdin=submission)
@@ -419,7 +430,7 @@ def test_an_embedded_worker_that_cannot_start_is_reported_by_its_last_words(tmp_
 def test_a_worker_says_when_it_is_ready_and_stops_at_a_signal(number: signal.Signals, code: int) -> None:
     with EmbeddedServer() as server:
         options = ["--broker", server.broker_url, "--queues", "a, b,a", "--processes", "1", "--name", "mine", "--json"]
-        command = [sys.executable, "-m", "worker", "worker", *options]
+        command = [sys.executable, "-m", "acts_celery", "worker", *options]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None
             ready = json.loads(worker.stdout.readline())

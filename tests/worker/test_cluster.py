@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer, Settings, SettingsError, load
-from worker import Client, InfrastructureError
-from worker.storage.keys import Keys
+from acts_celery import Client, InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from .clusters import Cluster, cluster

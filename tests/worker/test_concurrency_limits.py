@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker import ActivitiesError, Client, activity
-from worker.execution.admission import definition_slots
-from worker.messaging.attempts import CallId
-from worker.storage.connections import connect_async
-from worker.storage.keys import Keys
-from worker.storage.lane import id_key
-from worker.storage.slots import Slots, Slotted
+from acts_celery import ActivitiesError, Client, activity
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.execution.admission import definition_slots
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.lane import id_key
+from acts_celery.worker.storage.slots import Slots, Slotted
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from redis import Redis
 
-from broker_config import EmbeddedServer
-from worker.app.application import make_client_application
-from worker.messaging.messages import lane_task
-from worker.messaging.publisher import Publisher
-from worker.storage.connections import connect, connect_async
-from worker.storage.log import MessageLog
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.log import MessageLog
 
 from .backend import settings_for
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kombu import Connection, Queue
 
-from broker_config import EmbeddedServer
-from worker.messaging.consumer import outlive_channel
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.consumer import outlive_channel
 
 from .backend import Backend, Meeting, settings_apart
 

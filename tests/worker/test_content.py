@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker_config import DELIVER, EXECUTE_INSTANCE
+from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE
 
 from .backend import Backend
 from .test_delegates import argument, queued

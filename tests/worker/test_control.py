@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker import Run, RunNotFound, RunOver
-from worker.storage.keys import Keys
+from acts_celery import Run, RunNotFound, RunOver
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, settings_apart, status_of
 

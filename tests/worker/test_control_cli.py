@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from acts_celery.worker.cli import acts as group
+from acts_celery.worker.storage.keys import active_runs
 from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
-from worker.cli import acts as group
-from worker.storage.keys import active_runs
 
 from .backend import Backend, Meeting
 
@@ -170,7 +170,7 @@ def test_what_ends_much_asks_on_a_terminal(backend: Backend, gate: str, monkeypa
         asked.append(question)
         raise click.Abort
 
-    monkeypatch.setattr("worker.cli.control.confirmed", refuse)
+    monkeypatch.setattr("acts_celery.worker.cli.control.confirmed", refuse)
     runner, env = CliRunner(), backend.settings.to_environment()
     runner.invoke(group, ["cancel", run], env=env)
     runner.invoke(group, ["amend", run, "-"], env=env, input='{"calls": []}')

@@ -14,13 +14,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker_config import EmbeddedServer
-from worker import Client, LetterNotFound
-from worker.cli.dead import dead
-from worker.messaging.attempts import CallId
-from worker.messaging.messages import TaskMessage
-from worker.storage.dead_letters import DeadLetter, DeadLetters
-from worker.storage.keys import Keys
+from acts_celery import Client, LetterNotFound
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli.dead import dead
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command

@@ -11,9 +11,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker_config import load
-from protocol import Rejected
-from worker import Client
+from acts_celery import Client
+from acts_celery.broker_config import load
+from acts_celery.protocol import Rejected
 
 from .backend import Backend, Meeting, ended, status_of
 
@@ -74,7 +74,7 @@ def test_the_message_holds_exactly_the_scoped_context(aside: Backend, secretive:
 
 
 def test_a_delegate_worker_needs_no_log(aside: Backend, secretive: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "celery", "-A", "worker", "worker", "-Q", "aside-delegates", "-P", "threads"]
+    command = [sys.executable, "-m", "celery", "-A", "acts_celery", "worker", "-Q", "aside-delegates", "-P", "threads"]
     options = ["-c", "2", "--without-mingle", "--without-gossip"]
     env = aside.environment(ACTS_REDIS_URL=NOWHERE)
     with (tmp_path / "delegates.log").open("wb") as log, ended([*command, *options], env, tmp_path, log):

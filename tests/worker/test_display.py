@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.client.results import CallResult, Result
+from acts_celery.worker.client.results import CallResult, Result
 
 
 def result(calls: list[CallResult], **data: object) -> Result:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from worker.client.drawing import draw
-from worker.client.results import CallResult, Result, TickResult
+from acts_celery.worker.client.drawing import draw
+from acts_celery.worker.client.results import CallResult, Result, TickResult
 
 
 def call(index: int, status: str = "done", instance: str | None = None, **more: object) -> CallResult:

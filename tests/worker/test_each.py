@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from worker import Run
-from worker.cli.progress import Elements
-from worker.storage.keys import Keys
+from acts_celery import Run
+from acts_celery.worker.cli.progress import Elements
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, status_of
 from .test_control import alone, echo, gate

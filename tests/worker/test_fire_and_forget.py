@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer, find_server
-from worker.app.application import make_client_application
-from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Closing, Report, Sign
-from worker.storage.keys import Keys
+from acts_celery.broker_config import EmbeddedServer, find_server
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.heartbeats import Reports
+from acts_celery.worker.messaging.messages import Closing, Report, Sign
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, ended, meeting_url, settings_apart, settings_for
 from .test_dead_letters import wait_until_done, writes_to

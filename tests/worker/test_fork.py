@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from acts_celery import Run, RunNotFound
+from acts_celery.worker.storage.keys import Keys, active_runs
 from tests.acceptance.command import start
-from worker import Run, RunNotFound
-from worker.storage.keys import Keys, active_runs
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, first_ended_call, gate, wait_at
@@ -125,7 +125,7 @@ def test_a_run_that_is_not_there_cannot_be_forked(backend: Backend) -> None:
 
 
 def test_workers_publish_a_fork_whose_client_died_before_it_could(alone: Backend) -> None:
-    from worker.client.fork import Forker
+    from acts_celery.worker.client.fork import Forker
 
     run = alone.client.submit(solution={"calls": [echo(1, "†state.a")]})
     fork = Forker(run.id, alone.redis, alone.settings).fork()

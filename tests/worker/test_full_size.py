@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer, load
+from acts_celery.broker_config import EmbeddedServer, load
 from tests.chaos.server import Server
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_for

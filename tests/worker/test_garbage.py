@@ -8,12 +8,12 @@ from weakref import ref
 
 import pytest
 
-from protocol import Limits, check
-from worker.app.garbage import GarbageStep
-from worker.messaging.tokens import Tokens
-from worker.storage.definition import pack_definition, pack_lane, unpack_definition
-from worker.storage.entries import Entry
-from worker.storage.lane import LaneView, RunView
+from acts_celery.protocol import Limits, check
+from acts_celery.worker.app.garbage import GarbageStep
+from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.storage.definition import pack_definition, pack_lane, unpack_definition
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.lane import LaneView, RunView
 
 
 @pytest.fixture

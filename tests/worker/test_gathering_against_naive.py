@@ -6,9 +6,9 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from protocol import Rejected
+from acts_celery import Run
+from acts_celery.protocol import Rejected
 from tests.protocol import naive
-from worker import Run
 
 from .backend import Backend
 from .test_against_naive import FUNCTIONS, two_workers

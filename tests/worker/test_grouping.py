@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from broker_config import EmbeddedServer
-from worker.storage.connections import connect_async
-from worker.storage.grouping import GroupedCommands
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.grouping import GroupedCommands
 
 from .backend import settings_for
 

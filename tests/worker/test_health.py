@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker.app.application import make_client_application
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_client_application
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 
@@ -32,7 +32,7 @@ def backend(tmp_path: Path) -> Iterator[Backend]:
 def ask(backend: Backend, command: str) -> tuple[int, str]:
     """What `acts health` or `acts doctor` answers: exit code and output."""
     finished = subprocess.run(
-        [sys.executable, "-m", "worker", command],
+        [sys.executable, "-m", "acts_celery", command],
         capture_output=True,
         text=True,
         cwd=backend.folder,

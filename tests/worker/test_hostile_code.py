@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, Meeting, settings_for, status_of
 

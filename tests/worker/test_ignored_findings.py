@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol import Plan, check_submission
-from worker.cli.failures import Failed
-from worker.cli.ignored import reported
+from acts_celery.protocol import Plan, check_submission
+from acts_celery.worker.cli.failures import Failed
+from acts_celery.worker.cli.ignored import reported
 
 CALL = {"_tool": "t", "_outputPath": "†state.a"}
 

@@ -6,10 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from protocol.engine.execution import Success
-from worker.execution.inline_calls import InlineCalls
-from worker.execution.turns import Turns
-from worker.messaging.attempts import Attempt, CallId, Result
+from acts_celery.protocol.engine.execution import Success
+from acts_celery.worker.execution.inline_calls import InlineCalls
+from acts_celery.worker.execution.turns import Turns
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result
 
 
 class Held(set[str]):

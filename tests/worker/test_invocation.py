@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
-from protocol import Limits
-from protocol.engine.execution import Failure
-from worker.execution.invocation import invoke
-from worker.execution.threads import Threads
-from worker.messaging.attempts import Attempt, CallId, Result, Retry
-from worker.registry.activities import Policy, make_activity
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Failure
+from acts_celery.worker.execution.invocation import invoke
+from acts_celery.worker.execution.threads import Threads
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.registry.activities import Policy, make_activity
 
 SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
 
@@ -33,7 +33,7 @@ def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog:
     async def fails() -> None:
         raise ConnectionError("the bank is closed")
 
-    with caplog.at_level(logging.WARNING, "worker.execution.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.execution.invocation"):
         result = attempted(fails, Policy(retries=3))
     (record,) = caplog.records
     assert isinstance(result, Retry)
@@ -98,7 +98,7 @@ def test_what_is_said_of_parameters_holds_nothing_of_their_values(parameters: di
 
 
 def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "worker.execution.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.execution.invocation"):
         result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
     (record,) = caplog.records
     assert result == Failure("TimeoutError", "took longer than 0.001 seconds")

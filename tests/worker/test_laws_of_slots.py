@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from broker_config import EmbeddedServer
-from worker.messaging.attempts import CallId
-from worker.storage.connections import connect_async
-from worker.storage.slots import Slots, Slotted
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.slots import Slots, Slotted
 
 from .backend import settings_for
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker.storage.keys import Keys
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 

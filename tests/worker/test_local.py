@@ -12,7 +12,7 @@ from pathlib import Path
 import celery
 import pytest
 
-from worker import Client, InfrastructureError, activity, local
+from acts_celery import Client, InfrastructureError, activity, local
 
 GREET = {"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}
 
@@ -45,7 +45,9 @@ def test_functions_that_are_defined_here_are_activities() -> None:
 
 def test_modules_and_files_are_loaded_and_settings_are_given(tmp_path: Path) -> None:
     file = tmp_path / "local_file.py"
-    file.write_text("from worker import activity\n\n@activity\ndef from_a_file(x: int) -> int:\n    return x + 1\n")
+    file.write_text(
+        "from acts_celery import activity\n\n@activity\ndef from_a_file(x: int) -> int:\n    return x + 1\n"
+    )
     with local([file], key_prefix="mine") as client:
         assert client.settings.key_prefix == "mine"
         call = {"_tool": "from_a_file", "x": 1, "_outputPath": "†state.y"}
@@ -94,9 +96,9 @@ def test_the_fixture_is_such_a_client(acts: Client) -> None:
 
 
 def test_a_cell_of_a_notebook_may_be_run_again() -> None:
-    cell = "from worker import activity\n@activity\ndef cell(x: int) -> int:\n    return x + {}\n"
+    cell = "from acts_celery import activity\n@activity\ndef cell(x: int) -> int:\n    return x + {}\n"
     use = (
-        "from worker import local\n"
+        "from acts_celery import local\n"
         "with local([cell]) as client:\n"
         "    call = {'_tool': 'cell', 'x': 1, '_outputPath': '†state.y'}\n"
         "    print(client.submit([], {'calls': [call]}).wait(timeout_seconds=60).data())\n"

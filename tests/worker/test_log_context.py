@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from worker.messaging.attempts import Attempt, CallId, enter
-from worker.messaging.log_context import AT_WORK, lane_at_work
+from acts_celery.worker.messaging.attempts import Attempt, CallId, enter
+from acts_celery.worker.messaging.log_context import AT_WORK, lane_at_work
 
 from .backend import Backend
 
@@ -97,7 +97,7 @@ def test_no_name_of_an_instance_forges_a_line(
 
 
 def test_a_line_of_ours_is_one_line_and_of_bounded_length(own_logger: logging.Logger, shown: list[str]) -> None:
-    ours = logging.getLogger("worker.tests.log_context")
+    ours = logging.getLogger("acts_celery.worker.tests.log_context")
     ours.addHandler(own_logger.handlers[0])
     try:
         ours.error("refused: %s", "a\n[2026-11-22: CRITICAL] forged \x1b[2J")

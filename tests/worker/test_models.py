@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.cli.unanswered import watching
+from acts_celery.worker.messaging.messages import LONGEST_WHY
 from tests.acceptance.command import acts
 from tests.models.server import ModelServer, Reply, failing, model_server, streamed
-from worker.cli.unanswered import watching
-from worker.messaging.messages import LONGEST_WHY
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart
 

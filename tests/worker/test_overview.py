@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker import AsyncClient, Client
-from worker.errors import AmbiguousRun, RunNotFound, RunOver
-from worker.storage.keys import Keys, active_runs, ended_runs
-from worker.storage.retention import expire_run
-from worker.storage.run_list import RunList
+from acts_celery import AsyncClient, Client
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import AmbiguousRun, RunNotFound, RunOver
+from acts_celery.worker.storage.keys import Keys, active_runs, ended_runs
+from acts_celery.worker.storage.retention import expire_run
+from acts_celery.worker.storage.run_list import RunList
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

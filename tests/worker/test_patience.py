@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 from tests.acceptance.backend import server_settings
 from tests.acceptance.command import acts
 
@@ -36,7 +36,7 @@ def layer(document: Any, name: str) -> dict[str, Any]:
 
 def test_the_doctor_says_which_activities_a_worker_lacks(aside: Backend, tmp_path: Any) -> None:
     more = tmp_path / "more.py"
-    more.write_text("from worker import activity, delegate\n\n\n@activity\ndef onlyHere() -> None: ...\n")
+    more.write_text("from acts_celery import activity, delegate\n\n\n@activity\ndef onlyHere() -> None: ...\n")
     settings = aside.settings.model_copy(update={"activities": (str(ACTIVITIES), str(more))})
     env = settings.to_environment() | {"MEETING_URL": aside.meeting.url}
     workers = layer(acts("doctor", "--json", env=env).json, "workers")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
-from worker import Run, RunOver
-from worker.client.sending import Sender
-from worker.errors import BeingAmended
-from worker.messaging.publisher import Publisher
-from worker.storage.keys import Keys
+from acts_celery import Run, RunOver
+from acts_celery.protocol import Rejected
+from acts_celery.worker.client.sending import Sender
+from acts_celery.worker.errors import BeingAmended
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at
@@ -231,7 +231,7 @@ def test_r11_6_nothing_is_added_in_the_midst_of_an_amendment(backend: Backend) -
 def test_r11_6_a_broker_that_is_away_keeps_no_client_from_sending(
     alone: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from worker.errors import InfrastructureError
+    from acts_celery.worker.errors import InfrastructureError
 
     def refuse(self: Publisher, tasks: Any, **how: Any) -> None:
         raise InfrastructureError("away")

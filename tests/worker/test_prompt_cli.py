@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from worker.cli import main
+from acts_celery.worker.cli import main
 
 REQUEST: dict[str, Any] = {
     "context": [{"type": "system", "message": "Sell."}, {"type": "input", "item": "pear\x1b[31m"}],

@@ -10,19 +10,19 @@ from itertools import chain
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Limits
-from worker.app.application import make_client_application
-from worker.execution.invocation import invoke
-from worker.execution.threads import Threads
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.heartbeats import Reporter, Reports
-from worker.messaging.messages import Report, sign_of
-from worker.messaging.pulse import Pulse
-from worker.registry.activities import Policy
-from worker.storage.connections import connect
-from worker.storage.keys import Keys
-from worker.storage.leases import Leases
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Limits
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.execution.invocation import invoke
+from acts_celery.worker.execution.threads import Threads
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.heartbeats import Reporter, Reports
+from acts_celery.worker.messaging.messages import Report, sign_of
+from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.registry.activities import Policy
+from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.leases import Leases
 
 from .backend import DEADLINE_SECONDS, settings_apart
 

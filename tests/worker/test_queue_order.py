@@ -8,9 +8,9 @@ from typing import Any
 
 from kombu import Consumer, Queue
 
-from broker_config import EmbeddedServer
-from worker.messaging.queue_order import QueueOrder
-from worker.messaging.transport import BackendConnection
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.queue_order import QueueOrder
+from acts_celery.worker.messaging.transport import BackendConnection
 
 
 def _serve(order: QueueOrder, lengths: Counter[str], costs: dict[str, float], count: int) -> list[str]:

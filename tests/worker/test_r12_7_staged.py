@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker import local
-from worker.errors import NoSuchTick
-from worker.storage.keys import Keys
+from acts_celery import local
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.errors import NoSuchTick
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import ACTIVITIES, Backend, Meeting
 from .loops import Asked, loop_settings

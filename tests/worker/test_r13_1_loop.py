@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker import Client, local
+from acts_celery import Client, local
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
 
 from .backend import ACTIVITIES, Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings

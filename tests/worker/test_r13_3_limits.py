@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker.errors import NoLoop, RunOver
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import NoLoop, RunOver
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

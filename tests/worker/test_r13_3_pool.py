@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from broker_config import EmbeddedServer, load
-from worker.execution.children import child_config
-from worker.messaging.attempts import CallId
-from worker.storage.children import Parent, child_id
-from worker.storage.keys import Keys
-from worker.storage.log import MessageLog
-from worker.storage.pools import Draw, Lack, Pool
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.execution.children import child_config
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.children import Parent, child_id
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.pools import Draw, Lack, Pool
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings

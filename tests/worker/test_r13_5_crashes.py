@@ -18,20 +18,20 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
-from protocol.engine.execution import Success
-from protocol.engine.loop import Stage, request_index
-from worker import Client, Run
-from worker.execution.checking import Checker
-from worker.execution.children import Children
-from worker.execution.remote import Remote
-from worker.execution.scheduler import Scheduler
-from worker.execution.services import Services
-from worker.execution.threads import Threads
-from worker.execution.turns import Turns
-from worker.execution.validator import Validator
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import (
+from acts_celery import Client, Run
+from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
+from acts_celery.protocol.engine.execution import Success
+from acts_celery.protocol.engine.loop import Stage, request_index
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.execution.children import Children
+from acts_celery.worker.execution.remote import Remote
+from acts_celery.worker.execution.scheduler import Scheduler
+from acts_celery.worker.execution.services import Services
+from acts_celery.worker.execution.threads import Threads
+from acts_celery.worker.execution.turns import Turns
+from acts_celery.worker.execution.validator import Validator
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import (
     Delivery,
     TaskMessage,
     delivery_task,
@@ -40,12 +40,12 @@ from worker.messaging.messages import (
     unpack_delivery,
     unpack_lane_id,
 )
-from worker.registry.activities import registry
-from worker.storage.connections import connect_async
-from worker.storage.history import History
-from worker.storage.keys import Keys
-from worker.storage.log import MessageLog
-from worker.storage.slots import Slots
+from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.slots import Slots
 
 from .backend import settings_apart
 from .loops import ADD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings

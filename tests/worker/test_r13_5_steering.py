@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.errors import NoLoop, NoSuchTick, RunOver
 from tests.acceptance.command import start
-from worker.errors import NoLoop, NoSuchTick, RunOver
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

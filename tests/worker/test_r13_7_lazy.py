@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
+from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import PlanChanged
 from tests.acceptance.command import start
-from worker import Run
-from worker.errors import PlanChanged
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

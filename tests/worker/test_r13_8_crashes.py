@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from broker_config import DELIVER, EmbeddedServer
-from protocol.engine.execution import Success
-from worker.execution.scheduler import Scheduler
-from worker.messaging.attempts import CallId
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import (
+from acts_celery.broker_config import DELIVER, EmbeddedServer
+from acts_celery.protocol.engine.execution import Success
+from acts_celery.worker.execution.scheduler import Scheduler
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import (
     WRITTEN,
     DelegateCall,
     Delivery,
@@ -28,9 +28,9 @@ from worker.messaging.messages import (
     unpack_delegate_call,
     unpack_delivery,
 )
-from worker.storage.children import Parent
-from worker.storage.keys import Keys
-from worker.storage.pools import Pool
+from acts_celery.worker.storage.children import Parent
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.pools import Pool
 
 from .test_r13_5_crashes import World
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.errors import BeingAmended
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.children import child_id
+from acts_celery.worker.storage.keys import Keys
 from tests.models.server import Reply, delta, model_server, streamed
-from worker import Run
-from worker.errors import BeingAmended
-from worker.messaging.attempts import CallId
-from worker.storage.children import child_id
-from worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, settings_apart
 from .loops import ADD

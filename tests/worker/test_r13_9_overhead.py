@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
-from worker import AlreadyDecided, NotHeld, Run, RunOver
-from worker.cli.deciding import Decider
-from worker.storage.keys import Keys
+from acts_celery import AlreadyDecided, NotHeld, Run, RunOver
+from acts_celery.protocol import Rejected
+from acts_celery.worker.cli.deciding import Decider
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at

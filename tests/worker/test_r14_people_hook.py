@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer, SettingsError, load
-from worker.recovery.hold_hook import next_delay_ms
-from worker.storage.keys import Keys
+from acts_celery.broker_config import EmbeddedServer, SettingsError, load
+from acts_celery.worker.recovery.hold_hook import next_delay_ms
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart
 from .test_control import echo

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker.errors import RunNotFound
-from worker.messaging.attempts import CallId
-from worker.storage.children import child_id
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.children import child_id
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

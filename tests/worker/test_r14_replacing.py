@@ -9,11 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from protocol import Rejected
-from worker import AlreadyDecided, BeingAmended, NotHeld
-from worker.cli import acts as group
-from worker.client.amendment_steps import AmendmentSteps
-from worker.storage.keys import Keys
+from acts_celery import AlreadyDecided, BeingAmended, NotHeld
+from acts_celery.protocol import Rejected
+from acts_celery.worker.cli import acts as group
+from acts_celery.worker.client.amendment_steps import AmendmentSteps
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_amend import DEED
@@ -169,7 +169,7 @@ def test_r14_2_many_decisions_are_made_after_a_question_on_a_terminal(
         asked.append(question)
         raise click.Abort
 
-    monkeypatch.setattr("worker.cli.people.confirmed", refuse)
+    monkeypatch.setattr("acts_celery.worker.cli.people.confirmed", refuse)
     runner, env = CliRunner(), backend.settings.to_environment()
     runner.invoke(group, ["approve", run.id, "--all"], env=env)
     runner.invoke(group, ["reject", run.id, "--tool", "echo", "--reason", "no"], env=env)

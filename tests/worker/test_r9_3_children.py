@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from protocol.engine.execution import Failure
-from worker import Result, Run
-from worker.app.application import make_client_application
-from worker.messaging.attempts import CallId
-from worker.messaging.publisher import Publisher
-from worker.storage.children import PARENT, Parent, child_id
-from worker.storage.keys import Keys
-from worker.storage.secret import read_tokens
+from acts_celery import Result, Run
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.execution import Failure
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.storage.children import PARENT, Parent, child_id
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.secret import read_tokens
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EmbeddedServer, Settings, load
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EmbeddedServer, Settings, load
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.messages import ActivityCall, TaskMessage, lane_task, pack_message
+from acts_celery.worker.messaging.publisher import Publisher
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
-from worker.app.application import make_client_application
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.messages import ActivityCall, TaskMessage, lane_task, pack_message
-from worker.messaging.publisher import Publisher
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_for
 
@@ -120,7 +120,7 @@ def test_what_a_worker_has_taken_and_not_begun_is_not_lost(backend: Backend) -> 
 @contextmanager
 def greedy_worker(backend: Backend, queue: str) -> Iterator[None]:
     """A worker of Celery's own command, with one thread, that takes four messages at a time."""
-    command = [sys.executable, "-m", "celery", "-A", "worker", "worker", "--pool", "threads", "--concurrency", "1"]
+    command = [sys.executable, "-m", "celery", "-A", "acts_celery", "worker", "--pool", "threads", "--concurrency", "1"]
     command += ["-Q", queue, "--prefetch-multiplier", "4", "--without-mingle"]
     with backend.log.open("ab") as log:
         process = subprocess.Popen(command, env=backend.environment(), cwd=backend.folder, stdout=log, stderr=log)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from worker.errors import InfrastructureError
-from worker.messaging import relay as module
-from worker.messaging.messages import TaskMessage
-from worker.messaging.relay import Relay
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.messaging import relay as module
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.relay import Relay
 
 
 def tasks(count: int, size: int) -> list[TaskMessage]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import load
-from protocol import Rejected
-from worker import Client
-from worker.errors import WorkerError
+from acts_celery import Client
+from acts_celery.broker_config import load
+from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import WorkerError
 
 DEFINITION = {"context": [{"type": "system", "message": "You are a translator."}], "schema": {"type": "string"}}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
+from acts_celery.protocol import Rejected
+from acts_celery.worker.client.amendment_steps import AmendmentSteps
+from acts_celery.worker.client.runs import Run
+from acts_celery.worker.errors import BeingAmended, NothingToRetry, RunOver
 from tests.acceptance.command import Finished, acts
-from worker.client.amendment_steps import AmendmentSteps
-from worker.client.runs import Run
-from worker.errors import BeingAmended, NothingToRetry, RunOver
 
 from .backend import Backend, Meeting, status_of
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
-from worker import RunOver
+from acts_celery import RunOver
+from acts_celery.protocol import Rejected
 
 from .backend import Backend, Meeting
 from .loops import LOOP_MODEL, Asked, answer

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol import Rejected
-from worker import Client, RunNotFound
+from acts_celery import Client, RunNotFound
+from acts_celery.protocol import Rejected
 
 from .backend import Backend, Meeting, status_of
 

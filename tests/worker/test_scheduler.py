@@ -17,24 +17,24 @@ import msgpack
 import pytest
 from redis import Redis
 
-from broker_config import SEVERAL, EmbeddedServer
-from protocol import Limits
-from protocol.engine.execution import Success
-from worker import Client, Run, activity
-from worker.app.application import make_client_application
-from worker.app.runtime import Runtime
-from worker.execution.scheduler import Scheduler
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.cancellation import Cancellations
-from worker.messaging.heartbeats import Reports
-from worker.messaging.messages import Delivery, unpack_envelope
-from worker.messaging.publisher import Publisher
-from worker.recovery.sweep import Sweeper
-from worker.registry.activities import registry
-from worker.storage.keys import Keys, due_runs, probes
-from worker.storage.leases import Leases
-from worker.storage.scripts import pack_request
-from worker.storage.secret import read_tokens
+from acts_celery import Client, Run, activity
+from acts_celery.broker_config import SEVERAL, EmbeddedServer
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Success
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.app.runtime import Runtime
+from acts_celery.worker.execution.scheduler import Scheduler
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.cancellation import Cancellations
+from acts_celery.worker.messaging.heartbeats import Reports
+from acts_celery.worker.messaging.messages import Delivery, unpack_envelope
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.keys import Keys, due_runs, probes
+from acts_celery.worker.storage.leases import Leases
+from acts_celery.worker.storage.scripts import pack_request
+from acts_celery.worker.storage.secret import read_tokens
 
 from .backend import DEADLINE_SECONDS, settings_for
 
@@ -209,7 +209,7 @@ def test_large_results_are_written_in_commits_of_bounded_size(
         sizes.append(len(packed))
         return packed
 
-    monkeypatch.setattr("worker.storage.log.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.storage.log.pack_request", noting)
     run = process.submit([{"_tool": "makeText", "length": 700_000, "_outputPath": f"†state.p{n}"} for n in range(12)])
     process.drive(run)
     assert run.status()["calls"] == {"done": 12}
@@ -226,7 +226,7 @@ def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch:
         claims.append(len(request["claims"]))
         return pack_request(request)
 
-    monkeypatch.setattr("worker.storage.log.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.storage.log.pack_request", noting)
     heavy = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
     tools = {"makeList": {"type": "object", "_output": heavy}}
     calls = [{"_tool": "makeList", "length": 1_500, "_outputPath": f"†state.p{n}"} for n in range(12)]
@@ -339,7 +339,7 @@ def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
 
 
 def test_the_instances_of_a_run_are_read_in_pages(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.storage.history.INSTANCES_AT_ONCE", 10)
+    monkeypatch.setattr("acts_celery.worker.storage.history.INSTANCES_AT_ONCE", 10)
     names = [f"i{number}" for number in range(30)]
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.b"}]}
     run = process.client.submit([plan, *({"type": "state", "_instance": name, "a": 1} for name in names)])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_config import EmbeddedServer, Settings, load
-from worker import Run
-from worker.storage.connections import connect
+from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer, Settings, load
+from acts_celery.worker.storage.connections import connect
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from .sentinels import Watched, watched_servers

@@ -8,10 +8,10 @@ from time import monotonic
 
 import pytest
 
-from worker.execution.places import Places
-from worker.execution.turns import Turns
-from worker.messaging import shares
-from worker.messaging.shares import Shares, may_hold_another
+from acts_celery.worker.execution.places import Places
+from acts_celery.worker.execution.turns import Turns
+from acts_celery.worker.messaging import shares
+from acts_celery.worker.messaging.shares import Shares, may_hold_another
 
 
 def test_a_run_that_is_alone_may_hold_all_but_a_ninth_and_others_find_places_free() -> None:

@@ -40,10 +40,10 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
-from protocol.analysis.values import convertible
-from protocol.schemas import compiled
-from protocol.schemas.algebra import Algebra
-from worker.registry.activities import Activity, Policy, make_activity
+from acts_celery.protocol.analysis.values import convertible
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.worker.registry.activities import Activity, Policy, make_activity
 
 
 def split(value: Any) -> Any:

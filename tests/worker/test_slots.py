@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
-from worker.messaging.attempts import CallId
-from worker.storage.connections import connect, connect_async
-from worker.storage.keys import Keys
-from worker.storage.slots import SlotKeeper, Slots, Slotted
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.slots import SlotKeeper, Slots, Slotted
 
 from .backend import settings_for
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer
-from protocol import Rejected
-from worker import Client, InfrastructureError
-from worker.app.application import make_client_application
-from worker.messaging.heartbeats import Reports
-from worker.messaging.publisher import Publisher
-from worker.recovery.sweep import Sweeper
+from acts_celery import Client, InfrastructureError
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.heartbeats import Reports
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.recovery.sweep import Sweeper
 
 from .backend import settings_for
 

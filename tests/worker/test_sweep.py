@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from broker_config import EmbeddedServer, SecretUrl, Settings
-from worker import Client, InfrastructureError
-from worker.app.application import make_client_application
-from worker.errors import OtherFormat
-from worker.messaging.heartbeats import Reports
-from worker.messaging.packing import pack, unpack
-from worker.messaging.publisher import Publisher
-from worker.recovery.sweep import Sweeper
-from worker.storage.audit import deed
-from worker.storage.connections import connect
-from worker.storage.definition import FORMAT
-from worker.storage.keys import Keys, active_runs
-from worker.storage.retention import delete_run
-from worker.storage.run_writer import RunWriter
+from acts_celery import Client, InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, SecretUrl, Settings
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.errors import OtherFormat
+from acts_celery.worker.messaging.heartbeats import Reports
+from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.retention import delete_run
+from acts_celery.worker.storage.run_writer import RunWriter
 
 from .backend import Backend, Meeting, settings_apart
 

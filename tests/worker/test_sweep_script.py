@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol.engine.execution import Outcome, Status
-from worker.app.application import make_client_application
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.heartbeats import Reporter, Reports
-from worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, TaskMessage, Unanswered
-from worker.messaging.packing import pack
-from worker.messaging.publisher import Publisher
-from worker.messaging.tokens import Tokens
-from worker.recovery.sweep import Sweeper
-from worker.storage.commits import Claim
-from worker.storage.connections import connect
-from worker.storage.keys import Keys, active_runs, probes, secret
-from worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.execution import Outcome, Status
+from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.heartbeats import Reporter, Reports
+from acts_celery.worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, TaskMessage, Unanswered
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.storage.commits import Claim
+from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.keys import Keys, active_runs, probes, secret
+from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
 
 from .test_advance_script import RUN, Log, done
 

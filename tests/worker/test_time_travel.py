@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol import Context
-from worker import Run
-from worker.messaging.packing import unpack
-from worker.storage.keys import Keys
+from acts_celery import Run
+from acts_celery.protocol import Context
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

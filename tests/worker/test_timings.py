@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from worker.client.timings import Timing
-from worker.storage.timings import Spent
+from acts_celery.worker.client.timings import Timing
+from acts_celery.worker.storage.timings import Spent
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from worker.messaging.together import Together
+from acts_celery.worker.messaging.together import Together
 
 
 def test_one_goes_at_once_and_what_comes_meanwhile_goes_together_in_order() -> None:

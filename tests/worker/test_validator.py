@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker_config import EmbeddedServer
-from protocol.schemas import compiled
-from protocol.schemas.elsewhere import Check, Verdicts
-from protocol.schemas.validation import verdict_of
-from protocol.schemas.work import EXCEEDED
-from worker.execution import validator
-from worker.execution.validator import Validator
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.elsewhere import Check, Verdicts
+from acts_celery.protocol.schemas.validation import verdict_of
+from acts_celery.protocol.schemas.work import EXCEEDED
+from acts_celery.worker.execution import validator
+from acts_celery.worker.execution.validator import Validator
 
 from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ends, settings_apart
 
@@ -120,7 +120,7 @@ def test_an_answer_that_is_not_awaited_any_more_is_not_taken_for_that_of_the_nex
 
 BOUNDED = """
 import sys
-from worker.execution import validating
+from acts_celery.worker.execution import validating
 validating._MOST_BYTES, validating._MOST_SECONDS = {bytes}, {seconds}
 validating.verdict_of = lambda check: {work}
 validating.main()
@@ -144,7 +144,10 @@ def test_its_time_and_its_memory_are_bounded(seconds: float, work: str, ended_by
 
 
 def test_it_loads_no_more_than_the_core() -> None:
-    loaded = "import sys; from worker.execution import validating; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = (
+        "import sys; from acts_celery.worker.execution import validating; "
+        "print(*{name.split('.')[0] for name in sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"celery", "redis", "kombu", "pydantic", "asyncio"} & {*done.stdout.split()}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker.storage.keys import Keys
-from worker.storage.lane import id_key
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.lane import id_key
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker_config import EmbeddedServer
-from worker.cli.processors import _quotas, usable_processors
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli.processors import _quotas, usable_processors
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, ends, meeting_url, settings_for
 
@@ -55,7 +55,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
 
 @contextmanager
 def workers(backend: Backend, *arguments: str, **environment: str) -> Iterator[Workers]:
-    command = [sys.executable, "-m", "worker", "worker", "--json", *arguments]
+    command = [sys.executable, "-m", "acts_celery", "worker", "--json", *arguments]
     with subprocess.Popen(
         command,
         env=backend.environment(**environment),

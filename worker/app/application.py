@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from celery import Celery
 
-from broker_config import Settings, celery_configuration, queue
-from worker.messaging.admission import QueueConsumer
-from worker.messaging.consumer import CONSUMER
-from worker.messaging.decoding import restrict_decoding
-from worker.messaging.limits import limits_of
-from worker.messaging.log_context import label_logs
-from worker.messaging.refusals import RefusalsStep
-from worker.messaging.reserved import ReservedStep
-from worker.messaging.task_events import EVENTS
-from worker.messaging.transport import BackendConnection
-from worker.models.configured import verify_models
-from worker.recovery.sweep import SweepStep
-from worker.registry.activities import Registry
+from acts_celery.broker_config import Settings, celery_configuration, queue
+from acts_celery.worker.messaging.admission import QueueConsumer
+from acts_celery.worker.messaging.consumer import CONSUMER
+from acts_celery.worker.messaging.decoding import restrict_decoding
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.log_context import label_logs
+from acts_celery.worker.messaging.refusals import RefusalsStep
+from acts_celery.worker.messaging.reserved import ReservedStep
+from acts_celery.worker.messaging.task_events import EVENTS
+from acts_celery.worker.messaging.transport import BackendConnection
+from acts_celery.worker.models.configured import verify_models
+from acts_celery.worker.recovery.sweep import SweepStep
+from acts_celery.worker.registry.activities import Registry
 
 from .garbage import GarbageStep
 from .health import HealthStep

@@ -15,9 +15,9 @@ from urllib.parse import quote
 from celery import bootsteps
 from celery.worker.consumer import Consumer
 
-from broker_config import Settings
-from worker.messaging.health import problems
-from worker.registry.activities import registry
+from acts_celery.broker_config import Settings
+from acts_celery.worker.messaging.health import problems
+from acts_celery.worker.registry.activities import registry
 
 _INTERVAL_SECONDS: Final = 2.0
 

@@ -16,30 +16,30 @@ from typing import Any, TypeVar
 
 from celery import Celery
 
-from broker_config import Settings
-from worker.execution.checking import Checker
-from worker.execution.children import Children
-from worker.execution.remote import Remote, RemoteExecutor
-from worker.execution.scheduler import Scheduler
-from worker.execution.services import Services
-from worker.execution.threads import Threads
-from worker.execution.turns import Turns
-from worker.execution.validator import Validator
-from worker.messaging.attempts import Attempt
-from worker.messaging.cancellation import Cancellations
-from worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import Delivery, TaskMessage, delivery_task
-from worker.messaging.publisher import Publisher
-from worker.messaging.pulse import Pulse
-from worker.messaging.relay import Relay
-from worker.messaging.together import Together
-from worker.models.configured import Models
-from worker.registry.activities import Registry
-from worker.storage.connections import connect, connect_async
-from worker.storage.leases import PUBLISHED_SECONDS, Leases
-from worker.storage.log import MessageLog
-from worker.storage.slots import Slots
+from acts_celery.broker_config import Settings
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.execution.children import Children
+from acts_celery.worker.execution.remote import Remote, RemoteExecutor
+from acts_celery.worker.execution.scheduler import Scheduler
+from acts_celery.worker.execution.services import Services
+from acts_celery.worker.execution.threads import Threads
+from acts_celery.worker.execution.turns import Turns
+from acts_celery.worker.execution.validator import Validator
+from acts_celery.worker.messaging.attempts import Attempt
+from acts_celery.worker.messaging.cancellation import Cancellations
+from acts_celery.worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.relay import Relay
+from acts_celery.worker.messaging.together import Together
+from acts_celery.worker.models.configured import Models
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS, Leases
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.slots import Slots
 
 T = TypeVar("T")
 

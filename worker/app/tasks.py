@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from celery import Celery, Task
 
-from broker_config import (
+from acts_celery.broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -22,11 +22,11 @@ from broker_config import (
     EXECUTE_INSTANCE,
     PROBE,
 )
-from protocol import Limits
-from protocol.engine.execution import Failure
-from worker.errors import MalformedMessage
-from worker.messaging.attempts import Result
-from worker.messaging.messages import (
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Failure
+from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.messaging.attempts import Result
+from acts_celery.worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
@@ -37,7 +37,7 @@ from worker.messaging.messages import (
     unpack_lane_id,
     unpack_probe,
 )
-from worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.refusals import count_refusal
 
 from .runtime import Runtime, Runtimes
 

@@ -1,4 +1,4 @@
-"""The `acts` command: a thin shell around `worker.Client` (INTERFACE "Command line").
+"""The `acts` command: a thin shell around `acts_celery.Client` (INTERFACE "Command line").
 
 Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran (a bad submission, option, setting
 or activities file), 3 infrastructure or timeout, 130 interrupted. Errors go to stderr, one line each; with `--json`
@@ -14,9 +14,9 @@ import signal
 from collections.abc import Sequence
 from types import FrameType
 
-from worker.cli.failures import TERMINATED, report
-from worker.cli.group import acts
-from worker.cli.output import detach_stdout, flush, prepare_streams, tell
+from acts_celery.worker.cli.failures import TERMINATED, report
+from acts_celery.worker.cli.group import acts
+from acts_celery.worker.cli.output import detach_stdout, flush, prepare_streams, tell
 
 __all__ = ["acts", "main"]
 

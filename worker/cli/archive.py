@@ -11,10 +11,10 @@ from typing import IO
 
 import click
 
-from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
-from worker.cli.inspect import found_run
-from worker.cli.options import Common, common_options
-from worker.cli.output import flush, print_json, print_text, tell
+from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed, documented
+from acts_celery.worker.cli.inspect import found_run
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import flush, print_json, print_text, tell
 
 
 @click.command(short_help="Write a run as one file.")
@@ -61,7 +61,7 @@ def import_(file: str, *, common: Common) -> int:
 
     Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
     """
-    from worker.client.client import Client
+    from acts_celery.worker.client.client import Client
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()

@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.checked import ignore_option
-from worker.cli.failures import COMPLETED, REJECTED, Failed, documented
-from worker.cli.ignored import reported
-from worker.cli.naming import context_option
-from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import escaped, print_json, print_text, tell
-from worker.cli.rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
+from acts_celery.worker.cli.checked import ignore_option
+from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed, documented
+from acts_celery.worker.cli.ignored import reported
+from acts_celery.worker.cli.naming import context_option
+from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.output import escaped, print_json, print_text, tell
+from acts_celery.worker.cli.rendering import (
+    call_name,
+    counted,
+    finding_lines,
+    heading,
+    reach_lines,
+    sight_lines,
+    simulation_lines,
+)
 
 if TYPE_CHECKING:
-    from protocol import Finding, Plan
-    from protocol.analysis.reach import Reach
+    from acts_celery.protocol import Finding, Plan
+    from acts_celery.protocol.analysis.reach import Reach
 
 
 @click.command(short_help="Say all that can be known without running.")
@@ -45,13 +53,13 @@ def check(
 
     Exit codes: 0 valid, 2 not.
     """
-    from worker.cli.source import read_submission
+    from acts_celery.worker.cli.source import read_submission
 
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
         value = read_submission(file, settings, contexts)
         load_registry(settings)
-        from worker.execution.checking import Checker
+        from acts_celery.worker.execution.checking import Checker
 
         checker = Checker(settings)
         plan = checker.check(value, allow=allow or None)
@@ -83,8 +91,8 @@ def check(
 
 
 def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any] | None:
-    from protocol import ExpressionError
-    from protocol.analysis.visibility import who_sees
+    from acts_celery.protocol import ExpressionError
+    from acts_celery.protocol.analysis.visibility import who_sees
 
     try:
         seen = who_sees(plan, path) if path is not None else None
@@ -97,7 +105,7 @@ def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any]
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
-    from protocol.analysis.simulation import alternatives, branch_effects, simulate
+    from acts_celery.protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
     effects = list(branch_effects(plan, simulation))
@@ -120,7 +128,7 @@ MOST_READERS: Final = 100_000
 
 def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
-    from protocol.graph.readers import Audience
+    from acts_celery.protocol.graph.readers import Audience
 
     choosing = [call for call in plan.calls if call.output is not None and len(call.output.alternatives) > 1]
     audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import Doubted
-from worker.cli.ignored import reported
-from worker.cli.output import tell
-from worker.cli.rendering import counted, finding_line
+from acts_celery.worker.cli.failures import Doubted
+from acts_celery.worker.cli.ignored import reported
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.cli.rendering import counted, finding_line
 
 if TYPE_CHECKING:
-    from protocol import Finding, Plan
+    from acts_celery.protocol import Finding, Plan
 
 MOST_TOLD: Final = 20
 """Warnings that are printed; `acts check` prints all."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import COMPLETED
-from worker.cli.options import Common, common_options
-from worker.cli.output import confirmed, escaped, print_json, print_text
-from worker.cli.rendering import counted
-from worker.cli.values import value_lines
+from acts_celery.worker.cli.failures import COMPLETED
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import confirmed, escaped, print_json, print_text
+from acts_celery.worker.cli.rendering import counted
+from acts_celery.worker.cli.values import value_lines
 
 if TYPE_CHECKING:
-    from worker.storage.dead_letters import DeadLetter, DeadLetters
+    from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
 
 
 @click.group(
@@ -93,7 +93,7 @@ def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> in
 
 @contextmanager
 def _letters(common: Common) -> Iterator[DeadLetters]:
-    from worker.client.client import Client
+    from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
         yield client.dead_letters()

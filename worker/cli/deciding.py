@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import Failed
-from worker.cli.output import tell
-from worker.cli.people import held_lines
-from worker.errors import AlreadyDecided, NotHeld
+from acts_celery.worker.cli.failures import Failed
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.cli.people import held_lines
+from acts_celery.worker.errors import AlreadyDecided, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.client.runs import Run
+    from acts_celery.worker.client.runs import Run
 
 
 class Decider:
@@ -61,7 +61,7 @@ class Decider:
 
     def _reply(self, call: str, answer: str) -> None:
         """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
-        from protocol import Rejected
+        from acts_celery.protocol import Rejected
 
         while True:
             refusal = ""

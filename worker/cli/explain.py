@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import COMPLETED
-from worker.cli.inspect import at_option, found_run, message_id
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import call_name, heading, status_word
-from worker.cli.values import inline, shortened
+from acts_celery.worker.cli.failures import COMPLETED
+from acts_celery.worker.cli.inspect import at_option, found_run, message_id
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import escaped, print_json, print_text
+from acts_celery.worker.cli.rendering import call_name, heading, status_word
+from acts_celery.worker.cli.values import inline, shortened
 
 if TYPE_CHECKING:
-    from protocol.analysis.provenance import Explanation, Origin
+    from acts_celery.protocol.analysis.provenance import Explanation, Origin
 
 _LONGEST: Final = 100
 """Characters of a value on one line; --json prints all of it."""
@@ -34,8 +34,8 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
 
     Exit codes: 0 found, also where there is no value, 2 not a path, 3 no such run or instance, or no server.
     """
-    from protocol import ExpressionError
-    from protocol.language.paths import MISSING
+    from acts_celery.protocol import ExpressionError
+    from acts_celery.protocol.language.paths import MISSING
 
     moment = message_id(at)
     with found_run(run, common) as found:
@@ -82,7 +82,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
 
 
 def _valued(value: Any) -> dict[str, Any]:
-    from protocol.language.paths import MISSING
+    from acts_celery.protocol.language.paths import MISSING
 
     return {} if value is MISSING else {"value": value}
 

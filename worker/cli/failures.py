@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.output import OutputFailed, escaped, print_json, tell, write_error
-from worker.errors import ActivitiesError, AlreadyDecided, NotHeld, WorkerError
+from acts_celery.worker.cli.output import OutputFailed, escaped, print_json, tell, write_error
+from acts_celery.worker.errors import ActivitiesError, AlreadyDecided, NotHeld, WorkerError
 
 COMPLETED: Final = 0
 FAILED: Final = 1
@@ -136,7 +136,7 @@ def _unknown(error: BaseException) -> dict[str, Any]:
 
 
 def _is_rejection(error: BaseException) -> bool:
-    loaded: Any = sys.modules.get("protocol")
+    loaded: Any = sys.modules.get("acts_celery.protocol")
     return loaded is not None and isinstance(error, loaded.Rejected)
 
 
@@ -151,10 +151,10 @@ def _excerpts(error: Any) -> list[str | None]:
 def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
     """Errors of packages that are heavy to import: only one that is loaded can have raised."""
     loaded: Mapping[str, Any] = sys.modules
-    if (protocol := loaded.get("protocol")) and isinstance(error, protocol.Rejected):
+    if (protocol := loaded.get("acts_celery.protocol")) and isinstance(error, protocol.Rejected):
         lines = [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
         return REJECTED, [*lines, *_without_activities(lines)]
-    if config := loaded.get("broker_config"):
+    if config := loaded.get("acts_celery.broker_config"):
         if isinstance(error, config.SettingsError):
             return REJECTED, list(error.problems)
         if isinstance(error, config.BrokerConfigError):
@@ -171,13 +171,13 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
 
 def _without_activities(lines: list[str]) -> list[str]:
     """Why every tool is unknown, where no activities were loaded."""
-    activities: Any = sys.modules.get("worker.registry.activities")
+    activities: Any = sys.modules.get("acts_celery.worker.registry.activities")
     if activities is None or activities.registry.activities or not any("unknown tool" in line for line in lines):
         return []
-    loading: Any = sys.modules.get("worker.registry.loading")
+    loading: Any = sys.modules.get("acts_celery.worker.registry.loading")
     if loading is not None and loading.loaded:
         names = ", ".join(loading.loaded)
-        return [f"{names} registers no activity: put @activity (from worker import activity) above its functions"]
+        return [f"{names} registers no activity: put @activity (from acts_celery import activity) above its functions"]
     return ["no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"]
 
 

@@ -6,23 +6,23 @@ from typing import Any
 
 import click
 
-from worker.cli.archive import export, import_
-from worker.cli.check import check
-from worker.cli.control import amend, cancel, fork, pause, resume, say, send
-from worker.cli.dead import dead
-from worker.cli.doctor.command import doctor
-from worker.cli.explain import explain
-from worker.cli.failures import REJECTED, Interrupted
-from worker.cli.health import health
-from worker.cli.inspect import log, show, status
-from worker.cli.output import write_error
-from worker.cli.people import answer, approve, held, reject
-from worker.cli.prompt import prompt
-from worker.cli.retry import retry
-from worker.cli.run import run
-from worker.cli.runs import delete, runs, wait
-from worker.cli.submit import submit
-from worker.cli.worker import worker
+from acts_celery.worker.cli.archive import export, import_
+from acts_celery.worker.cli.check import check
+from acts_celery.worker.cli.control import amend, cancel, fork, pause, resume, say, send
+from acts_celery.worker.cli.dead import dead
+from acts_celery.worker.cli.doctor.command import doctor
+from acts_celery.worker.cli.explain import explain
+from acts_celery.worker.cli.failures import REJECTED, Interrupted
+from acts_celery.worker.cli.health import health
+from acts_celery.worker.cli.inspect import log, show, status
+from acts_celery.worker.cli.output import write_error
+from acts_celery.worker.cli.people import answer, approve, held, reject
+from acts_celery.worker.cli.prompt import prompt
+from acts_celery.worker.cli.retry import retry
+from acts_celery.worker.cli.run import run
+from acts_celery.worker.cli.runs import delete, runs, wait
+from acts_celery.worker.cli.submit import submit
+from acts_celery.worker.cli.worker import worker
 
 
 class _Commands(click.Group):

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.failures import COMPLETED, REJECTED, UNAVAILABLE, Failed
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
+from acts_celery.worker.cli.failures import COMPLETED, REJECTED, UNAVAILABLE, Failed
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import escaped, print_json, print_text
 
 _OLD_SECONDS: Final = 30.0
 

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from worker.cli.failures import REJECTED, Failed
+from acts_celery.worker.cli.failures import REJECTED, Failed
 
 if TYPE_CHECKING:
-    from protocol import Finding, Plan
+    from acts_celery.protocol import Finding, Plan
 
 _FILE: Final = "pyproject.toml"
 
 
 def reported(plan: Plan, options: Iterable[str]) -> tuple[Finding, ...]:
     """A plan's findings but those that are ignored, by code or by name. Raises `Failed` where there is no such one."""
-    from protocol.analysis.analyse import is_ignored
+    from acts_celery.protocol.analysis.analyse import is_ignored
 
     ignored = {*_known(options, "--ignore"), *_known(_configured(Path(_FILE)), f"[tool.acts] ignore in {_FILE}")}
     return tuple(finding for finding in plan.findings if not is_ignored(finding, ignored))
@@ -41,7 +41,7 @@ def _configured(file: Path) -> list[str]:
 
 def _known(names: Iterable[str], where: str) -> Iterable[str]:
     """The names, all of which are codes or names of findings."""
-    from protocol.analysis.catalogue import CATALOGUE
+    from acts_celery.protocol.analysis.catalogue import CATALOGUE
 
     known = CATALOGUE.keys() | {entry.name for entry in CATALOGUE.values()}
     for name in names:

@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import COMPLETED
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, flush, print_json, print_text, tell
-from worker.cli.rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
-from worker.cli.unanswered import unanswered_lines
-from worker.cli.view import View, print_result, view_options
-from worker.errors import InstanceNotFound
+from acts_celery.worker.cli.failures import COMPLETED
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import escaped, flush, print_json, print_text, tell
+from acts_celery.worker.cli.rendering import (
+    calls_lines,
+    counted,
+    counts_line,
+    heading,
+    status_word,
+    timing_lines,
+    timing_words,
+)
+from acts_celery.worker.cli.unanswered import unanswered_lines
+from acts_celery.worker.cli.view import View, print_result, view_options
+from acts_celery.worker.errors import InstanceNotFound
 
 if TYPE_CHECKING:
-    from worker.client.log_entries import LogEntry
-    from worker.client.runs import Run
+    from acts_celery.worker.client.log_entries import LogEntry
+    from acts_celery.worker.client.runs import Run
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
@@ -82,7 +90,7 @@ def show(
     with found_run(run, common) as found:
         result = found.result(at=moment, waits=timings or common.json)
         if mermaid:
-            from worker.client.drawing import draw
+            from acts_celery.worker.client.drawing import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))
             return COMPLETED
@@ -115,7 +123,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
     Exit codes: 0 found, also where the run failed, 3 not found, or no server.
     """
-    from worker.storage.lane import id_key
+    from acts_celery.worker.storage.lane import id_key
 
     with found_run(run, common) as found:
         if audit:
@@ -147,7 +155,7 @@ def print_status(document: Mapping[str, Any], common: Common) -> None:
 @contextmanager
 def found_run(run: str, common: Common) -> Iterator[Run]:
     """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
-    from worker.client.client import Client
+    from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
         yield client.find(run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from worker.client.labels import Label
+    from acts_celery.worker.client.labels import Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Naming:
 
     def label(self, value: Any) -> Label:
         """The label of a submission. Raises `protocol.Rejected`."""
-        from worker.client.labels import label_of
+        from acts_celery.worker.client.labels import label_of
 
         return label_of(value, id=self.id, name=self.name, tags=self.tags)
 

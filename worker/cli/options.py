@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.failures import DEBUG, REJECTED, Failed
-from worker.cli.output import nothing_on_stdout, tell
+from acts_celery.worker.cli.failures import DEBUG, REJECTED, Failed
+from acts_celery.worker.cli.output import nothing_on_stdout, tell
 
 if TYPE_CHECKING:
-    from broker_config import Settings
+    from acts_celery.broker_config import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Common:
 
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
-        from broker_config.settings import code_left_out, load
+        from acts_celery.broker_config.settings import code_left_out, load
 
         if self.env_file is not None:
             os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
@@ -153,7 +153,7 @@ allow_option: Final = click.option(
 
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
-    from worker.registry.loading import load_activities
+    from acts_celery.worker.registry.loading import load_activities
 
     try:
         with nothing_on_stdout():

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from worker.cli.beside import beside
-from worker.cli.output import tell
+from acts_celery.worker.cli.beside import beside
+from acts_celery.worker.cli.output import tell
 
 if TYPE_CHECKING:
     from threading import Event
 
-    from broker_config import Settings
-    from protocol import Plan
+    from acts_celery.broker_config import Settings
+    from acts_celery.protocol import Plan
 
 QUIET_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 1.5
@@ -35,7 +35,7 @@ def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> Abstra
 
 def queues_of(plan: Plan, settings: Settings) -> list[str]:
     """The queues that a plan needs workers on."""
-    from worker.registry.activities import registry
+    from acts_celery.worker.registry.activities import registry
 
     cost = plan.cost
     needed = [settings.queue_instances]
@@ -48,7 +48,7 @@ def queues_of(plan: Plan, settings: Settings) -> list[str]:
 
 def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
     """The queues that no worker says it serves; none where workers cannot be asked."""
-    from worker.app.application import make_client_application
+    from acts_celery.worker.app.application import make_client_application
 
     try:
         answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}

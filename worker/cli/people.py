@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli.failures import COMPLETED, documented
-from worker.cli.inspect import found_run, print_status
-from worker.cli.options import Common, common_options, load_registry
-from worker.cli.output import confirmed, escaped, print_json, print_text, tell
-from worker.cli.rendering import counted, heading
-from worker.cli.values import value_lines
+from acts_celery.worker.cli.failures import COMPLETED, documented
+from acts_celery.worker.cli.inspect import found_run, print_status
+from acts_celery.worker.cli.options import Common, common_options, load_registry
+from acts_celery.worker.cli.output import confirmed, escaped, print_json, print_text, tell
+from acts_celery.worker.cli.rendering import counted, heading
+from acts_celery.worker.cli.values import value_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from worker.client.runs import Run
+    from acts_celery.worker.client.runs import Run
 
 by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR].")
 
@@ -183,7 +183,7 @@ def _decide_many(run: str, common: Common, many: Many, verb: str, decide: Callab
     """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
     and so are questions, where they are not rejected.
     """
-    from worker.errors import AlreadyDecided, NotHeld
+    from acts_celery.worker.errors import AlreadyDecided, NotHeld
 
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
         calls = [call for call in found.held() if many.includes(call)]
@@ -221,15 +221,15 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
 
 def _answer(text: str | None, value: str | None, common: Common) -> Any:
     """The text, or the value that is given as JSON. Raises `protocol.Rejected`."""
-    from worker.cli.source import decode_submission
+    from acts_celery.worker.cli.source import decode_submission
 
     return text if value is None else decode_submission(value.encode(), common.settings(), "--value")
 
 
 def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     """The parameters that are given. Raises `protocol.Rejected`."""
-    from protocol import Problem, Rejected
-    from worker.cli.source import decode_submission
+    from acts_celery.protocol import Problem, Rejected
+    from acts_celery.worker.cli.source import decode_submission
 
     value = decode_submission(text.encode(), common.settings(), "--parameters") if text is not None else None
     if value is None or isinstance(value, dict):
@@ -239,8 +239,8 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
 
 def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
     """The calls of a file. Raises `protocol.Rejected`."""
-    from protocol import Problem, Rejected
-    from worker.cli.source import read_submission
+    from acts_celery.protocol import Problem, Rejected
+    from acts_celery.worker.cli.source import read_submission
 
     value = read_submission(file, common.settings()) if file is not None else None
     if value is None or isinstance(value, dict):

@@ -8,14 +8,14 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from worker.cli.output import tell
-from worker.cli.unanswered import unanswered_lines, unanswered_words, watching
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.cli.unanswered import unanswered_lines, unanswered_words, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from worker.client.progress import Event
-    from worker.client.runs import Run
+    from acts_celery.worker.client.progress import Event
+    from acts_celery.worker.client.runs import Run
 
 _QUIET_SECONDS: Final = 15.0
 """So long nothing more is told of requests to models, where there is no bar."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from worker.cli.failures import COMPLETED, documented
-from worker.cli.inspect import found_run
-from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import escaped, print_json, print_text
-from worker.cli.rendering import heading
+from acts_celery.worker.cli.failures import COMPLETED, documented
+from acts_celery.worker.cli.inspect import found_run
+from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.output import escaped, print_json, print_text
+from acts_celery.worker.cli.rendering import heading
 
 
 @click.command(short_help="Show what a model would be asked.")
@@ -30,7 +30,7 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no such run or tick, or no server.
     """
-    from worker.cli.source import read_submission
+    from acts_celery.worker.cli.source import read_submission
 
     if tick is not None:
         with found_run(file, common) as run:
@@ -39,10 +39,10 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from protocol.requests import render
-        from protocol.requests.rendering import render_slots
-        from protocol.requests.staged import compose_slots, first_schema, sample_choice
-        from worker.execution.checking import Checker
+        from acts_celery.protocol.requests import render
+        from acts_celery.protocol.requests.rendering import render_slots
+        from acts_celery.protocol.requests.staged import compose_slots, first_schema, sample_choice
+        from acts_celery.worker.execution.checking import Checker
 
         request = Checker(settings).request(value, allow=allow or None)
         asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request)}

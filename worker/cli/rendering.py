@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.output import escaped
-from worker.cli.values import WHOLE, Cut, cut_line, value_lines
+from acts_celery.worker.cli.output import escaped
+from acts_celery.worker.cli.values import WHOLE, Cut, cut_line, value_lines
 
 if TYPE_CHECKING:
-    from protocol import Finding
+    from acts_celery.protocol import Finding
 
 SHOWN_INSTANCES: Final = 20
 """Instances of a simulation that are shown."""

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from worker.cli.checked import Checks, check_options
-from worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
-from worker.cli.naming import Naming, context_option, naming_options
-from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import tell
-from worker.cli.patience import impatient, queues_of
-from worker.cli.rendering import call_name, counts_line
-from worker.cli.view import View, print_result, view_options
+from acts_celery.worker.cli.checked import Checks, check_options
+from acts_celery.worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
+from acts_celery.worker.cli.naming import Naming, context_option, naming_options
+from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.cli.patience import impatient, queues_of
+from acts_celery.worker.cli.rendering import call_name, counts_line
+from acts_celery.worker.cli.view import View, print_result, view_options
 
 if TYPE_CHECKING:
-    from broker_config import Settings
-    from worker.client.runs import Run
+    from acts_celery.broker_config import Settings
+    from acts_celery.worker.client.runs import Run
 
 _GONE: Final = (
     "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
@@ -82,7 +82,7 @@ def run(
     Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
-    from worker.cli.source import decode_submission, read_source, with_contexts
+    from acts_celery.worker.cli.source import decode_submission, read_source, with_contexts
 
     deadline = None if timeout is None else time.monotonic() + timeout
     with documented(as_json=common.json, has_status=True) as answer:
@@ -92,7 +92,7 @@ def run(
         with _backend(settings, worker_log, deadline) as effective:
             value = with_contexts(decode_submission(content, settings, file), contexts, settings)
             load_registry(effective)
-            from worker.client.client import Client
+            from acts_celery.worker.client.client import Client
 
             with Client(effective) as client:
                 plan = client.check_submission(value, allow=allow or None)
@@ -112,7 +112,7 @@ def _backend(settings: Settings, worker_log: Path | None, deadline: float | None
         settings.require_redis()
         yield settings
         return
-    from worker.client.local_backend import embedded_backend
+    from acts_celery.worker.client.local_backend import embedded_backend
 
     with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
         yield effective
@@ -125,9 +125,9 @@ def _see_through(
     answer: Answer,
 ) -> int:
     """Wait for the end and print what came of it."""
-    from worker.cli.deciding import Decider
-    from worker.cli.progress import wait
-    from worker.errors import InfrastructureError
+    from acts_celery.worker.cli.deciding import Decider
+    from acts_celery.worker.cli.progress import wait
+    from acts_celery.worker.errors import InfrastructureError
 
     view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
     goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"
@@ -168,7 +168,7 @@ def _see_through(
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     """The calls that were sent and not awaited and failed for good: told, and as `acts dead list --json` has them."""
-    from worker.client.background import await_background
+    from acts_celery.worker.client.background import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
     for letter in dead[:_MOST_TOLD]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from worker.cli.failures import COMPLETED, FAILED, Failed
-from worker.cli.inspect import found_run
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text, tell
-from worker.cli.rendering import counts_line, status_word
-from worker.cli.view import View, print_result, view_options
+from acts_celery.worker.cli.failures import COMPLETED, FAILED, Failed
+from acts_celery.worker.cli.inspect import found_run
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import escaped, print_json, print_text, tell
+from acts_celery.worker.cli.rendering import counts_line, status_word
+from acts_celery.worker.cli.view import View, print_result, view_options
 
 if TYPE_CHECKING:
-    from worker.client.overview import Summary
-    from worker.client.runs import Run
+    from acts_celery.worker.client.overview import Summary
+    from acts_celery.worker.client.runs import Run
 
 _STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
 _MOST: Final = 20
@@ -37,7 +37,7 @@ def runs(status: str | None, name: str | None, limit: int, *, common: Common) ->
 
     Exit codes: 0 also where there are none, 3 no server.
     """
-    from worker.client.client import Client
+    from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
         found = list(islice(client.runs(status=status, name=name), limit))
@@ -63,7 +63,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 
     Exit codes: 0 completed, 1 failed or cancelled, 3 not found, no server, or timeout.
     """
-    from worker.cli import progress
+    from acts_celery.worker.cli import progress
 
     with found_run(run, common) as found:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING:
-    from broker_config import Settings
+    from acts_celery.broker_config import Settings
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -29,7 +29,7 @@ def with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> An
 
 
 def _messages(file: str, settings: Settings) -> Iterator[Any]:
-    from protocol import Problem, Rejected
+    from acts_celery.protocol import Problem, Rejected
 
     for number, line in enumerate(read_source(file, settings).splitlines(), start=1):
         if line.strip():
@@ -41,9 +41,9 @@ def _messages(file: str, settings: Settings) -> Iterator[Any]:
 
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
-    from protocol import Problem, Rejected
-    from protocol.submission.submission import decode
-    from worker.messaging.limits import limits_of
+    from acts_celery.protocol import Problem, Rejected
+    from acts_celery.protocol.submission.submission import decode
+    from acts_celery.worker.messaging.limits import limits_of
 
     try:
         return decode(content, limits_of(settings))
@@ -92,6 +92,6 @@ def _too_large(name: str, size: str, limit_bytes: int) -> Exception:
 
 
 def _refused(message: str) -> Exception:
-    from protocol import Problem, Rejected
+    from acts_celery.protocol import Problem, Rejected
 
     return Rejected([Problem("", message)])

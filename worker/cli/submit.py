@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from worker.cli.checked import Checks, check_options
-from worker.cli.failures import COMPLETED, documented
-from worker.cli.naming import Naming, context_option, naming_options
-from worker.cli.options import Common, allow_option, common_options, load_registry
-from worker.cli.output import print_json, print_text
+from acts_celery.worker.cli.checked import Checks, check_options
+from acts_celery.worker.cli.failures import COMPLETED, documented
+from acts_celery.worker.cli.naming import Naming, context_option, naming_options
+from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.output import print_json, print_text
 
 
 @click.command(short_help="Submit and print the id of the run.")
@@ -27,14 +27,14 @@ def submit(
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """
-    from worker.cli.source import read_submission
+    from acts_celery.worker.cli.source import read_submission
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
         value = read_submission(file, settings, contexts)
         load_registry(settings)
         settings.require_redis()
-        from worker.client.client import Client
+        from acts_celery.worker.client.client import Client
 
         with Client(settings) as client:
             plan = client.check_submission(value, allow=allow or None)

@@ -17,9 +17,9 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from worker.cli.failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
-from worker.cli.output import tell
-from worker.cli.supervised import LOADED
+from acts_celery.worker.cli.failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.cli.supervised import LOADED
 
 _FIRST_DELAY_SECONDS: Final = 1.0
 _LONGEST_DELAY_SECONDS: Final = 30.0

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from worker.cli.beside import beside
-from worker.cli.output import escaped
-from worker.cli.rendering import counted
+from acts_celery.worker.cli.beside import beside
+from acts_celery.worker.cli.output import escaped
+from acts_celery.worker.cli.rendering import counted
 
 if TYPE_CHECKING:
     from threading import Event
 
-    from worker.client.runs import Run
+    from acts_celery.worker.client.runs import Run
 
 _LOOK_SECONDS: Final = 1.0
 _MOST_SHOWN: Final = 3

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import click
 
-from worker.cli.output import escaped, flush, print_json, print_text, tell
-from worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
-from worker.cli.values import SHORT, WHOLE, Cut, value_lines
+from acts_celery.worker.cli.output import escaped, flush, print_json, print_text, tell
+from acts_celery.worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
+from acts_celery.worker.cli.values import SHORT, WHOLE, Cut, value_lines
 
 MOST: Final = 10
 """Kinds of failures that are shown where no limit is given."""
@@ -68,7 +68,7 @@ class View:
     def tell_of_unknown(self, tools: Collection[str]) -> None:
         """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
         if self.tool is not None and self.tool not in tools:
-            from protocol.language.spelling import Patience
+            from acts_celery.protocol.language.spelling import Patience
 
             tell(f"no call is of the tool {self.tool!r}{Patience().hint(self.tool, tools)}")
 

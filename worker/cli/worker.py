@@ -1,7 +1,7 @@
 """`acts worker`: Celery's own worker, on the right queues and with the right pool.
 
-`celery -A worker worker …` does the same, in one process, with Celery's options; this command only chooses them, and
-starts as many processes as there are processors.
+`celery -A acts_celery worker …` does the same, in one process, with Celery's options; this command only chooses
+them, and starts as many processes as there are processors.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
-from worker.cli.failures import COMPLETED, UNAVAILABLE
-from worker.cli.options import Common, common_options, load_registry
-from worker.cli.output import write_error
-from worker.cli.processors import usable_processors
-from worker.cli.supervised import LOADED, SHARED, end_with_supervisor
+from acts_celery.worker.cli.failures import COMPLETED, UNAVAILABLE
+from acts_celery.worker.cli.options import Common, common_options, load_registry
+from acts_celery.worker.cli.output import write_error
+from acts_celery.worker.cli.processors import usable_processors
+from acts_celery.worker.cli.supervised import LOADED, SHARED, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from broker_config import Settings
+    from acts_celery.broker_config import Settings
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 COROUTINES: Final = "coroutines"
@@ -86,15 +86,15 @@ def worker(
     if supervised:
         end_with_supervisor()
     settings = common.settings()
-    # `worker.celery` reads the settings when it is imported, and so does whatever the activities start.
+    # `acts_celery.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
     if supervised:
         _count_together()
         _announce(stdout, LOADED)
-    from broker_config import queue_names
-    from worker.celery import app
-    from worker.registry.activities import registry
+    from acts_celery.broker_config import queue_names
+    from acts_celery.celery import app
+    from acts_celery.worker.registry.activities import registry
 
     served = list(dict.fromkeys(_names(queues) or (*queue_names(settings), *registry.queues())))
     if activity_queues:
@@ -123,7 +123,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
     """Run these processes; return the exit code."""
     import asyncio
 
-    from worker.cli.supervisor import Supervisor
+    from acts_celery.worker.cli.supervisor import Supervisor
 
     def announce(ready: list[Any]) -> None:
         if machine is not None:
@@ -138,7 +138,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
 
 def _count_together() -> None:
     """Let the processes of one worker count the uses of a scripted model's answers together."""
-    from worker.models.scripted import uses
+    from acts_celery.worker.models.scripted import uses
 
     # Not for what this process starts: there the number would be another file's.
     uses.shared_file = int(os.environ.pop(SHARED))
@@ -146,7 +146,7 @@ def _count_together() -> None:
 
 def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:
     """What starts so many processes with these options."""
-    from worker.client.programs import own_command
+    from acts_celery.worker.client.programs import own_command
 
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
     return [own_command(*common, *(["--name", own] if own is not None else [])) for own in _numbered(name, count)]
@@ -165,7 +165,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
-    from worker.client.local_backend import READY
+    from acts_celery.worker.client.local_backend import READY
 
     name = celery_worker.hostname
     asked: list[str] = []

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.engine.execution import Status
-from protocol.graph.places import Places, Written
-from protocol.language.references import Reference
-from protocol.language.spelling import Patience
-from protocol.state.fold import Fold
-from worker.storage.definition import Definition
-from worker.storage.entries import Entry, standing
-from worker.storage.history import History
-from worker.storage.lane import amended, id_key, known_calls
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.graph.places import Places, Written
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.lane import amended, id_key, known_calls
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""

@@ -19,15 +19,15 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Plan, Problem, Rejected
-from protocol.calls.call import Call
-from protocol.submission.amendments import SoFar
-from worker.errors import RunNotFound, RunOver
-from worker.messaging.attempts import lane_token
-from worker.messaging.packing import pack
-from worker.storage.audit import deed
-from worker.storage.definition import (
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan, Problem, Rejected
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.submission.amendments import SoFar
+from acts_celery.worker.errors import RunNotFound, RunOver
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.definition import (
     Definition,
     LaneRecord,
     all_places_of,
@@ -37,10 +37,10 @@ from worker.storage.definition import (
     unpack_definition,
     unpack_lane,
 )
-from worker.storage.entries import Entry, standing
-from worker.storage.history import History
-from worker.storage.keys import Keys, active_runs
-from worker.storage.lane import id_key, known_calls
+from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.lane import id_key, known_calls
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .replacing import Replacement

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from redis import Redis
 
-from worker.errors import BeingAmended, RunNotFound, RunOver
-from worker.messaging.packing import unpack
-from worker.storage.children import PARENT
-from worker.storage.keys import ENDED, Keys
-from worker.storage.scripts import Script, pack_request
+from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.storage.children import PARENT
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.scripts import Script, pack_request
 
 _AT_ONCE: Final = 200
 

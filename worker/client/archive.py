@@ -21,23 +21,23 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Limits, Problem, Rejected
-from protocol.language.errors import shortened
-from protocol.language.limits import value_problems
-from protocol.requests import texts
-from protocol.requests.staged import emptied
-from worker.errors import NoLoop, RunNotFound
-from worker.messaging.limits import limits_of
-from worker.messaging.packing import pack, unpack
-from worker.storage.audit import deed
-from worker.storage.clock import server_ms
-from worker.storage.definition import FORMAT, require_format, unpack_definition
-from worker.storage.entries import read_entry
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys, active_runs
-from worker.storage.lane import id_key
-from worker.storage.retention import delete_run, expire_run
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Limits, Problem, Rejected
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.limits import value_problems
+from acts_celery.protocol.requests import texts
+from acts_celery.protocol.requests.staged import emptied
+from acts_celery.worker.errors import NoLoop, RunNotFound
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition
+from acts_celery.worker.storage.entries import read_entry
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
+from acts_celery.worker.storage.lane import id_key
+from acts_celery.worker.storage.retention import delete_run, expire_run
 
 from .labels import ID
 

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broker_config import Settings
-from protocol import Plan
-from protocol.analysis.provenance import Explanation
-from worker.errors import RunNotFound
-from worker.registry.activities import Registry
-from worker.storage.connections import connect_async_client, redis_errors
-from worker.storage.entries import Entry, read_entry
-from worker.storage.keys import ENDED, Keys
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan
+from acts_celery.protocol.analysis.provenance import Explanation
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.storage.connections import connect_async_client, redis_errors
+from acts_celery.worker.storage.entries import Entry, read_entry
+from acts_celery.worker.storage.keys import ENDED, Keys
 
 from .client import Client
 from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream

@@ -1,6 +1,6 @@
 """Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.
 
-    from worker import Draft, ref
+    from acts_celery import Draft, ref
 
     draft = Draft(context=[{"type": "input", "user": "Alex"}])
     verified = draft.call(verify, user=ref.input.user) >> (ref.state.verified | ref.state.unknown)
@@ -17,12 +17,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
-from broker_config import load
-from protocol import Plan, Rejected
-from protocol.graph.lanes import Unresolvable
-from protocol.language.errors import Problem, segments
-from protocol.language.references import DAGGER, Reference
-from worker.execution.checking import Checker
+from acts_celery.broker_config import load
+from acts_celery.protocol import Plan, Rejected
+from acts_celery.protocol.graph.lanes import Unresolvable
+from acts_celery.protocol.language.errors import Problem, segments
+from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.worker.execution.checking import Checker
 
 if TYPE_CHECKING:
     from .client import Client

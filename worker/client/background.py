@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker_config import Settings
-from worker.errors import InfrastructureError
-from worker.storage.connections import connect
-from worker.storage.dead_letters import DeadLetter, DeadLetters
-from worker.storage.keys import Keys, active_runs
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
+from acts_celery.worker.storage.keys import Keys, active_runs
 
 LONGEST_SECONDS: Final = 600.0
 """How long is waited where no deadline is given: a call without a time limit might never end."""

@@ -7,12 +7,12 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broker_config import Settings, load
-from protocol import Plan
-from worker.execution.checking import Checker
-from worker.registry.activities import Registry
-from worker.storage.connections import connect, redis_errors
-from worker.storage.dead_letters import DeadLetters
+from acts_celery.broker_config import Settings, load
+from acts_celery.protocol import Plan
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.storage.connections import connect, redis_errors
+from acts_celery.worker.storage.dead_letters import DeadLetters
 
 from .labels import Label, label_of
 from .runs import Run
@@ -20,8 +20,8 @@ from .runs import Run
 if TYPE_CHECKING:
     from redis import Redis
 
-    from protocol.submission.amendments import SoFar
-    from worker.messaging.publisher import Publisher
+    from acts_celery.protocol.submission.amendments import SoFar
+    from acts_celery.worker.messaging.publisher import Publisher
 
     from .dispatcher import Dispatcher
     from .overview import Overview, Summary
@@ -163,7 +163,7 @@ class Client:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        from worker.app.application import make_client_application
-        from worker.messaging.publisher import Publisher
+        from acts_celery.worker.app.application import make_client_application
+        from acts_celery.worker.messaging.publisher import Publisher
 
         return Publisher(make_client_application(self.settings))

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from worker.errors import BeingAmended, RunNotFound, RunOver
-from worker.messaging.messages import lane_task
-from worker.storage.audit import Deed, deed
-from worker.storage.connections import redis_errors
-from worker.storage.due import DueRuns
-from worker.storage.keys import Keys
-from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.scripts import Script
-from worker.storage.secret import read_tokens
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.connections import redis_errors
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.storage.secret import read_tokens
 
 if TYPE_CHECKING:
-    from worker.messaging.publisher import Publisher
+    from acts_celery.worker.messaging.publisher import Publisher
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
 """What was done, by the status wanted."""

@@ -13,15 +13,15 @@ from contextlib import suppress
 from redis import Redis
 from redis.exceptions import RedisError
 
-from broker_config import Settings
-from protocol import Plan
-from worker.errors import InfrastructureError
-from worker.messaging.messages import lane_task
-from worker.messaging.publisher import Publisher
-from worker.storage.audit import deed
-from worker.storage.clock import ServerClock
-from worker.storage.keys import Keys, make_run_id
-from worker.storage.run_writer import RunWriter
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.clock import ServerClock
+from acts_celery.worker.storage.keys import Keys, make_run_id
+from acts_celery.worker.storage.run_writer import RunWriter
 
 from .labels import NO_LABEL, Label, claimed, release
 

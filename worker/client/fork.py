@@ -16,18 +16,18 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol.calls.elements import call_of
-from protocol.engine.loop import Loop, LoopLimits
-from protocol.engine.solution_output import output_fault
-from protocol.graph.gathering import Gathers
-from protocol.state.fold import Fold
-from worker.errors import BeingAmended, RunNotFound
-from worker.messaging.attempts import CallId, lane_token
-from worker.messaging.packing import pack
-from worker.storage.audit import deed
-from worker.storage.clock import server_ms
-from worker.storage.definition import (
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.elements import call_of
+from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.protocol.engine.solution_output import output_fault
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.worker.errors import BeingAmended, RunNotFound
+from acts_celery.worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.definition import (
     FORMAT,
     Definition,
     LaneRecord,
@@ -37,14 +37,14 @@ from worker.storage.definition import (
     unpack_definition,
     unpack_lane,
 )
-from worker.storage.due import DueRuns
-from worker.storage.entries import SPREAD, Entry, read_entry
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys, active_runs, make_run_id
-from worker.storage.lane import id_key, known_calls
-from worker.storage.loop_entries import LOOP, take_in
-from worker.storage.pools import TOKENS
-from worker.storage.retention import delete_run
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.entries import SPREAD, Entry, read_entry
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
+from acts_celery.worker.storage.lane import id_key, known_calls
+from acts_celery.worker.storage.loop_entries import LOOP, take_in
+from acts_celery.worker.storage.pools import TOKENS
+from acts_celery.worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from redis import Redis
 
-from protocol import Problem, Rejected
-from worker.errors import InfrastructureError
-from worker.messaging.packing import pack
-from worker.storage.keys import Keys, claim
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.keys import Keys, claim
 
 _CLAIM_SECONDS: Final = 120
 _LOOK_SECONDS: Final = 0.05

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Any, Final
 
-from broker_config import EmbeddedServer, Settings, load, queue_names
-from worker.errors import InfrastructureError
-from worker.registry.activities import Policy, Registry, make_activity, registry
-from worker.registry.loading import load as load_module
+from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
+from acts_celery.worker.registry.loading import load as load_module
 
 from .background import await_background
 from .client import Client
@@ -79,9 +79,9 @@ def _worker(settings: Settings, known: Registry) -> Iterator[None]:
     from celery.app import trace
     from celery.worker import WorkController, state
 
-    from worker.app.application import make_application
-    from worker.app.garbage import GarbageStep
-    from worker.messaging.transport import forget_connections
+    from acts_celery.worker.app.application import make_application
+    from acts_celery.worker.app.garbage import GarbageStep
+    from acts_celery.worker.messaging.transport import forget_connections
 
     app = make_application(settings, known)
     app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from broker_config import EmbeddedServer, GuardedProcess, Settings
-from worker.errors import InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, GuardedProcess, Settings
+from acts_celery.worker.errors import InfrastructureError
 
 from .programs import own_command
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.calls.call import Call
-from worker.storage.audit import Deed
-from worker.storage.definition import Definition
-from worker.storage.entries import Entry
-from worker.storage.lane import id_key, known_calls
+from acts_celery.protocol.calls.call import Call
+from acts_celery.worker.storage.audit import Deed
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.lane import id_key, known_calls
 
 from .timings import Timing, timing_of
 

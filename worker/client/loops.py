@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Problem, Rejected
-from protocol.engine.loop import Stage
-from worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
-from worker.execution.loop_view import LoopView, loop_limits, plan_of
-from worker.messaging.attempts import lane_token
-from worker.messaging.messages import lane_task
-from worker.messaging.packing import pack, unpack
-from worker.storage.audit import Deed, deed
-from worker.storage.definition import Definition, unpack_definition
-from worker.storage.due import DueRuns
-from worker.storage.history import History
-from worker.storage.keys import Keys, active_runs
-from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.loop_entries import LOOP, LoopStep, loop_keys
-from worker.storage.scripts import Script, pack_request
-from worker.storage.secret import read_tokens
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
+from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_of
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.definition import Definition, unpack_definition
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.loop_entries import LOOP, LoopStep, loop_keys
+from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.secret import read_tokens
 
 from .sending import beyond
 
 if TYPE_CHECKING:
-    from worker.messaging.publisher import Publisher
+    from acts_celery.worker.messaging.publisher import Publisher
 
     from .amendment import Check
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from redis import Redis
 
-from protocol.language.spelling import Patience
-from worker.errors import AmbiguousRun, RunNotFound
-from worker.storage.clock import date_of, server_ms
-from worker.storage.keys import Keys
-from worker.storage.run_list import RunList
+from acts_celery.protocol.language.spelling import Patience
+from acts_celery.worker.errors import AmbiguousRun, RunNotFound
+from acts_celery.worker.storage.clock import date_of, server_ms
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.run_list import RunList
 
 from .labels import ID, LATEST
 

@@ -15,34 +15,34 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Problem, Rejected
-from protocol.calls.call import Call
-from protocol.calls.elements import parameter_problems
-from protocol.calls.tools import Tool
-from protocol.engine.holds import Ruling, Verdict
-from protocol.language.errors import pointer
-from protocol.language.limits import size_of, value_problems
-from worker.errors import AlreadyDecided, BeingAmended, InfrastructureError, NotHeld, RunNotFound, RunOver
-from worker.messaging.attempts import CallId
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import lane_task
-from worker.messaging.packing import unpack
-from worker.storage.audit import Deed, deed
-from worker.storage.definition import unpack_definition
-from worker.storage.due import DueRuns
-from worker.storage.entries import Entry
-from worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held, unpack_hold, unpack_ruling
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys
-from worker.storage.lane import amended, known_calls
-from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.scripts import Script, pack_request
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import parameter_problems
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.engine.holds import Ruling, Verdict
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.limits import size_of, value_problems
+from acts_celery.worker.errors import AlreadyDecided, BeingAmended, InfrastructureError, NotHeld, RunNotFound, RunOver
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.definition import unpack_definition
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held, unpack_hold, unpack_ruling
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.lane import amended, known_calls
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.scripts import Script, pack_request
 
 from .replacing import Replacement, placed_calls
 
 if TYPE_CHECKING:
-    from worker.messaging.publisher import Publisher
+    from acts_celery.worker.messaging.publisher import Publisher
 
     from .amendment import Amender
 

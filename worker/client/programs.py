@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from acts_celery import run; run()"
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from acts_celery.__main__ import run; run()"
 
 
 def own_command(*arguments: str) -> list[str]:
     """What starts `acts` with these arguments in a process of its own.
 
-    It finds the same modules under the same names as this process: also where the current directory holds another
-    `worker.py`.
+    It finds the same modules under the same names as this process, whatever the current directory holds.
     """
     return [sys.executable, "-P", "-c", _PROGRAM.format(path=sys.path), *arguments]

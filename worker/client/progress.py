@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol.calls.elements import element_of
-from protocol.engine.statuses import Status
-from worker.errors import RunNotFound
-from worker.storage.connections import redis_errors
-from worker.storage.entries import Entry, read_entry
-from worker.storage.held_calls import unpack_hold, unpack_ruling
-from worker.storage.keys import ENDED, Keys
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.storage.connections import redis_errors
+from acts_celery.worker.storage.entries import Entry, read_entry
+from acts_celery.worker.storage.held_calls import unpack_hold, unpack_ruling
+from acts_celery.worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocol import Problem, Rejected
-from protocol.language.errors import pointer
-from worker.messaging.attempts import CallId
-from worker.storage.audit import Deed
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.audit import Deed
 
 
 @dataclass(frozen=True, slots=True)

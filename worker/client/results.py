@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from protocol.calls.call import Call
-from protocol.engine.execution import Status
-from protocol.engine.solution_output import holds_references, output_fault, resolve_output
-from protocol.state.fold import Fold
-from worker.messaging.attempts import call_name
-from worker.storage.definition import Definition
-from worker.storage.entries import Entry
-from worker.storage.held_calls import unpack_hold
-from worker.storage.lane import id_key, known_calls, ticks_of
-from worker.storage.loop_entries import LoopEntry
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.worker.messaging.attempts import call_name
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.held_calls import unpack_hold
+from acts_celery.worker.storage.lane import id_key, known_calls, ticks_of
+from acts_celery.worker.storage.loop_entries import LoopEntry
 
 from .display import counted, html
 from .timings import Timing, Waits, milliseconds, timing_of

@@ -16,22 +16,22 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Problem, Rejected
-from protocol.engine.execution import Outcome, Status, Success
-from protocol.state.operations import read_operation
-from worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
-from worker.messaging.attempts import lane_token
-from worker.messaging.limits import limits_of
-from worker.messaging.packing import pack
-from worker.storage.audit import Actor, deed
-from worker.storage.clock import date_now
-from worker.storage.definition import unpack_definition
-from worker.storage.entries import Entry, standing
-from worker.storage.history import History
-from worker.storage.keys import Keys, active_runs
-from worker.storage.lane import LaneView, RunView, known_calls
-from worker.storage.secret import read_tokens
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.execution import Outcome, Status, Success
+from acts_celery.protocol.state.operations import read_operation
+from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.audit import Actor, deed
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.definition import unpack_definition
+from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.lane import LaneView, RunView, known_calls
+from acts_celery.worker.storage.secret import read_tokens
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .undoing import EndedLane, ended_lane, id_of, is_gather, new_record, spread, told_status, unsettled_in

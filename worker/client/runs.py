@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol.analysis.provenance import Explanation, Logged, explain
-from protocol.engine.loop import Stage, request_index
-from protocol.language.references import DAGGER
-from protocol.state.scopes import read_scope
-from worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
-from worker.messaging.attempts import CallId
-from worker.storage.audit import deed
-from worker.storage.children import PARENT, Parent
-from worker.storage.connections import redis_errors
-from worker.storage.definition import require_format, unpack_definition
-from worker.storage.entries import is_at_work
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys
-from worker.storage.lane import amended, id_key
-from worker.storage.loop_entries import LOOP
-from worker.storage.unanswered import Unanswered, read_unanswered
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
+from acts_celery.protocol.engine.loop import Stage, request_index
+from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.state.scopes import read_scope
+from acts_celery.worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.children import PARENT, Parent
+from acts_celery.worker.storage.connections import redis_errors
+from acts_celery.worker.storage.definition import require_format, unpack_definition
+from acts_celery.worker.storage.entries import is_at_work
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.lane import amended, id_key
+from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.unanswered import Unanswered, read_unanswered
 
 from .control import Control
 from .log_entries import LogEntry, Messages
@@ -35,7 +35,7 @@ from .progress import Event, Progress
 from .results import Assembly, Result
 
 if TYPE_CHECKING:
-    from worker.messaging.publisher import Publisher
+    from acts_celery.worker.messaging.publisher import Publisher
 
     from .absence import Absence
     from .amendment import Check
@@ -291,7 +291,7 @@ class Run:
         Raises `NothingToRetry`; `protocol.Rejected` where the value does not fit, and then nothing has changed;
         `RunOver` for a cancelled run, `BeingAmended`, `InstanceNotFound`.
         """
-        from protocol.engine.execution import Success
+        from acts_celery.protocol.engine.execution import Success
 
         from .retrying import Choice, Retrier
 
@@ -320,7 +320,7 @@ class Run:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`, `RunOver` where it has
         not ended.
         """
-        from worker.storage.retention import delete_run
+        from acts_celery.worker.storage.retention import delete_run
 
         state = self._state()
         if state["status"] not in ENDED:

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Problem, Rejected
-from protocol.submission.additions import check_data
-from worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
-from worker.messaging.attempts import lane_token
-from worker.messaging.limits import limits_of
-from worker.messaging.messages import lane_task
-from worker.messaging.packing import pack, unpack
-from worker.storage.audit import Deed, deed
-from worker.storage.due import DueRuns
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys
-from worker.storage.lane import id_key
-from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.scripts import Script, pack_request
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.submission.additions import check_data
+from acts_celery.worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.lane import id_key
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.scripts import Script, pack_request
 
 if TYPE_CHECKING:
-    from worker.messaging.publisher import Publisher
+    from acts_celery.worker.messaging.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from worker.storage.definition import Definition, unpack_lane
-from worker.storage.entries import Entry
+from acts_celery.worker.storage.definition import Definition, unpack_lane
+from acts_celery.worker.storage.entries import Entry
 
 _SECOND: Final = 1000
 

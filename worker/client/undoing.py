@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from protocol.engine.execution import Status
-from protocol.graph.graph import Graph
-from worker.messaging.attempts import call_name
-from worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
-from worker.storage.entries import Entry, standing
-from worker.storage.lane import RunView
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.worker.messaging.attempts import call_name
+from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
+from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.lane import RunView
 
 
 @dataclass(slots=True)

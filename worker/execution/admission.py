@@ -11,16 +11,16 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from broker_config import Settings
-from protocol.calls.call import Call
-from protocol.calls.tools import Executor
-from protocol.engine.execution import Start
-from worker.messaging.attempts import CallId
-from worker.messaging.messages import TaskMessage, lane_task
-from worker.messaging.packing import pack
-from worker.registry.activities import Activity, Delegate, Registry
-from worker.storage.lane import LaneView
-from worker.storage.slots import Slots
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.execution import Start
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.messages import TaskMessage, lane_task
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.registry.activities import Activity, Delegate, Registry
+from acts_celery.worker.storage.lane import LaneView
+from acts_celery.worker.storage.slots import Slots
 
 MAX_CONCURRENCY = "max_concurrency"
 """The property of a `config` that limits how many calls are at work at a time."""

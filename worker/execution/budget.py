@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_config import Settings
-from protocol.engine.execution import Failure, Outcome
-from protocol.engine.loop import LoopLimits
-from worker.messaging.attempts import Attempt, CallId, Retry
-from worker.messaging.messages import TaskMessage
-from worker.messaging.packing import unpack
-from worker.models.delegates import estimate
-from worker.storage.definition import Definition
-from worker.storage.log import MessageLog
-from worker.storage.pools import Draw, Lack
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.execution import Failure, Outcome
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.models.delegates import estimate
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.pools import Draw, Lack
 
 from .checking import most_of
 

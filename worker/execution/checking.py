@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker_config import Settings
-from protocol import Plan, Problem, Rejected, check_amendment, check_in
-from protocol.calls.approvals import ASK_HUMAN, QUESTION
-from protocol.calls.call import place_in
-from protocol.calls.delegates import declares_tools
-from protocol.calls.tools import Executor
-from protocol.language.errors import pointer
-from protocol.language.paths import MISSING
-from protocol.requests import Request, read_request
-from protocol.requests.staged import first_schema
-from protocol.submission.amendments import SoFar, placed
-from protocol.submission.checking import Surroundings
-from protocol.submission.layout import Layout
-from protocol.submission.support import unsupported
-from worker.messaging.limits import limits_of
-from worker.models.known import KnownModels
-from worker.registry.activities import Registry
-from worker.registry.activities import registry as default_registry
-from worker.registry.loading import load_activities
-from worker.registry.request_definitions import KnownDelegates
-from worker.storage.loop_entries import LOOP
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan, Problem, Rejected, check_amendment, check_in
+from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
+from acts_celery.protocol.calls.call import place_in
+from acts_celery.protocol.calls.delegates import declares_tools
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.requests import Request, read_request
+from acts_celery.protocol.requests.staged import first_schema
+from acts_celery.protocol.submission.amendments import SoFar, placed
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.submission.support import unsupported
+from acts_celery.worker.messaging.limits import limits_of
+from acts_celery.worker.models.known import KnownModels
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.activities import registry as default_registry
+from acts_celery.worker.registry.loading import load_activities
+from acts_celery.worker.registry.request_definitions import KnownDelegates
+from acts_celery.worker.storage.loop_entries import LOOP
 
 if TYPE_CHECKING:
-    from protocol.analysis.reach import Reach
+    from acts_celery.protocol.analysis.reach import Reach
 
 L = TypeVar("L", bound=Layout)
 
@@ -67,8 +67,8 @@ class Checker:
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
-        from protocol.analysis.reach import reach_of
-        from worker.models.providers import unenforced
+        from acts_celery.protocol.analysis.reach import reach_of
+        from acts_celery.worker.models.providers import unenforced
 
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
@@ -77,7 +77,7 @@ class Checker:
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
         """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
-        from worker.models.providers import lacks_key
+        from acts_celery.worker.models.providers import lacks_key
 
         known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
         asking = [plan.submission.config] if plan.submission.is_request else []

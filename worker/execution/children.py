@@ -13,25 +13,25 @@ from typing import Any
 
 from redis import Redis
 
-from broker_config import Settings
-from protocol import Plan, Rejected
-from protocol.calls.call import Call
-from protocol.calls.delegates import declares_tools, delegate_context
-from protocol.calls.tools import Executor
-from protocol.engine.execution import Execution, Failure, Start, Success
-from protocol.engine.loop import LoopLimits
-from protocol.language.messages import is_promise
-from worker.messaging.attempts import Attempt
-from worker.storage.audit import Actor, Deed
-from worker.storage.children import PARENT, Parent, child_id, pools_of, result_of
-from worker.storage.clock import server_ms
-from worker.storage.definition import Definition
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys
-from worker.storage.loop_entries import loop_alarm
-from worker.storage.pools import TOKENS, Pool
-from worker.storage.retention import delete_run
-from worker.storage.run_writer import RunWriter
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan, Rejected
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import declares_tools, delegate_context
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.language.messages import is_promise
+from acts_celery.worker.messaging.attempts import Attempt
+from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.children import PARENT, Parent, child_id, pools_of, result_of
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.loop_entries import loop_alarm
+from acts_celery.worker.storage.pools import TOKENS, Pool
+from acts_celery.worker.storage.retention import delete_run
+from acts_celery.worker.storage.run_writer import RunWriter
 
 from .checking import Checker, most_of
 

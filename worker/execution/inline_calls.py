@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from worker.messaging.attempts import Attempt, Result
-from worker.registry.activities import Activity
+from acts_celery.worker.messaging.attempts import Attempt, Result
+from acts_celery.worker.registry.activities import Activity
 
 from .children import Started
 from .invocation import invoke

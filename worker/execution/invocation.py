@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from protocol import Limits
-from protocol.engine.execution import Failure, Success
-from worker.errors import CallFailed, InvalidParameters
-from worker.messaging.attempts import Attempt, Result, Retry, enter
-from worker.models.errors import ModelError
-from worker.registry.activities import Policy, first_fault
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.worker.errors import CallFailed, InvalidParameters
+from acts_celery.worker.messaging.attempts import Attempt, Result, Retry, enter
+from acts_celery.worker.models.errors import ModelError
+from acts_celery.worker.registry.activities import Policy, first_fault
 
 from .threads import Threads
 from .values import to_json_value

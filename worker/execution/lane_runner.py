@@ -21,19 +21,19 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
-from protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
-from protocol.schemas.elsewhere import Verdicts
-from protocol.schemas.work import METER, STEP_WORK, Meter
-from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from worker.messaging.messages import Delivery, TaskMessage, lane_task
-from worker.messaging.packing import pack
-from worker.storage.clock import date_now
-from worker.storage.commits import Advance, Claim, Delegated, Held, Rest
-from worker.storage.held_calls import pack_hold
-from worker.storage.lane import LaneView, RunGone
-from worker.storage.leases import runner_lease
-from worker.storage.loop_entries import LOOP
-from worker.storage.timings import Spent
+from acts_celery.protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.schemas.elsewhere import Verdicts
+from acts_celery.protocol.schemas.work import METER, STEP_WORK, Meter
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
+from acts_celery.worker.messaging.messages import Delivery, TaskMessage, lane_task
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.commits import Advance, Claim, Delegated, Held, Rest
+from acts_celery.worker.storage.held_calls import pack_hold
+from acts_celery.worker.storage.lane import LaneView, RunGone
+from acts_celery.worker.storage.leases import runner_lease
+from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.timings import Spent
 
 from .admission import Admission
 from .children import Started

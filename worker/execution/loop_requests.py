@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from protocol.engine.loop import Stage, estimate_tokens
-from protocol.requests import Request, render, render_tick
-from protocol.requests.rendering import render_context, render_slots
-from protocol.requests.staged import compose_slots, first_schema
-from worker.messaging.packing import pack
+from acts_celery.protocol.engine.loop import Stage, estimate_tokens
+from acts_celery.protocol.requests import Request, render, render_tick
+from acts_celery.protocol.requests.rendering import render_context, render_slots
+from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.worker.messaging.packing import pack
 
 from .checking import Checker
 from .loop_view import LoopView

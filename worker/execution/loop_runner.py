@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from protocol.engine.execution import Failure, Success
-from protocol.engine.loop import Stage, charge_tokens
-from protocol.requests import Request
-from worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task
-from worker.storage.children import Parent, child_result
-from worker.storage.commits import Advance, Claim, Rest
-from worker.storage.keys import ENDED
-from worker.storage.lane import RunGone
-from worker.storage.loop_entries import LOOP, LoopStep
-from worker.storage.pools import Draw, Lack, Pool
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.loop import Stage, charge_tokens
+from acts_celery.protocol.requests import Request
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
+from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task
+from acts_celery.worker.storage.children import Parent, child_result
+from acts_celery.worker.storage.commits import Advance, Claim, Rest
+from acts_celery.worker.storage.keys import ENDED
+from acts_celery.worker.storage.lane import RunGone
+from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
+from acts_celery.worker.storage.pools import Draw, Lack, Pool
 
 from .budget import WAIT_SECONDS, waits
 from .loop_requests import config_of, next_request, request_of

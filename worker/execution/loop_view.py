@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_config import Settings
-from protocol.calls.call import Call
-from protocol.engine.execution import Status
-from protocol.engine.loop import Loop, LoopLimits, Stage, TickError
-from protocol.requests import Request
-from protocol.state.fold import Fold
-from protocol.submission.amendments import SoFar
-from worker.execution.checking import most_of
-from worker.messaging.packing import pack
-from worker.messaging.tokens import Tokens
-from worker.storage.children import Parent
-from worker.storage.definition import Definition, LaneRecord, unpack_definition, unpack_lane
-from worker.storage.entries import Entry
-from worker.storage.keys import ENDED
-from worker.storage.lane import RunGone, id_key
-from worker.storage.log import MessageLog
-from worker.storage.loop_entries import take_in
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop import Loop, LoopLimits, Stage, TickError
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.amendments import SoFar
+from acts_celery.worker.execution.checking import most_of
+from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.storage.children import Parent
+from acts_celery.worker.storage.definition import Definition, LaneRecord, unpack_definition, unpack_lane
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.keys import ENDED
+from acts_celery.worker.storage.lane import RunGone, id_key
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.loop_entries import take_in
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from worker.messaging.messages import Delivery
+from acts_celery.worker.messaging.messages import Delivery
 
 _CLOCKS_DIFFER_SECONDS: Final = 0.005
 """A call that is due by our clock should be so by the server's."""

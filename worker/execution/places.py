@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from worker.messaging.shares import may_hold_another
+from acts_celery.worker.messaging.shares import may_hold_another
 
 
 class Places:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from protocol import Limits, Message, Output
-from protocol.calls.call import Call
-from protocol.calls.delegates import delegate_context
-from protocol.calls.tools import ANONYMOUS, Executor, Tool
-from protocol.engine.execution import Execution, Failure, Start, Success
-from protocol.engine.loop import MAX_OUTPUT_TOKENS
-from worker.messaging.attempts import Attempt, Result, Retry
-from worker.messaging.messages import (
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol import Limits, Message, Output
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
+from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
+from acts_celery.worker.messaging.attempts import Attempt, Result, Retry
+from acts_celery.worker.messaging.messages import (
     WRITTEN,
     ActivityCall,
     DelegateCall,
@@ -27,11 +27,11 @@ from worker.messaging.messages import (
     TaskMessage,
     pack_message,
 )
-from worker.models.configured import Models
-from worker.models.delegates import request_config, solve
-from worker.models.ticks import ask_for_tick
-from worker.registry.activities import Policy, Registry
-from worker.storage.definition import Definition
+from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.delegates import request_config, solve
+from acts_celery.worker.models.ticks import ask_for_tick
+from acts_celery.worker.registry.activities import Policy, Registry
+from acts_celery.worker.storage.definition import Definition
 
 from .invocation import invoke
 from .threads import Threads

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from protocol.engine.solution_output import holds_references
-from worker.messaging.packing import pack
+from acts_celery.protocol.engine.solution_output import holds_references
+from acts_celery.worker.messaging.packing import pack
 
 from .loop_view import LoopView
 

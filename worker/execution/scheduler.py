@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from worker.errors import OtherFormat
-from worker.messaging.log_context import lane_at_work
-from worker.messaging.messages import Delivery
-from worker.messaging.refusals import count_refusal
-from worker.storage.lane import LaneView, RunGone
-from worker.storage.loop_entries import LOOP
+from acts_celery.worker.errors import OtherFormat
+from acts_celery.worker.messaging.log_context import lane_at_work
+from acts_celery.worker.messaging.messages import Delivery
+from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.storage.lane import LaneView, RunGone
+from acts_celery.worker.storage.loop_entries import LOOP
 
 from .lane_runner import LaneRunner
 from .loop_runner import LoopRunner

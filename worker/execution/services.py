@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker_config import Settings
-from protocol import Limits
-from worker.execution.checking import Checker
-from worker.messaging.messages import TaskMessage
-from worker.registry.activities import Activity, Registry
-from worker.storage.leases import Leases
-from worker.storage.log import MessageLog
-from worker.storage.slots import Slots
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Limits
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.registry.activities import Activity, Registry
+from acts_celery.worker.storage.leases import Leases
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.slots import Slots
 
 from .children import Children
 from .places import Places

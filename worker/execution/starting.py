@@ -7,14 +7,14 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
-from protocol.calls.call import Call
-from protocol.engine.execution import Execution, Failure, Outcome, Start
-from protocol.language.errors import Conflict
-from worker.messaging.attempts import Attempt, CallId, Result, Retry
-from worker.messaging.messages import TaskMessage, lane_task
-from worker.storage.commits import Claim
-from worker.storage.definition import Definition
-from worker.storage.lane import RunView
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Start
+from acts_celery.protocol.language.errors import Conflict
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.messaging.messages import TaskMessage, lane_task
+from acts_celery.worker.storage.commits import Claim
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.lane import RunView
 
 from .budget import Budget
 from .children import Started

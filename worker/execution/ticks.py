@@ -9,22 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from protocol import Rejected
-from protocol.engine.execution import Status
-from protocol.engine.loop import Stage, TickError, judge_output
-from protocol.graph.lanes import Lane
-from protocol.language.errors import shortened
-from protocol.language.messages import error_message
-from protocol.requests import Answer, Fate, Request, read_answer
-from protocol.requests.answers import Unreadable
-from protocol.requests.staged import Choice, Slots, read_choice, read_slots
-from protocol.requests.streaming import begin_answer, break_answer, end_answer
-from protocol.submission.layout import Layout
-from worker.execution.checking import Checker
-from worker.messaging.attempts import lane_token
-from worker.storage.clock import date_now
-from worker.storage.definition import LaneRecord, all_places_of, gather_counts, pack_amended_lane, pack_amendment
-from worker.storage.loop_entries import LoopStep
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop import Stage, TickError, judge_output
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.messages import error_message
+from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
+from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
+from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.definition import (
+    LaneRecord,
+    all_places_of,
+    gather_counts,
+    pack_amended_lane,
+    pack_amendment,
+)
+from acts_celery.worker.storage.loop_entries import LoopStep
 
 from .loop_view import LoopView, plan_of
 

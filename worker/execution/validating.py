@@ -14,8 +14,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from protocol.schemas.elsewhere import Check
-from protocol.schemas.validation import verdict_of
+from acts_celery.protocol.schemas.elsewhere import Check
+from acts_celery.protocol.schemas.validation import verdict_of
 
 _MOST_BYTES: Final = 2**31
 """Of memory: beyond, it ends. What it keeps of schemas goes with it."""

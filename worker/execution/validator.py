@@ -16,17 +16,19 @@ from contextlib import AbstractAsyncContextManager, suppress
 from signal import SIGKILL, SIGPROF
 from typing import Final
 
-from protocol import Problem
-from protocol.language.errors import pointer
-from protocol.schemas.elsewhere import Check
-from protocol.schemas.validation import verdict_of
-from protocol.schemas.work import EXCEEDED
+from acts_celery.protocol import Problem
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.schemas.elsewhere import Check
+from acts_celery.protocol.schemas.validation import verdict_of
+from acts_celery.protocol.schemas.work import EXCEEDED
 
 from .places import Places
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from worker.execution.validating import main; main()"
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.execution.validating import main; main()"
+)
 """It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
 _MOST_DEATHS: Final = 3
 """Of the process over one check; then the check counts as one that takes too much."""

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from protocol import Limits, Message, Output
-from protocol.language.limits import value_problems
-from worker.errors import CallFailed
-from worker.messaging.packing import pack
+from acts_celery.protocol import Limits, Message, Output
+from acts_celery.protocol.language.limits import value_problems
+from acts_celery.worker.errors import CallFailed
+from acts_celery.worker.messaging.packing import pack
 
 _PLAIN: Final = (str, int, float, bool, type(None))
 

@@ -6,9 +6,9 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from protocol import Limits
-from worker.storage.lane import RunView
-from worker.storage.log import MessageLog
+from acts_celery.protocol import Limits
+from acts_celery.worker.storage.lane import RunView
+from acts_celery.worker.storage.log import MessageLog
 
 _MOST: Final = 64
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kombu import Consumer
 
-from broker_config import (
+from acts_celery.broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,

@@ -1,6 +1,6 @@
 """Attempts: one execution of a call, what may come of it, and what its code can ask about it (SPEC R7.2).
 
-from worker import activity, current_call
+from acts_celery import activity, current_call
 
 @activity(retries=3)
 def charge(amount: int) -> str:
@@ -19,8 +19,8 @@ from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from protocol.calls.elements import call_of, element_of
-from protocol.engine.execution import Failure, Success
+from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.engine.execution import Failure, Success
 
 _OWNERS: Final = count(1)
 

@@ -10,7 +10,7 @@ from kombu.exceptions import KombuError, OperationalError
 from kombu.utils.functional import retry_over_time
 from redis.exceptions import RedisError
 
-from worker.errors import InfrastructureError
+from acts_celery.worker.errors import InfrastructureError
 
 _TRIES: Final = 120
 

@@ -19,8 +19,8 @@ from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
 from redis.exceptions import NoPermissionError
 
-from broker_config import EXECUTE_INSTANCE
-from worker.errors import MalformedMessage
+from acts_celery.broker_config import EXECUTE_INSTANCE
+from acts_celery.worker.errors import MalformedMessage
 
 from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart

@@ -7,9 +7,9 @@ from functools import partial
 import kombu.compression
 from kombu.serialization import registry
 
-from broker_config.configuration import CONTENT
-from protocol import Limits
-from protocol.language.limits import unpacked
+from acts_celery.broker_config.configuration import CONTENT
+from acts_celery.protocol import Limits
+from acts_celery.protocol.language.limits import unpacked
 
 from .packing import pack
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from kombu.utils.json import dumps
 
-from broker_config import DELIVER, EXECUTE_INSTANCE, SEVERAL
-from protocol import Limits
+from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, SEVERAL
+from acts_celery.protocol import Limits
 
 from .admission import queue_of
 from .messages import Envelope, TaskMessage, envelope_task, pack_envelope, unpack_envelope

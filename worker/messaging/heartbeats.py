@@ -18,8 +18,8 @@ from typing import Any, Final
 from celery import Celery
 from kombu.utils.json import loads
 
-from broker_config import Settings, reports_queue
-from worker.errors import InfrastructureError, MalformedMessage
+from acts_celery.broker_config import Settings, reports_queue
+from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
 from .attempts import Attempt, Result, current_attempt
 from .broker import broker_failures, retry_while_unavailable

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
-from protocol import Limits, Message, Output
-from protocol.engine.execution import Failure, Success
-from protocol.language.errors import pointer
-from protocol.language.limits import TooManyContainers, unpacked, value_problems
-from worker.errors import MalformedMessage
+from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
+from acts_celery.protocol import Limits, Message, Output
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.limits import TooManyContainers, unpacked, value_problems
+from acts_celery.worker.errors import MalformedMessage
 
 from .attempts import Attempt, Result, Retry, lane_token
 from .packing import pack, unpack

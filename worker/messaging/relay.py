@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, NamedTuple
 
-from worker.errors import InfrastructureError
+from acts_celery.worker.errors import InfrastructureError
 
 from .messages import TaskMessage
 from .outages import Outage

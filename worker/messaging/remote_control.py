@@ -19,7 +19,7 @@ from celery.worker import state as worker_state
 from celery.worker.consumer.control import Control
 from celery.worker.control import Panel
 
-from broker_config import Settings
+from acts_celery.broker_config import Settings
 
 from .admission import UUID
 from .cancellation import COMMAND

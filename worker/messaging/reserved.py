@@ -15,9 +15,9 @@ from typing import Final
 from celery import bootsteps
 from celery.worker import WorkController, state
 
-from broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from protocol import Limits
-from worker.errors import InfrastructureError, MalformedMessage
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol import Limits
+from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
 from .heartbeats import Reports, report_interval_seconds
 from .limits import limits_of

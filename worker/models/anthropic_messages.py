@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from broker_config import ConfiguredModel
+from acts_celery.broker_config import ConfiguredModel
 
 from .http_client import PLAIN
 from .profiles import Fitted

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from broker_config import ConfiguredModel, Settings
-from worker.registry.activities import Registry
+from acts_celery.broker_config import ConfiguredModel, Settings
+from acts_celery.worker.registry.activities import Registry
 
 from .asking import Candidate, Failed, answered
 from .errors import BadRequest, ContextTooLong

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from protocol.engine.loop import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
-from protocol.requests.answers import Unreadable, parsed
-from protocol.requests.rendering import compact, render_context
-from protocol.requests.widening import Definitions, Widening
-from protocol.requests.wire import value_without_nulls
-from protocol.schemas import compiled
+from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
+from acts_celery.protocol.requests.answers import Unreadable, parsed
+from acts_celery.protocol.requests.rendering import compact, render_context
+from acts_celery.protocol.requests.widening import Definitions, Widening
+from acts_celery.protocol.requests.wire import value_without_nulls
+from acts_celery.protocol.schemas import compiled
 
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable

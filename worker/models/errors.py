@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from worker.errors import CallFailed
+from acts_celery.worker.errors import CallFailed
 
 from .request import Answer
 

@@ -16,8 +16,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from broker_config import ConfiguredModel
-from broker_config.urls import MASK
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.broker_config.urls import MASK
 
 from .errors import TOO_LONG, BadRequest, ContextTooLong, InvalidAnswer, ModelError, RateLimited, Unreachable
 

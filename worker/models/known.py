@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker_config import ConfiguredModel, Settings
-from worker.registry.activities import Registry
+from acts_celery.broker_config import ConfiguredModel, Settings
+from acts_celery.worker.registry.activities import Registry
 
 
 class KnownModels:

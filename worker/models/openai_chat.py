@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker_config import ConfiguredModel
+from acts_celery.broker_config import ConfiguredModel
 
 from .http_client import PLAIN
 from .profiles import Fitted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from broker_config import ConfiguredModel
-from worker.registry.activities import Registry
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.registry.activities import Registry
 
 from .errors import BadRequest, InvalidAnswer, Unreachable
 from .http_client import Bounds

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from broker_config import ConfiguredModel
-from worker.errors import WorkerError
-from worker.registry.activities import Registry
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.registry.activities import Registry
 
 from .anthropic_messages import AnthropicMessages
 from .http_client import Bounds

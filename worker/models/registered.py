@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from worker.registry.activities import RegisteredModel
+from acts_celery.worker.registry.activities import RegisteredModel
 
 from .errors import InvalidAnswer
 from .request import Answer, Heard, ModelRequest

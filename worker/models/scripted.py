@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from worker.errors import WorkerError
+from acts_celery.worker.errors import WorkerError
 
 from .errors import BadRequest
 from .request import Answer, Heard, ModelRequest

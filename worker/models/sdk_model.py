@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from broker_config import ConfiguredModel
+from acts_celery.broker_config import ConfiguredModel
 
 from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from protocol.requests.answers import Unreadable
-from protocol.requests.growing import GrowingAnswer
-from worker.errors import WorkerError
+from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.worker.errors import WorkerError
 
 from .request import Heard
 

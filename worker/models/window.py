@@ -12,8 +12,8 @@ import logging
 import re
 from typing import Final
 
-from broker_config import ConfiguredModel
-from protocol.requests.rendering import compact
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.rendering import compact
 
 from .errors import TOO_LONG, ContextTooLong
 from .request import ModelRequest

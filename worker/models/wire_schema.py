@@ -3,7 +3,7 @@
 A schema is a conjunction: what stands beside each other in it, and each branch of `allOf`, all hold. So whichever one
 of them is sent admits everything that the whole admits, and of a keyword that cannot be said nothing is left but that
 it is validated afterwards (SPEC R12.6). What only the strict mode requires - that every property is there - a model
-fills with null, and that is dropped again before anything is validated (`protocol.requests.wire`).
+fills with null, and that is dropped again before anything is validated (`acts_celery.protocol.requests.wire`).
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from broker_config import Settings
-from broker_config.signing import signing_key
-from worker.errors import RunNotFound
-from worker.storage.clock import server_ms
-from worker.storage.due import DueRuns
-from worker.storage.held_calls import HeldCall, iso_date, read_held
-from worker.storage.keys import Keys
+from acts_celery.broker_config import Settings
+from acts_celery.broker_config.signing import signing_key
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.held_calls import HeldCall, iso_date, read_held
+from acts_celery.worker.storage.keys import Keys
 
 if TYPE_CHECKING:
     import httpx

@@ -13,16 +13,16 @@ from typing import Any, Final
 import msgpack
 from redis import Redis
 
-from broker_config import Settings
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
-from worker.messaging.publisher import Publisher
-from worker.storage.clock import date_now
-from worker.storage.dead_letters import DeadLetter, DeadLetters
-from worker.storage.keys import Keys
-from worker.storage.scripts import Script, pack_request
-from worker.storage.secret import read_tokens
-from worker.storage.set_aside import UNREADABLE, drop_entry, readable
+from acts_celery.broker_config import Settings
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
 
 _AT_ONCE: Final = 200
 

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from redis import Redis
 
-from worker.messaging.messages import Probe, probe_task
-from worker.messaging.publisher import Publisher
-from worker.messaging.refusals import count_refusal
-from worker.storage.clock import server_ms
-from worker.storage.keys import probes
-from worker.storage.secret import read_tokens
-from worker.storage.set_aside import readable
+from acts_celery.worker.messaging.messages import Probe, probe_task
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.keys import probes
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.storage.set_aside import readable
 
 logger = logging.getLogger(__name__)
 

@@ -28,27 +28,27 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import LockError, RedisError, ResponseError
 
-from broker_config import Settings
-from worker.errors import InfrastructureError
-from worker.messaging.heartbeats import Reports, report_interval_seconds
-from worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
-from worker.messaging.outages import Outage
-from worker.messaging.publisher import Publisher
-from worker.messaging.refusals import count_refusal
-from worker.messaging.tokens import Tokens
-from worker.storage.children import PARENT, Parent, result_of
-from worker.storage.connections import PASSING, connect
-from worker.storage.definition import FORMAT
-from worker.storage.due import DueRuns
-from worker.storage.history import History
-from worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
-from worker.storage.leases import PUBLISHED_SECONDS
-from worker.storage.retention import delete_run, expire_run
-from worker.storage.scripts import Script, pack_request
-from worker.storage.secret import read_tokens
-from worker.storage.set_aside import UNREADABLE, move_other_types, readable
-from worker.storage.slots import SlotKeeper
-from worker.storage.unanswered import MOST_UNANSWERED
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
+from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
+from acts_celery.worker.messaging.outages import Outage
+from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.storage.children import PARENT, Parent, result_of
+from acts_celery.worker.storage.connections import PASSING, connect
+from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
+from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.retention import delete_run, expire_run
+from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.storage.set_aside import UNREADABLE, move_other_types, readable
+from acts_celery.worker.storage.slots import SlotKeeper
+from acts_celery.worker.storage.unanswered import MOST_UNANSWERED
 
 from .hold_hook import TELLING_SECONDS, HoldHook
 from .outbox import Outbox

@@ -20,10 +20,10 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from protocol.calls.approvals import ASK_HUMAN
-from protocol.calls.tools import GRANTED, REASONING
-from protocol.language.messages import DATA_TYPES
-from worker.errors import ActivitiesError, InvalidParameters
+from acts_celery.protocol.calls.approvals import ASK_HUMAN
+from acts_celery.protocol.calls.tools import GRANTED, REASONING
+from acts_celery.protocol.language.messages import DATA_TYPES
+from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
 from .signatures import parameters_schema, returns_schema
 

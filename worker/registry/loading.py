@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from broker_config import Settings
-from worker.errors import ActivitiesError
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import ActivitiesError
 
 loaded: Final[list[str]] = []
 """The modules and files that were asked for and imported, whether they register anything or not."""

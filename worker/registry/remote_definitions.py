@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 from urllib.error import URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from worker.errors import WorkerError
+from acts_celery.worker.errors import WorkerError
 
 _TIMEOUT_SECONDS: Final = 10.0
 _PIECE_BYTES: Final = 65_536

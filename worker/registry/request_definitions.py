@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_config import Settings
-from protocol.calls.tools import ANONYMOUS, Executor
-from protocol.submission.definitions import definition_problems
-from protocol.submission.layout import Layout
-from worker.errors import WorkerError
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+from acts_celery.protocol.submission.definitions import definition_problems
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.worker.errors import WorkerError
 
 from .activities import Registry
 from .addresses import is_address, is_below

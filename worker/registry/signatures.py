@@ -16,9 +16,9 @@ from typing import Any, Final, Union, get_args, get_origin
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from protocol import Message, Output
-from protocol.calls.tools import PLAIN
-from worker.errors import ActivitiesError
+from acts_celery.protocol import Message, Output
+from acts_celery.protocol.calls.tools import PLAIN
+from acts_celery.worker.errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
 """What a model's configuration can ask for, so that its fields take more than they say."""

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from broker_config import Settings
-from worker.messaging.packing import pack, unpack
+from acts_celery.broker_config import Settings
+from acts_celery.worker.messaging.packing import pack, unpack
 
 logger = logging.getLogger("acts.audit")
 

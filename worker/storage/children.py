@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.engine.execution import Failure, Success
-from protocol.engine.loop import Loop, LoopLimits
-from worker.messaging.attempts import Attempt, CallId
-from worker.messaging.messages import Delivery, TaskMessage, delivery_task
-from worker.messaging.tokens import Tokens
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.worker.messaging.attempts import Attempt, CallId
+from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
+from acts_celery.worker.messaging.tokens import Tokens
 
 from .loop_entries import take_in
 from .pools import Pool

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.calls.elements import call_of, element_of
-from protocol.engine.execution import Outcome
-from worker.messaging.messages import TaskMessage, pack_task
-from worker.messaging.packing import pack, unpack
+from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.engine.execution import Outcome
+from acts_celery.worker.messaging.messages import TaskMessage, pack_task
+from acts_celery.worker.messaging.packing import pack, unpack
 
 from .keys import Keys
 from .timings import Spent

@@ -36,8 +36,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel
 
-from broker_config import Settings, is_cluster, is_sentinel, mask_url, read_cluster, read_sentinels
-from worker.errors import InfrastructureError
+from acts_celery.broker_config import Settings, is_cluster, is_sentinel, mask_url, read_cluster, read_sentinels
+from acts_celery.worker.errors import InfrastructureError
 
 _CONNECTIONS: Final = 32
 _OPTIONS: Final[dict[str, Any]] = {

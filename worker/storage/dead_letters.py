@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from redis import Redis
 
-from broker_config import Settings
-from worker.errors import LetterNotFound
-from worker.messaging.attempts import CallId
-from worker.messaging.messages import TaskMessage, pack_task, unpack_task
-from worker.messaging.packing import pack, unpack
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import LetterNotFound
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.messages import TaskMessage, pack_task, unpack_task
+from acts_celery.worker.messaging.packing import pack, unpack
 
 from .audit import deed
 from .connections import redis_errors

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
-from protocol import Plan
-from protocol.calls.approvals import Approvals, read_approvals
-from protocol.calls.call import Call, make_call
-from protocol.calls.tools import Executor, Runner, Tool
-from protocol.graph.gathering import Gathers
-from protocol.graph.graph import Graph
-from protocol.graph.lanes import Lane
-from protocol.graph.waits import Waits
-from protocol.graph.writers import Writers
-from protocol.language.references import Reference, parse
-from protocol.submission.layout import Layout
-from worker.errors import OtherFormat
-from worker.messaging.packing import pack, unpack
+from acts_celery.protocol import Plan
+from acts_celery.protocol.calls.approvals import Approvals, read_approvals
+from acts_celery.protocol.calls.call import Call, make_call
+from acts_celery.protocol.calls.tools import Executor, Runner, Tool
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.graph.waits import Waits
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.references import Reference, parse
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.worker.errors import OtherFormat
+from acts_celery.worker.messaging.packing import pack, unpack
 
 FORMAT: Final = 3
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""

@@ -23,9 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from protocol.calls.elements import element_index
-from protocol.engine.execution import Status
-from worker.messaging.packing import unpack
+from acts_celery.protocol.calls.elements import element_index
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.worker.messaging.packing import unpack
 
 from .audit import Deed
 from .loop_entries import LoopEntry, read_loop_entry

@@ -14,7 +14,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from worker.messaging.outages import Outage
+from acts_celery.worker.messaging.outages import Outage
 
 from .connections import PASSING
 

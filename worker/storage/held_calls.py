@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from redis import Redis
 
-from protocol.calls.approvals import asks
-from protocol.engine.execution import Hold
-from protocol.engine.holds import Ruling, Snapshot, Verdict
-from protocol.language.paths import MISSING
-from worker.errors import RunNotFound
-from worker.messaging.attempts import CallId
-from worker.messaging.packing import pack, unpack
+from acts_celery.protocol.calls.approvals import asks
+from acts_celery.protocol.engine.execution import Hold
+from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.packing import pack, unpack
 
 from .clock import date_of
 from .keys import ENDED, Keys

@@ -9,7 +9,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
-from worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.messaging.attempts import CallId, lane_token
 
 from .entries import Entry, is_at_work, read_entry, read_flat
 from .keys import Keys

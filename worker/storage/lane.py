@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from protocol import Limits
-from protocol.calls.call import Call
-from protocol.calls.elements import call_of, element_of
-from protocol.engine.execution import FINAL, Execution, Outcome, Status
-from protocol.engine.guests import Guests
-from protocol.engine.solution_output import output_fault
-from protocol.graph.gathering import Gathers
-from protocol.graph.graph import Graph
-from protocol.language.references import Reference
-from protocol.state.fold import Fold
-from protocol.state.operations import read_operation
-from worker.messaging.tokens import Tokens
+from acts_celery.protocol import Limits
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.engine.execution import FINAL, Execution, Outcome, Status
+from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.engine.solution_output import output_fault
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import read_operation
+from acts_celery.worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .entries import Entry, standing

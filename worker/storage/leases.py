@@ -15,9 +15,9 @@ from typing import Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from worker.messaging.attempts import lane_token
-from worker.messaging.outages import Outage
-from worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.outages import Outage
+from acts_celery.worker.messaging.pulse import Pulse
 
 from .clock import server_ms
 from .keys import Keys

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from protocol.engine.execution import Outcome
-from protocol.engine.loop import LoopLimits
-from worker.messaging.attempts import CallId, lane_token
-from worker.messaging.messages import TaskMessage
-from worker.messaging.packing import unpack
-from worker.messaging.tokens import Tokens
+from acts_celery.protocol.engine.execution import Outcome
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.messaging.tokens import Tokens
 
 from .children import PARENT, Parent, is_answered_by, pools_of
 from .commits import (

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from protocol.engine.loop import Loop
-from worker.messaging.packing import pack, unpack
+from acts_celery.protocol.engine.loop import Loop
+from acts_celery.worker.messaging.packing import pack, unpack
 
 from .keys import Keys
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
-from broker_config import Settings, is_cluster
-from protocol import Plan
-from protocol.engine.loop import Loop, LoopLimits
-from protocol.graph.lanes import Lane
-from worker.messaging.attempts import lane_token
-from worker.messaging.packing import pack
+from acts_celery.broker_config import Settings, is_cluster
+from acts_celery.protocol import Plan
+from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.messaging.packing import pack
 
 from .audit import Deed
 from .definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due

@@ -16,7 +16,7 @@ from redis.cluster import ClusterPipeline
 @cache
 def read_script(*names: str) -> str:
     """The text of one of our Lua scripts; those before the last hold functions that it uses."""
-    folder = files("worker.storage").joinpath("lua")
+    folder = files(__package__).joinpath("lua")
     return "\n".join(folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
 
 

@@ -17,7 +17,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.commands.core import AsyncScript
 
-from worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.messaging.attempts import CallId, lane_token
 
 from .clock import server_ms
 from .keys import Keys

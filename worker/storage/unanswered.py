@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgpack
 from redis import Redis
 
-from worker.messaging.attempts import CallId
+from acts_celery.worker.messaging.attempts import CallId
 
 from .clock import server_ms
 from .keys import Keys

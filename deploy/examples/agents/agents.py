@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from worker import activity
+from acts_celery import activity
 
 ORDERS: dict[str, dict[str, Any]] = {"A-17": {"total": 40, "card": "expired"}, "A-18": {"total": 25, "card": "valid"}}
 PAGES = {

@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from broker_config import ConfiguredModel, load
-from protocol.requests import Request, compose, read_answer, render
-from protocol.requests.answers import parsed
-from protocol.requests.rendering import render_slots
-from protocol.requests.staged import Choice, compose_slots, read_slots
-from protocol.schemas import compiled
-from protocol.submission.checking import Surroundings
-from protocol.submission.submission import read_submission
+from acts_celery.broker_config import ConfiguredModel, load
+from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.requests.answers import parsed
+from acts_celery.protocol.requests.rendering import render_slots
+from acts_celery.protocol.requests.staged import Choice, compose_slots, read_slots
+from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.submission import read_submission
+from acts_celery.worker.models.anthropic_messages import AnthropicMessages
+from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.errors import InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable
+from acts_celery.worker.models.http_client import Bounds
+from acts_celery.worker.models.openai_chat import OpenAIChat
+from acts_celery.worker.models.request import Answer, ModelRequest, Usage, ignore
+from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.registry.activities import Registry
 from tests.models.asked import OUTPUT, on_thread, request
-from worker.models.anthropic_messages import AnthropicMessages
-from worker.models.configured import Models
-from worker.models.errors import InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable
-from worker.models.http_client import Bounds
-from worker.models.openai_chat import OpenAIChat
-from worker.models.request import Answer, ModelRequest, Usage, ignore
-from worker.models.sdk_model import SdkModel
-from worker.registry.activities import Registry
 
 from .installed import free_port, node_package, python_with, serving
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.engine.execution import FINAL, Outcome, Start, Status
+from acts_celery.protocol.engine.execution import FINAL, Outcome, Start, Status
 
 from .log import DATE, Advance, Entry, Result, Steps
 from .views import LaneView

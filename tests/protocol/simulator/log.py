@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from protocol.engine.execution import Failure, Outcome, Status, Success
+from acts_celery.protocol.engine.execution import Failure, Outcome, Status, Success
 
 Lane = str | None
 Steps = Generator[None, None, None]

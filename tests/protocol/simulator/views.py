@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.engine.execution import Execution, Outcome, Status
-from protocol.state.fold import Fold
+from acts_celery.protocol.engine.execution import Execution, Outcome, Status
+from acts_celery.protocol.state.fold import Fold
 
 from .log import Entry, Lane, Steps
 

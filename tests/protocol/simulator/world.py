@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from protocol import Conflict, Context, Plan
-from protocol.engine.execution import Failure, Start, Status, Success
+from acts_celery.protocol import Conflict, Context, Plan
+from acts_celery.protocol.engine.execution import Failure, Start, Status, Success
 
 from .log import DATE, Lane, Log, Result
 from .process import Process, Task

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from worker.cli.failures import COMPLETED, UNAVAILABLE
-from worker.cli.options import Common, common_options
-from worker.cli.output import escaped, print_json, print_text
+from acts_celery.worker.cli.failures import COMPLETED, UNAVAILABLE
+from acts_celery.worker.cli.options import Common, common_options
+from acts_celery.worker.cli.output import escaped, print_json, print_text
 
 
 @click.command(short_help="Say what is wrong, and what to do.")
@@ -16,7 +16,7 @@ def doctor(*, common: Common) -> int:
 
     Exit codes: 0 all is well, 3 something is not.
     """
-    from worker.cli.doctor.layers import examine
+    from acts_celery.worker.cli.doctor.layers import examine
 
     layers = examine(common)
     is_well = all(layer.ok for layer in layers)

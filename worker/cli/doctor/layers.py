@@ -13,13 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from broker_config import ENVIRONMENT_PREFIX, BrokerConfigError, Settings, unknown_variables
-from worker.cli.doctor.layer import Layer
-from worker.cli.doctor.models import examine_models
-from worker.cli.doctor.servers import examine_servers
-from worker.cli.failures import DEBUG, Failed
-from worker.cli.options import Common, load_registry
-from worker.errors import ActivitiesError
+from acts_celery.broker_config import ENVIRONMENT_PREFIX, BrokerConfigError, Settings, unknown_variables
+from acts_celery.worker.cli.doctor.layer import Layer
+from acts_celery.worker.cli.doctor.models import examine_models
+from acts_celery.worker.cli.doctor.servers import examine_servers
+from acts_celery.worker.cli.failures import DEBUG, Failed
+from acts_celery.worker.cli.options import Common, load_registry
+from acts_celery.worker.errors import ActivitiesError
 
 _PACKAGES: Final = ("acts-celery", "celery", "kombu", "redis", "msgpack")
 _BAD_CELERY: Final = "5.7.0"
@@ -89,7 +89,7 @@ def _activities(settings: Settings) -> Layer:
     except (ActivitiesError, Failed) as error:
         layer.fail(str(error), "correct the file, or ACTS_ACTIVITIES")
         return layer
-    from worker.registry.activities import registry
+    from acts_celery.worker.registry.activities import registry
 
     for noun, names in (("activities", registry.activities), ("delegates", registry.delegates)):
         if names:

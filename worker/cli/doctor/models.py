@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_config import ConfiguredModel, Settings
-from worker.cli.doctor.layer import Layer
-from worker.errors import WorkerError
+from acts_celery.broker_config import ConfiguredModel, Settings
+from acts_celery.worker.cli.doctor.layer import Layer
+from acts_celery.worker.errors import WorkerError
 
 
 def examine_models(settings: Settings) -> Layer:
     """Probe every configured model. None is asked anything that costs."""
-    from worker.models.known import KnownModels
-    from worker.registry.activities import registry
+    from acts_celery.worker.models.known import KnownModels
+    from acts_celery.worker.registry.activities import registry
 
     layer = Layer("models")
     for configured in KnownModels(settings, registry).configured():
@@ -25,10 +25,10 @@ def examine_models(settings: Settings) -> Layer:
 
 
 def _examine(layer: Layer, configured: ConfiguredModel) -> None:
-    from worker.models.errors import BadRequest, ModelError
-    from worker.models.probing import probed
-    from worker.models.providers import lacks_key
-    from worker.registry.activities import registry
+    from acts_celery.worker.models.errors import BadRequest, ModelError
+    from acts_celery.worker.models.probing import probed
+    from acts_celery.worker.models.providers import lacks_key
+    from acts_celery.worker.registry.activities import registry
 
     if lacks_key(configured):
         # Where nothing is asked of it, as with a client, that is right so.

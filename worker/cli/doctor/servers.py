@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_config import (
+from acts_celery.broker_config import (
     ENVIRONMENT_PREFIX,
     BrokerConfigError,
     Settings,
@@ -16,9 +16,9 @@ from broker_config import (
     queue_names,
     redis_url_of,
 )
-from broker_config.urls import plain_hosts, unverified_hosts
-from worker.cli.doctor.layer import Layer, asked
-from worker.cli.rendering import counted
+from acts_celery.broker_config.urls import plain_hosts, unverified_hosts
+from acts_celery.worker.cli.doctor.layer import Layer, asked
+from acts_celery.worker.cli.rendering import counted
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -44,7 +44,7 @@ def examine_servers(settings: Settings) -> Iterator[Layer]:
         for name in ("workers", "queues"):
             yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
         return
-    from worker.app.application import make_client_application
+    from acts_celery.worker.app.application import make_client_application
 
     app = make_client_application(settings)
     found, serving = _workers(app, settings)
@@ -77,7 +77,7 @@ def _broker(settings: Settings) -> Layer:
             _greet_redis(layer, settings, redis_url)
         return layer
     with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
-        from worker.app.application import make_client_application
+        from acts_celery.worker.app.application import make_client_application
 
         with make_client_application(settings).connection_for_write(connect_timeout=CONNECT_SECONDS) as connection:
             begun = time.perf_counter()
@@ -114,8 +114,8 @@ def _warn_of_connection(layer: Layer, url: str) -> None:
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
     """Calls that failed for good: nothing is wrong with the backend, but a person should look at them."""
-    from worker.storage.connections import connect
-    from worker.storage.dead_letters import DeadLetters
+    from acts_celery.worker.storage.connections import connect
+    from acts_celery.worker.storage.dead_letters import DeadLetters
 
     layer = Layer("dead letters")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
@@ -127,7 +127,7 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
 
 def _greet_redis(layer: Layer, settings: Settings, url: str) -> Mapping[str, Any]:
     """Ping the server, and return what it says of itself. Raises what redis-py raises."""
-    from worker.storage.connections import connect_once
+    from acts_celery.worker.storage.connections import connect_once
 
     with connect_once(settings, url, timeout_seconds=CONNECT_SECONDS) as redis:
         redis.ping()
@@ -198,7 +198,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
     A worker on the queue of the instances needs all activities: it decides where a call goes.
     """
-    from worker.registry.activities import registry
+    from acts_celery.worker.registry.activities import registry
 
     queues, knows = health["queues"], health.get("knows")
     if knows is None:  # of a version before
@@ -211,7 +211,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
 def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
     """How many messages wait in each queue that submissions need, and whether a worker serves it."""
-    from worker.registry.activities import registry
+    from acts_celery.worker.registry.activities import registry
 
     layer = Layer("queues")
     with asked(layer, "look at the broker"), app.connection_for_read() as connection:

@@ -1,4 +1,4 @@
-"""The process of a command: `acts …` and `python -m worker …`."""
+"""The process of a command: `acts …` and `python -m acts_celery …`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NoReturn
 def run() -> NoReturn:
     """Run the command that the process was started with, and end with its exit code."""
     try:
-        from worker.cli import main
+        from acts_celery.worker.cli import main
 
         code = main()
     except KeyboardInterrupt:  # while the modules load
