@@ -78,16 +78,28 @@ class Project:
         return done.stdout
 
 
-def environment_with(wheel: Path, folder: Path) -> Path:
-    """The programs of a new environment: our wheel, and the libraries that are installed here, but not our source."""
+def environment_with(wheel: Path, folder: Path, *options: str) -> Path:
+    """A new environment in the folder, with our wheel, installed with options of pip; returns where its programs are."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     programs = folder / "bin"
-    (packages,) = (folder / "lib").glob("python*/site-packages")
-    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-qq", "--no-deps"]
+    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-qq", *options]
     subprocess.run([*install, str(wheel)], check=True)
+    return programs
+
+
+def show_libraries(environment: Path) -> None:
+    """Let the environment see the libraries that are installed here, but not our source."""
+    (packages,) = (environment / "lib").glob("python*/site-packages")
     # A folder that a `.pth` names is searched, and the `.pth` of our editable installation in it is not read.
     (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    return programs
+
+
+def project_in(folder: Path, programs: Path) -> Project:
+    """Their project, its files written."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return Project(folder, programs)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +121,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Their project, beside which our wheel is installed."""
-    folder = tmp_path_factory.mktemp("theirs")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return Project(folder, environment_with(wheel, tmp_path_factory.mktemp("environment")))
+    environment = tmp_path_factory.mktemp("environment")
+    programs = environment_with(wheel, environment, "--no-deps")
+    show_libraries(environment)
+    return project_in(tmp_path_factory.mktemp("theirs"), programs)
 
 
 @pytest.fixture
@@ -171,3 +182,13 @@ def test_workers(project: Project, worker_settings: dict[str, str], command: tup
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     assert done.returncode == 0, done
+
+
+@pytest.mark.nightly
+def test_in_an_empty_environment_the_wheel_brings_all_that_it_needs(wheel: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    project = project_in(theirs, environment_with(wheel, tmp_path / "environment"))
+    assert json.loads(project.run("acts", "run", "plan.json", "--json"))["global"] == {"state": {"a": "worker Ada"}}
+    project.environment["ACTS_BROKER_URL"] = "redis://localhost:6379/0"
+    assert "acts_celery" in project.run("celery", "-A", "acts_celery", "report")

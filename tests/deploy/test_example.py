@@ -99,7 +99,7 @@ def test_a_plan_that_asks_for_more_than_the_tool_allows_is_rejected() -> None:
         [
             sys.executable,
             "-m",
-            "worker",
+            "acts_celery",
             "check",
             "-",
             "--activities",

@@ -18,7 +18,7 @@ from celery import Celery, signals
 
 from .attempts import current_attempt
 
-_OURS: Final = ("worker.", "broker_config.", "protocol.")
+_OURS: Final = "acts_celery."
 _LONGEST: Final = 2_000
 _lane: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("acts_lane", default=None)
 
