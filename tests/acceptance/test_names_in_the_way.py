@@ -79,7 +79,7 @@ class Project:
 
 
 def environment_with(wheel: Path, folder: Path, *options: str) -> Path:
-    """A new environment in the folder, with our wheel, installed with options of pip; returns where its programs are."""
+    """A new environment with our wheel, installed with options of pip; returns where its programs are."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     programs = folder / "bin"
     install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "-qq", *options]
