@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +76,7 @@ def _hostile(arguments: argparse.Namespace) -> None:
         engine.progress(f"{row.name}: {row.worst:.2f} s", is_lasting=True)
     print("\n".join(hostile.lines_of(rows)))
     if arguments.json:
-        _write(arguments.json, {row.name: list(row.seconds) for row in rows})
+        _write(arguments.json, {row.name: asdict(row) for row in rows})
 
 
 def _core(arguments: argparse.Namespace) -> None:

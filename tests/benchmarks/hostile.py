@@ -1,8 +1,9 @@
 """Whether one tenant holds up another: `make bench ARGS=hostile` or `python -m tests.benchmarks hostile`.
 
 A worker as it is started by default serves a run of each kind that wants everything for itself. Beside it small runs of
-three calls, one behind the other, are submitted and waited for, for half a minute. Of each kind the longest that a
-small run took is printed, and the worst of all. The goal is 5 s.
+three calls, one behind the other, are submitted and waited for, for half a minute. Of each kind is printed the longest
+that a small run took, by how much memory the worker's processes grew, and how the hostile run ended: by itself, or
+because it was cancelled. The goals are 5 s, 600 MB, and an end of each.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from acts_celery import Client
+from acts_celery import Client, Run
 from acts_celery.broker_config import EmbeddedServer, load
-from tests.benchmarks.surroundings import ready_worker
+from acts_celery.protocol import Rejected
+from tests.benchmarks.surroundings import family, ready_worker
 
 GOAL_SECONDS: Final = 5.0
+GOAL_BYTES: Final = 600_000_000
 _ACTIVITIES: Final = Path(__file__).with_name("hostile_activities.py")
 _SMALL_RUNS: Final = 5
 _SECONDS: Final = 30.0
 """So long small runs are submitted at least: what a hostile run has begun comes back later."""
 _HEAD_START_SECONDS: Final = 2.0
 _PATIENCE_SECONDS: Final = 60.0
+_END_SECONDS: Final = 30.0
+"""So long a run that was cancelled may take to end."""
+_NO_END: Final = "does not end"
 _SMALL: Final = (
     {"_tool": "add_one", "number": 1, "_outputPath": "†state.a"},
     {"_tool": "add_one_plain", "number": "†state.a", "_outputPath": "†state.b"},
@@ -48,11 +54,18 @@ class Measured:
 
     name: str
     seconds: Sequence[float]
+    grown_bytes: int
+    end: str
 
     @property
     def worst(self) -> float:
         """The longest."""
         return max(self.seconds)
+
+    @property
+    def is_within_goals(self) -> bool:
+        """Whether it harmed nobody."""
+        return self.worst <= GOAL_SECONDS and self.grown_bytes <= GOAL_BYTES and not self.end.startswith(_NO_END)
 
 
 def plan(instances: int, *calls: Mapping[str, Any], context: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
@@ -108,6 +121,61 @@ def _large_results() -> dict[str, Any]:
     return plan(1_000, *calls)
 
 
+def _patterns() -> dict[str, Any]:
+    """Six hundred bytes of patterns that take gigabytes to compile."""
+    heavy = {"allOf": [{"pattern": f"(\\p{{L}}{{1,300}}){{1,5}}y{number}|a"} for number in range(10)]}
+    tools = {"repeat": {"type": "object", "properties": {"_activity": {}, "text": heavy, "times": {}}}}
+    return plan(1, {"_tool": "repeat", "text": "a", "times": 1, "_outputPath": "†data.r"}, tools=tools)
+
+
+def _unique_items() -> dict[str, Any]:
+    """A result whose elements are compared with each other a thousand times."""
+    heavy = {"allOf": [{"uniqueItems": True}] * 1_000}
+    tools = {"floats": {"type": "object", "properties": {"_activity": {}, "_output": heavy}}}
+    return plan(50, {"_tool": "floats", "count": 100_000, "_outputPath": "†data.r"}, tools=tools)
+
+
+def _large_prompts() -> dict[str, Any]:
+    """A request that shows each of many instances what all of them see."""
+    lanes = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(300)]
+    big = {"type": "state", "big": "x" * 900_000}
+    return {"context": [big, *lanes], "schema": {"type": "string"}, "config": {"model": "terse"}}
+
+
+def _large_answers() -> dict[str, Any]:
+    """A model that answers with thousands of calls, the first of which waits for all others."""
+    context = [{"type": "text", "message": "Say much."}]
+    return {"context": context, "tools": ["add_one"], "schema": {}, "config": {"model": "chatty", "calls": 10}}
+
+
+def _odd_answers() -> dict[str, Any]:
+    """A model whose answers cannot be read."""
+    context = [{"type": "text", "message": "Say anything."}]
+    return {"context": context, "tools": ["add_one"], "schema": {}, "config": {"model": "odd"}}
+
+
+def _forgotten_models() -> dict[str, Any]:
+    """Requests to a model, one for each element, that are sent and forgotten."""
+    delegates = {"writer": {"context": [{"type": "system", "message": "Write."}], "schema": {"type": "string"}}}
+    tools = {"write": {"type": "object", "properties": {"_delegate": {"const": "writer"}, "_each": {"const": "n"}, "n": {}}}}
+    context = [{"type": "data", "data": {"n": [*range(1_000)]}}]
+    config = {"model": "forgetful", "tokens": 1_000_000, "ticks": 3}
+    return {"context": context, "tools": tools, "delegates": delegates, "schema": {}, "config": config}
+
+
+def _full_log() -> dict[str, Any]:
+    """A megabyte that is written again and again."""
+    calls = [{"_tool": "same", "value": "†data.big", "_outputPath": f"†data.r{number}"} for number in range(40)]
+    return plan(300, *calls, context=[{"type": "data", "data": {"big": "x" * 850_000}}])
+
+
+def _long_names() -> dict[str, Any]:
+    """An instance whose name is as long as a message, and calls that fail in it."""
+    name = "i" * 100_000
+    call = {"_tool": "add_one", "number": "†state.n", "_instance": name, "_outputPath": "†state.r"}
+    return {"context": [{"type": "state", "_instance": name, "n": "no number"}], "solution": {"calls": [call] * 50}}
+
+
 HOSTILITIES: Final = (
     Hostility("large schemas", _schemas),
     Hostility("long functions", _long_plain),
@@ -116,6 +184,14 @@ HOSTILITIES: Final = (
     Hostility("large values", _large_values),
     Hostility("large messages", _large_messages),
     Hostility("large results", _large_results),
+    Hostility("patterns", _patterns),
+    Hostility("unique items", _unique_items),
+    Hostility("large prompts", _large_prompts),
+    Hostility("large answers", _large_answers),
+    Hostility("odd answers", _odd_answers),
+    Hostility("forgotten models", _forgotten_models),
+    Hostility("full log", _full_log),
+    Hostility("long names", _long_names),
 )
 
 
@@ -128,20 +204,63 @@ def measure(only: Sequence[str] = (), *, small_runs: int = _SMALL_RUNS) -> Itera
 
 def _measured(hostility: Hostility, small_runs: int) -> Measured:
     with EmbeddedServer() as server:
-        given = {"broker_url": server.broker_url, "redis_url": server.redis_url, "activities": (str(_ACTIVITIES),)}
+        given = {
+            "broker_url": server.broker_url,
+            "redis_url": server.redis_url,
+            "activities": (str(_ACTIVITIES),),
+            "model": "terse:any",
+        }
         settings = load(env_file=None, **given)
         command = [sys.executable, "-m", "acts_celery", "worker", "--json"]
         environment = {**os.environ, **settings.to_environment()}
-        with ready_worker(command, environment), Client(settings) as client:
+        with (
+            Path(os.devnull).open("wb") as log,
+            ready_worker(command, environment, log=log) as worker,
+            Client(settings) as client,
+        ):
             _small(client)  # what is loaded at first is not measured
-            run = client.submit_document(hostility.document())
+            before = _most_memory(worker.pid)
+            run = _submitted(client, hostility)
             time.sleep(_HEAD_START_SECONDS)
             seconds, until = list[float](), time.monotonic() + _SECONDS
             while len(seconds) < small_runs or time.monotonic() < until:
                 seconds.append(_small(client))
-            if run.status()["status"] == "running":
-                run.cancel()
-    return Measured(hostility.name, seconds)
+            grown = _most_memory(worker.pid) - before
+            return Measured(hostility.name, seconds, grown, _end(run))
+
+
+def _submitted(client: Client, hostility: Hostility) -> Run | None:
+    try:
+        return client.submit_document(hostility.document())
+    except Rejected:
+        return None
+
+
+def _end(run: Run | None) -> str:
+    """How the hostile run has ended, or ends when it is cancelled."""
+    if run is None:
+        return "refused"
+    status = str(run.status()["status"])
+    if status != "running":
+        return status
+    run.cancel()
+    try:
+        run.wait(timeout_seconds=_END_SECONDS)
+    except TimeoutError:
+        return f"{_NO_END} within {_END_SECONDS:g} s of being cancelled"
+    return "cancelled"
+
+
+def _most_memory(pid: int) -> int:
+    """The most that a worker's processes had in memory so far, in bytes. Linux only."""
+    found = 0
+    for member in family(pid):
+        try:
+            status = Path(f"/proc/{member}/status").read_text(encoding="utf-8")
+        except OSError:
+            continue  # it has just ended
+        found += sum(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return found
 
 
 def _small(client: Client) -> float:
@@ -157,9 +276,12 @@ def _small(client: Client) -> float:
 
 def lines_of(rows: Sequence[Measured]) -> Iterator[str]:
     """What is printed."""
-    yield "three calls beside a run that wants everything: seconds, the longest of each kind"
+    yield "three calls beside a run that wants everything: seconds, the longest of each kind; memory; how that run ends"
     for row in rows:
-        yield f"  {row.name:16} {row.worst:7.2f}   of {len(row.seconds)}, the median {median(row.seconds):.2f}"
-    worst = max(rows, key=lambda row: row.worst)
-    reached = "reached" if worst.worst <= GOAL_SECONDS else "not reached"
-    yield f"worst: {worst.worst:.2f} s, {worst.name}; the goal of {GOAL_SECONDS:g} s is {reached}"
+        yield (
+            f"  {row.name:16} {row.worst:7.2f}   of {len(row.seconds)}, the median {median(row.seconds):.2f}"
+            f"   {row.grown_bytes / 1e6:+7.0f} MB   {row.end}"
+        )
+    beyond = [row.name for row in rows if not row.is_within_goals]
+    goals = f"{GOAL_SECONDS:g} s, {GOAL_BYTES / 1e6:g} MB and an end"
+    yield f"the goals, {goals}, are " + (f"not reached by: {', '.join(beyond)}" if beyond else "reached by all")

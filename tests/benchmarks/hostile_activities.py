@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from acts_celery import activity
+from acts_celery import activity, model
 
 LONG_SECONDS = 120.0
 """Longer than anything is measured."""
@@ -47,3 +47,42 @@ def rest_plain() -> int:
 async def rest() -> int:
     await asyncio.sleep(LONG_SECONDS)
     return 0
+
+
+@activity
+def floats(count: int) -> list[float]:
+    return [number + 0.5 for number in range(count)]
+
+
+@activity
+async def same(value: Any) -> Any:
+    return value
+
+
+@model("chatty")
+def chatty(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """As many calls as it may think of, each of which reads what the next one writes, and the last is invalid."""
+    calls = [
+        {"_tool": "add_one", "number": f"†state.p{number + 1}", "_outputPath": f"†state.p{number}"}
+        for number in range(3_200)
+    ]
+    return {"calls": [*calls, {"_tool": "add_one", "number": "x", "_outputPath": "†state.p3200"}], "output": None}
+
+
+@model("odd")
+def odd(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> str:
+    """What no model should answer."""
+    return '{"calls": [{"_tool": {}, "_outputPath": 1e400}], "output": ' + "[" * 100_000
+
+
+@model("terse")
+def terse(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> Any:
+    """A text, at once."""
+    return "x" if "calls" not in str(schema) else {"calls": [], "output": "x"}
+
+
+@model("forgetful")
+def forgetful(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Requests to another model, one for each element of a list, whose answers nobody waits for."""
+    call = {"_tool": "write", "_each": "n", "n": "†data.n"}
+    return {"calls": [call] * 20, "output": None}
