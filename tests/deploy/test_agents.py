@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import run_page
+from tests.environment import without_settings
 
 from .agents import FOLDER, NAMES, picture
 
@@ -33,7 +34,7 @@ def test_an_examples_run_is_drawn_on_the_page(name: str) -> None:
 def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
     """`acts run` of the refund: each call is shown with what it will run with; the first is let run, no other is."""
     ours, theirs = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    environment = without_settings()
     environment |= {"ACTS_ACTIVITIES": "agents.py", "ACTS_MODEL": "scripted:refund.answers.json", "TERM": "dumb"}
     process = subprocess.Popen(
         [sys.executable, "-m", "acts_celery", "run", "refund.json"],
@@ -60,7 +61,7 @@ def test_a_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_terminal_a_held_call_ends_the_embedded_run_with_what_to_do(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    environment = without_settings()
     done = subprocess.run(
         [sys.executable, "-m", "acts_celery", "run", "refund.json", "--activities", "agents.py"],
         cwd=FOLDER,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.environment import without_settings
 
 from .files import DEPLOY, ROOT
 
@@ -38,7 +39,7 @@ def result(outbox: Path) -> Any:
     assignment, program, *arguments = shlex.split(line)
     name, _, _ = assignment.partition("=")
     assert (name, program) == ("REVIEWS_OUTBOX", "acts")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    kept = without_settings()
     finished = subprocess.run(
         [sys.executable, "-m", "acts_celery", *arguments],
         capture_output=True,

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.environment import without_settings
+
 from .files import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +43,7 @@ class Topology:
         self.redis_port = redis_port
         self.secrets = {name: f"{name.replace('_', '-').lower()}-5ecret" for name in NAMES}
         self.model_key = "model-5ecret"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACTS_", "FLOWER_"))}
+        kept = {name: value for name, value in without_settings().items() if not name.startswith("FLOWER_")}
         self.environment = kept | {
             **self.secrets,
             "ACTS_MODEL_API_KEY": self.model_key,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from acts_celery.broker_config import EmbeddedServer, GuardedProcess
+from tests.environment import without_settings
 
 ROOT: Final = Path(__file__).parents[2]
 _PARTS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$|^<!-- from here: (.*?) -->$", re.MULTILINE | re.DOTALL)
@@ -58,7 +59,7 @@ def run_page(page: str, folder: Path) -> None:
         program = bin_folder / name
         program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments}"$@"\n', encoding="utf-8")
         program.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    kept = without_settings()
     environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"}
     with ExitStack() as servers, ExitStack() as workers:
         for step in steps(page, folder):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.environment import without_settings
 
 from .generate import CONCEPTS, PYTHON, with_names
 from .pages import ROOT, run_page
@@ -22,7 +23,7 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_python_page_run() -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    kept = without_settings()
     command = [sys.executable, "-m", "tests.docs.python_page", str(PYTHON)]
     done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

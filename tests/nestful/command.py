@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.environment import without_settings
+
 from .source import find_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +36,7 @@ class Ended:
 
 def acts(command: str, folder: Path, *options: str) -> Ended:
     """Run one command on the folder's `submission.json`, with no `.env` and no settings of acts."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    environment = without_settings()
     environment["ACTS_NESTFUL"] = str(find_data())
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(

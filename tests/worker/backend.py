@@ -19,6 +19,7 @@ from redis import Redis
 from acts_celery import Client, Result
 from acts_celery.broker_config import EmbeddedServer, Settings, load
 from tests.acceptance.forks import Forked
+from tests.environment import without_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -102,7 +103,7 @@ class Backend:
 
     def environment(self, **extra: str) -> dict[str, str]:
         """What a worker process is started with."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+        kept = without_settings()
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return kept | self.settings.to_environment() | {"MEETING_URL": self.meeting.url} | extra
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from acts_celery.worker.cli.rendering import counts_line
 from acts_celery.worker.cli.source import read_submission
 from acts_celery.worker.cli.values import SHORT, inline, value_lines
 from acts_celery.worker.cli.view import View, result_lines
+from tests.environment import without_settings
 from tests.protocol.test_scale import steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
 def acts(
     *arguments: str, stdin: str = "", shell_after: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACTS_")}
+    kept = without_settings()
     command = [sys.executable, "-m", "acts_celery", *arguments]
     if shell_after:
         command = ["sh", "-c", f'"$@" {shell_after}', "sh", *command]

@@ -96,7 +96,7 @@ local function skip()
     end
     redis.call('HSET', lanes, request.lane, last .. ':' .. open)
     redis.call('HINCRBY', state, 'n:skipped', skipped)
-    redis.call('HINCRBY', state, 'remaining', -skipped)
+    redis.call('HINCRBY', state, 'remaining', 0 - skipped) -- not -skipped: Redis takes -0 for no integer
     return last, open
 end
 
