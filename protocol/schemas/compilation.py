@@ -20,15 +20,15 @@ from .addresses import settled
 from .leniency import Said, lenient_problems
 from .parts import REFERENCES, Schema, SchemaError, admits_type, excerpt, found, joined, parts_at, reachable, referred
 from .validation import Checker, Document, Known, schema_error
-from .work import reading, work_of
+from .work import EXCEEDED, reading, work_of
 
 _PATHS_KEPT: Final = 1_024
-_MOST_KEPT: Final = 100_000_000
-"""Units of work to read the schemas that are kept: their patterns may hold megabytes."""
-_UNITS_EACH: Final = 50_000
+_MOST_BYTES_KEPT: Final = 2**27
+"""Of memory that the schemas that are kept may take."""
+_BYTES_EACH: Final = 20_000
 _KEPT: Final[dict[int | str, tuple[Any, CompiledSchema]]] = {}
 """Compiled schemas by their texts, and by the identity of what they were made of, which is held so that it lasts."""
-_units_kept = 0
+_bytes_kept = 0
 _OWN_SCHEMAS: Final = "https://json-schema.org/draft/2020-12/"
 _DIALECT: Final = _OWN_SCHEMAS + "schema"
 
@@ -41,6 +41,8 @@ class CompiledSchema:
     """
 
     def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
+        if reading(schema).is_too_large():
+            raise SchemaError(f"{EXCEEDED}: it is too large to be read")
         try:  # it is read as of this dialect, and no address in it is opened
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
             self.document = schema if entry else settled(schema)
@@ -112,7 +114,7 @@ class CompiledSchema:
 
 def compiled(schema: Schema) -> CompiledSchema:
     """The compiled form of a schema that does not change; equal schemas share one. Raises `SchemaError`."""
-    global _units_kept
+    global _bytes_kept
     kept = _KEPT.get(id(schema))
     if kept is not None and kept[0] is schema:
         return kept[1]
@@ -121,8 +123,8 @@ def compiled(schema: Schema) -> CompiledSchema:
     except (TypeError, ValueError) as error:
         raise SchemaError(str(error)) from None
     equal = _KEPT.get(text) or (text, CompiledSchema(json.loads(text)))
-    _units_kept += _UNITS_EACH + reading(schema)
-    if _units_kept > _MOST_KEPT:
+    _bytes_kept += _BYTES_EACH + reading(schema).bytes
+    if _bytes_kept > _MOST_BYTES_KEPT:
         forget()
     _KEPT[text] = equal
     _KEPT[id(schema)] = schema, equal[1]
@@ -131,8 +133,8 @@ def compiled(schema: Schema) -> CompiledSchema:
 
 def forget() -> None:
     """Forget what was compiled."""
-    global _units_kept
-    _units_kept = 0
+    global _bytes_kept
+    _bytes_kept = 0
     _KEPT.clear()
 
 

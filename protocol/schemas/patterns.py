@@ -20,8 +20,8 @@ from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationErr
 
 MOST_STEPS_BACK: Final = 100_000
 """A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
-OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=70 * 1024 * 1024)
-"""How every pattern is compiled. One that needs more memory is none."""
+OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=16 * 2**20)
+"""How every pattern is compiled. One that needs more memory is none: `\\p{L}{1,255}` fits."""
 _MOST: Final = 10**9
 _LOOKING: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 _PIECE: Final = re.compile(

