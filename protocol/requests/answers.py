@@ -34,6 +34,9 @@ from .wire import without_nulls
 
 _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
+_ROUNDS: Final = 8
+"""So often what is left of an answer is laid out without the calls that were found to be wrong."""
+_NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
 _FENCED: Final = re.compile(r"\s*```[a-zA-Z]*\n(.*)```\s*", re.DOTALL)
 
 
@@ -194,7 +197,7 @@ class _Reading:
             output = None
         problems += self._foreign(left)
         layout: Layout | None = None
-        while layout is None:
+        for left_rounds in reversed(range(_ROUNDS)):
             refused = {_call_of(problem) for problem in problems}
             gone = {index: call for index, call in left.items() if index in refused}
             left = {index: call for index, call in left.items() if index not in refused}
@@ -203,11 +206,17 @@ class _Reading:
                 refused = {_call_of(problem) for problem in found_now}
                 left = {index: call for index, call in left.items() if index not in refused}
             layout, found_now = self._tried(left, output)
+            if layout is None and left_rounds == 0:
+                found_now = [Problem(pointer("solution", "calls", index), _NOT_LOOKED_AT) for index in left]
+                layout, left, output = self._laid_out({}, None), {}, None
             problems += found_now
             about = {_call_of(problem) for problem in found_now}
             output = None if "output" in about else output
             if None in about:  # nothing can be said of single calls
                 layout, left, output = self._laid_out({}, None), {}, None
+            if layout is not None:
+                break
+        assert layout is not None
         found += [self._error(problem, value) for problem in sorted(dict.fromkeys(problems), key=_place)]
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,12 +13,18 @@ from acts_celery.protocol.state.context import Context
 
 from .request import Request
 
+Key = tuple[str | int, ...]
+"""The segments of a place, its kind first."""
+
 
 def dependents(
     request: Request, context: Context, calls: Mapping[int, Any], refused: Mapping[int, Any]
 ) -> Iterator[Problem]:
     """What is wrong with the calls, by position, that need a value which only refused calls were to write, or calls
     that need such a value themselves. Some are left for the graph to find; none is named wrongly.
+
+    A call is looked at again only when the last call has gone that was to write something it reads: the work grows with
+    the calls, in whatever order they stand.
     """
     gone, there = _Written(), _Written()
     for call in refused.values():
@@ -26,22 +32,24 @@ def dependents(
     places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
     for written in places.values():
         there.add(written)
-    left = {position: call for position, call in calls.items() if _is_readable(call)}
-    is_settled = False
-    while not is_settled:
-        is_settled = True
-        for position, call in list(left.items()):
-            fold = context.fold(call.get("_instance"))
-            for at, expression in read_expressions(call)[0]:
-                if all(any(gone.has(one) and not there.has(one) and not fold.exists(one) for one in group)
-                       for group in expression.alternatives):  # fmt: skip
-                    text = f"{expression} is written by no call that can run: see what is wrong with the others"
-                    yield Problem(pointer("solution", "calls", position) + at, text)
-                    del left[position]
-                    there.remove(places[position])
-                    gone.add(places[position])
-                    is_settled = False
-                    break
+    left = {position: read_expressions(call)[0] for position, call in calls.items() if _is_readable(call)}
+    readers = _Readers(left)
+    waiting = deque(left)
+    while waiting:
+        position = waiting.popleft()
+        if position not in left:
+            continue
+        fold = context.fold(calls[position].get("_instance"))
+        for at, expression in left[position]:
+            if all(any(gone.has(one) and not there.has(one) and not fold.exists(one) for one in group)
+                   for group in expression.alternatives):  # fmt: skip
+                text = f"{expression} is written by no call that can run: see what is wrong with the others"
+                yield Problem(pointer("solution", "calls", position) + at, text)
+                del left[position]
+                gone.add(places[position])
+                for place in there.remove(places[position]):
+                    waiting.extend(readers.of(place))
+                break
 
 
 def _is_readable(call: Any) -> bool:
@@ -52,22 +60,48 @@ class _Written:
     """Places that some calls write."""
 
     def __init__(self) -> None:
-        self._at: Counter[tuple[str, ...]] = Counter()
-        self._above: Counter[tuple[str, ...]] = Counter()
+        self._at: Counter[Key] = Counter()
+        self._above: Counter[Key] = Counter()
 
-    def add(self, places: Iterable[Reference], times: int = 1) -> None:
+    def add(self, places: Iterable[Reference]) -> None:
         for place in places:
-            self._at[place.key] += times
+            self._at[place.key] += 1
             for length in range(1, len(place.key) + 1):
-                self._above[place.key[:length]] += times
+                self._above[place.key[:length]] += 1
 
-    def remove(self, places: Iterable[Reference]) -> None:
-        self.add(places, -1)
+    def remove(self, places: Iterable[Reference]) -> Iterator[tuple[Key, bool]]:
+        """Take some away; gives each key at which nothing is left, and each (with True) below which nothing is."""
+        for place in places:
+            self._at[place.key] -= 1
+            if not self._at[place.key]:
+                yield place.key, True
+            for length in range(1, len(place.key) + 1):
+                self._above[place.key[:length]] -= 1
+                if not self._above[place.key[:length]]:
+                    yield place.key[:length], False
 
     def has(self, place: Reference) -> bool:
         """Whether one of them is the place, above it or below it."""
         key = place.key
         return self._above[key] > 0 or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
+
+
+class _Readers:
+    """Calls, by position, by the places that they read."""
+
+    def __init__(self, read: Mapping[int, Iterable[tuple[str, Expression]]]) -> None:
+        self._at: dict[Key, list[int]] = {}
+        self._below: dict[Key, list[int]] = {}
+        for position, expressions in read.items():
+            for key in {reference.key for _, expression in expressions for reference in expression.references}:
+                self._at.setdefault(key, []).append(position)
+                for length in range(1, len(key)):
+                    self._below.setdefault(key[:length], []).append(position)
+
+    def of(self, emptied: tuple[Key, bool]) -> Iterable[int]:
+        """Those for whom something is missing now (see `_Written.remove`)."""
+        key, is_written_whole = emptied
+        return (self._below if is_written_whole else self._at).get(key, ())
 
 
 def places_written(request: Request, call: Any) -> Iterator[Reference]:

@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.language.errors import Problem, Rejected
+from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
 
 from . import texts
@@ -36,6 +39,9 @@ _LINE_ENDS: Final = re.compile("[\\x00-\\x1f\\x7f\\x85\\u2028\\u2029]")
 """What may be taken for the end of a line; JSON escapes a part of it by itself."""
 _KIND: Final = re.compile(r"[^\W\d_][\w-]*")
 _TEXT_KEYS: Final = ("message", "text", "content")
+_MOST_BYTES: Final = Limits().call_bytes
+_COMPARED: Final = 8
+"""To find what a tick has changed, so many times what may be sent is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Fate:
 
 
 def render(request: Request) -> list[ChatMessage]:
-    """The messages of the first request."""
+    """The messages of the first request. Raises `Rejected` where they are too large."""
     has_instances = bool(request.instances)
     if request.is_staged:
         tools = list(map(_tool, request.tools.values()))
@@ -63,7 +69,12 @@ def render(request: Request) -> list[ChatMessage]:
             has_lists=any(tool.lists for tool in request.tools.values()),
             is_lazy=request.is_lazy,
         )
-    return [_chat("system", text), *render_context(request.submission.context, request.config.get("show_bytes"))]
+    context, show_bytes = request.submission.context, request.config.get("show_bytes")
+    try:
+        rendered = render_context(context, show_bytes, request.known.limits.call_bytes)
+    except TooLarge as error:
+        raise Rejected([Problem("/context", str(error))]) from None
+    return [_chat("system", text), *rendered]
 
 
 def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> list[ChatMessage]:
@@ -80,9 +91,14 @@ def _tool(tool: Tool) -> str:
     return _one_line(f"- {tool.name}({', '.join(named)}){said}")
 
 
-def render_context(messages: Sequence[Message], show_bytes: int | None = None) -> list[ChatMessage]:
-    """A context as a model sees it: every data identity once, where its first message stood, with its folded value."""
-    data = _Data(messages, show_bytes)
+def render_context(
+    messages: Sequence[Message], show_bytes: int | None = None, most_bytes: int = _MOST_BYTES
+) -> list[ChatMessage]:
+    """A context as a model sees it: every data identity once, where its first message stood, with its folded value.
+
+    Each instance is shown what all of them see, too. Raises `TooLarge` as soon as that is more than may be sent.
+    """
+    data = _Data(messages, show_bytes, most_bytes)
     rendered: list[ChatMessage] = []
     seen: set[Identity] = set()
     for message in messages:
@@ -114,7 +130,7 @@ def render_tick(
 
     `before` are the messages of the log as the tick was asked with, `new` those that came since, its errors among them.
     `plan` are the calls of its solution, shown where the context holds a plan message (SPEC R13.6). `times` says how
-    many ticks in a row have come to the same.
+    many ticks in a row have come to the same. Raises `TooLarge`.
     """
     show_bytes = request.config.get("show_bytes")
     parts = ["\n".join([texts.tick_heading(tick), *(map(_receipt, fates))])]
@@ -122,16 +138,18 @@ def render_tick(
         parts = [f"{lines[0]}\n{texts.NO_CALLS}"]
     if times > 1:
         parts[0] += f"\n{texts.repeated(times)}"
-    parts += _changed(before, new, show_bytes)
+    parts += _changed(before, new, show_bytes, _COMPARED * request.known.limits.call_bytes)
     parts += [f"{texts.ERROR} {_cut(_error(message), show_bytes)}" for message in new if message.get("type") == ERROR]
     if any(message.get("type") == "plan" for message in request.submission.context):
         parts.append(_plan(plan))
     return [_chat("user", "\n\n".join(parts))]
 
 
-def _changed(before: Sequence[Message], new: Sequence[Message], show_bytes: int | None) -> Iterator[str]:
+def _changed(
+    before: Sequence[Message], new: Sequence[Message], show_bytes: int | None, most_bytes: int
+) -> Iterator[str]:
     """The data whose value, schema or description is another one."""
-    was, now = _Data(before, None), _Data([*before, *new], None)
+    was, now = _Data(before, None, most_bytes), _Data([*before, *new], None, most_bytes)
     brought = {_identity(message)[0] for message in new if message.get("type") in DATA_TYPES} - {ERROR}
     for identity in now.identities:
         if identity[0] in brought and (identity not in was.identities or was.shown(identity) != now.shown(identity)):
@@ -141,10 +159,11 @@ def _changed(before: Sequence[Message], new: Sequence[Message], show_bytes: int 
 
 
 class _Data:
-    """The data of a context, by identity."""
+    """The data of a context, by identity; all together it is rendered up to a number of bytes."""
 
-    def __init__(self, messages: Sequence[Message], show_bytes: int | None) -> None:
+    def __init__(self, messages: Sequence[Message], show_bytes: int | None, most_bytes: int) -> None:
         self.show_bytes = show_bytes
+        self._most_bytes = self._left_bytes = most_bytes
         self._context = Context.trusted(messages)
         self.identities: dict[Identity, list[Message]] = {}
         for message in messages:
@@ -152,7 +171,7 @@ class _Data:
                 self.identities.setdefault(_identity(message), []).append(message)
 
     def shown(self, identity: Identity) -> str:
-        """One identity: its heading, what is said of it, and its value as its reader sees it."""
+        """One identity: its heading, what is said of it, and its value as its reader sees it. Raises `TooLarge`."""
         kind, instance = identity
         name = DAGGER + kind if _KIND.fullmatch(kind) else compact(kind)  # what cannot be referred to is quoted
         lines = [f"## Data: {name}" + (f" {_one_line(instance)}" if instance is not None else "")]
@@ -162,7 +181,19 @@ class _Data:
         lines += [f"Description: {_one_line(' '.join(text.split()))}" for text in descriptions[-1:]]
         lines += [f"Schema: {compact(schema)}" for schema in schemas[-1:]]
         value = self._context.fold(instance).root(kind)
-        return "\n".join([*lines, *([] if value is MISSING else [_cut(compact(copied(value)), self.show_bytes)])])
+        if value is not MISSING:
+            text = compact(copied(value))
+            self._take(text)
+            lines.append(_cut(text, self.show_bytes))
+        return "\n".join(lines)
+
+    def _take(self, text: str) -> None:
+        self._left_bytes -= len(text)  # not encoded: what is counted may be a quarter of the bytes
+        if self._left_bytes < 0:
+            raise TooLarge(
+                f"a model would be shown more than {self._most_bytes} bytes of data (ACTS_LIMIT_CALL_BYTES): hand in "
+                "less, or have delegates read what is large"
+            )
 
 
 def compact(value: Any) -> str:

@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from acts_celery.protocol import Limits
+import pytest
+
+from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.submission.checking import Surroundings
 from acts_celery.protocol.submission.submission import read_submission
 
@@ -176,3 +179,11 @@ def test_r13_7_the_calls_of_a_lazy_request_are_a_plan_for_every_instance() -> No
     assert [lane.instance for lane in answer.layout.lanes.values() if lane.calls] == ["①", "②"]
     eager = read_answer(request(value, activities={"price": PRICE}), {"calls": [call], "output": None})
     assert [error.pointer for error in eager.errors] == ["/calls/0/item"]
+
+
+def test_r12_5_a_request_that_would_show_a_global_value_to_each_of_many_instances_is_refused() -> None:
+    lanes = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(300)]
+    context = [{"type": "state", "big": "x" * 900_000}, *lanes]
+    asked = read_request({"context": context, "schema": {"type": "string"}}, Surroundings())
+    with pytest.raises(Rejected, match="a model would be shown more than 16777216 bytes"):
+        render(asked)

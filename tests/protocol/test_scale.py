@@ -15,7 +15,10 @@ from acts_celery.protocol import Plan, Rejected, check_submission
 from acts_celery.protocol.analysis.demanded_shapes import DemandedShapes
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Status, Success
+from acts_celery.protocol.requests import read_answer
+from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.checking import Surroundings
 
 from .building import call, plan_submission, problems, submission
 
@@ -453,3 +456,28 @@ def test_conflicts_without_number_are_told_apart_in_proportion_to_their_number()
         return fold
 
     assert steps(folding(400)) < 5 * steps(folding(100))
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_what_cannot_run_without_a_wrong_call_is_found_in_steps_in_proportion_to_the_calls(is_reversed: bool) -> None:
+    asked = read_request({"tools": {"t": {"properties": {"x": {"type": "integer"}}}}, "schema": {}}, Surroundings())
+
+    def reading(number: int) -> Callable[[], object]:
+        chain = [{"_tool": "t", "x": f"†state.k{i + 1}", "_outputPath": f"†state.k{i}"} for i in range(number)]
+        calls = [*chain, {"_tool": "t", "x": "wrong", "_outputPath": f"†state.k{number}"}]
+        answer = {"calls": calls[::-1] if is_reversed else calls, "output": None}
+        assert len(read_answer(asked, answer).errors) == number + 1
+        return lambda: read_answer(asked, answer)
+
+    assert steps(reading(400)) < 5 * steps(reading(100))
+
+
+def test_an_answer_that_is_one_cycle_is_read_in_steps_in_proportion_to_its_calls() -> None:
+    asked = read_request({"tools": {"t": {"properties": {"x": {}}}}, "schema": {}}, Surroundings())
+
+    def reading(number: int) -> Callable[[], object]:
+        answer = {"calls": [{"_tool": "t", "x": "†state", "_outputPath": "†state"}] * number, "output": None}
+        assert len(read_answer(asked, answer).errors) == number
+        return lambda: read_answer(asked, answer)
+
+    assert steps(reading(400)) < 5 * steps(reading(100))

@@ -66,6 +66,23 @@ def test_r13_3_a_solution_that_would_pass_the_calls_starts_none(loops: Backend) 
     assert "LimitReached" in asked.requests[2]["messages"][-1]["content"]
 
 
+def test_r13_3_an_answer_with_more_calls_than_are_left_is_not_read_any_further(loops: Backend) -> None:
+    wrong = [{"_tool": "nothing"}] * 11  # invalid calls do not run, and are looked at where they may be
+    result = Asked(loops, answer(*wrong), config={"calls": 10}).result()
+    assert result.status == "failed"
+    assert result.reason == "11 calls, where 10 (config.calls) are allowed: none of the last solution was started"
+
+
+def test_r12_5_a_request_that_grows_too_large_ends_the_run_and_is_not_sent(loops: Backend) -> None:
+    lanes = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(300)]
+    asked = Asked(loops, answer(output="x"), context=[{"type": "state", "big": "x" * 900_000}, *lanes])
+    result = asked.result()
+    assert result.status == "failed"
+    assert (result.reason or "").startswith("TooLarge: ")
+    assert "a model would be shown more than 16777216 bytes" in (result.reason or "")
+    assert asked.asked == {}
+
+
 def test_r13_3_no_request_begins_that_may_take_more_tokens_than_are_left(loops: Backend) -> None:
     config = {"tokens": 100_000, "max_output_tokens": 10_000}
     asked = Asked(loops, answer(SUM, usage=[85_000, 5_000]), answer(output=1), config=config)

@@ -10,6 +10,7 @@ from acts_celery.protocol.engine.loop import Stage, estimate_tokens
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_context, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.messaging.packing import pack
 
 from .checking import Checker
@@ -39,12 +40,15 @@ def request_of(view: LoopView, checker: Checker) -> Request:
 
 def next_request(view: LoopView, request: Request) -> dict[str, Any]:
     """What the log gets of the next request, see `LoopEntry.request`: the messages that it adds to those of the one
-    before, so that it begins with them byte for byte, and the schema where it is another one.
+    before, so that it begins with them byte for byte, and the schema where it is another one. Raises `Rejected` where
+    the first one is too large, `TooLarge` for another.
     """
     config = config_of(view)
     added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
-    size = len(pack(messages)) + len(pack(schema))
+    size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
+    if size > most:
+        raise TooLarge(f"the request would have {size} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
     return {
         "messages": added,
         "config": config,

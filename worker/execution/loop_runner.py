@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.protocol.engine.loop import Stage, charge_tokens
 from acts_celery.protocol.requests import Request
+from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task
 from acts_celery.worker.storage.children import Parent, child_result
@@ -38,10 +40,12 @@ from .ticks import (
     note_part,
     note_solution,
     note_start,
+    read_beyond,
     read_end,
     read_part,
     read_solution,
     read_tick,
+    written_calls,
 )
 
 _FIRST_WAIT_SECONDS: Final = 0.05
@@ -73,6 +77,9 @@ class LoopRunner:
         """The tick and the attempt that were sent last: what a runner has claimed it gets again when it claims."""
         self._refused: tuple[str, str] | None = None
         """The last id and the stage by which a step was decided that was refused."""
+        self._parts_read = (-1, 0)
+        """Of a tick how many calls the part had that was read last. The next one has half as many more, since reading
+        takes as long as the part is."""
         self._patience_seconds = _FIRST_WAIT_SECONDS
         self._has_left = False
         self._now_ms = 0
@@ -172,10 +179,13 @@ class LoopRunner:
         if (limit := loop.tick_limit()) is not None:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
-        if loop.stage is Stage.CHOSEN:  # proving which references fit may take a second, in which the loop should turn
-            request = await asyncio.to_thread(next_request, view, asks)
-        else:
-            request = next_request(view, asks)
+        try:
+            if loop.stage is Stage.CHOSEN:  # proving which references fit may take a second: the loop should turn
+                request = await asyncio.to_thread(next_request, view, asks)
+            else:
+                request = next_request(view, asks)
+        except (Rejected, TooLarge) as error:
+            return await self._fail(f"TooLarge: {error}")
         if (limit := loop.repeat_limit(request.get("repeats", {}).get("times", 1))) is not None:
             return await self._fail(limit)
         if (limit := loop.token_limit(request["estimate"])) is not None:
@@ -249,7 +259,11 @@ class LoopRunner:
     async def _take_part(self, text: str) -> bool:
         """Let the calls begin that have been written, while the answer goes on (SPEC R13.8)."""
         view = self._view
-        layout = read_part(self._asks, text, view, self._services.checker)
+        written, (tick, read) = written_calls(text), self._parts_read
+        read = read if tick == view.loop.tick.number else 0
+        is_worth_it = written >= read + max(1, read // 2) and view.loop.call_limit(written) is None
+        self._parts_read = (view.loop.tick.number, written if is_worth_it else read)
+        layout = read_part(self._asks, text, view, self._services.checker) if is_worth_it else None
         if layout is None or await self._draw(calls=layout.size - view.loop.tick.runs) is not None:
             self._results.pop(0)
             return True
@@ -264,10 +278,14 @@ class LoopRunner:
         if view.has_added_gathers:
             return await self._wait_for_others()
         tick = loop.tick
-        read = read_end if loop.stage is Stage.OPEN else read_tick
-        solved = read(self._asks, said, view, self._services.checker)
         charged = charge_tokens(said.get("usage"), tick.estimate, losses)
-        limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
+        limit: str | None
+        if (beyond := read_beyond(said, view)) is not None:
+            solved, limit = beyond
+        else:
+            read = read_end if loop.stage is Stage.OPEN else read_tick
+            solved = read(self._asks, said, view, self._services.checker)
+            limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
         if (lack := await self._draw(charged, calls=0 if limit else solved.runs - tick.runs)) is not None:
             await self._draw(charged)
             limit = lack.text

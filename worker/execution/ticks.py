@@ -16,7 +16,8 @@ from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
-from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.answers import Unreadable, parsed
+from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.submission.layout import Layout
@@ -83,10 +84,33 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
     return read_solution(request, said["answer"], view, checker)
 
 
+def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
+    """An answer that has more calls than are left of `config.calls`, and why none of them starts; None where it has
+    not. It is not read any further, since that takes a time that grows with the calls.
+    """
+    try:
+        value = parsed(said["answer"]) if isinstance(said.get("answer"), str) else said.get("answer")
+    except Unreadable:
+        return None
+    calls = value.get("calls") if isinstance(value, Mapping) else None
+    limit = view.loop.call_limit(len(calls)) if isinstance(calls, list) else None
+    if limit is None or view.loop.stage is Stage.OPEN:
+        return None
+    return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
+
+
 def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
     """What a model has written, as calls that may run and errors (SPEC R13.2)."""
     answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
     return _solved(request, answer, checker)
+
+
+def written_calls(text: str) -> int:
+    """How many calls are complete in an answer of which only so much has been written."""
+    try:
+        return len(GrowingAnswer().feed(text))
+    except Unreadable:
+        return 0
 
 
 def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
