@@ -38,7 +38,7 @@ from acts_celery.worker.messaging.messages import (
     lane_task,
     unpack_delegate_call,
     unpack_delivery,
-    unpack_lane_id,
+    unpack_lane_call,
 )
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.connections import connect_async
@@ -195,7 +195,8 @@ class World:
                 answer = {"answer": json.dumps(self.answers[index]), "model": "told", "usage": None}
                 self.queue.append(delivery_task(Delivery(call.attempt, Success(answer)), "instances"))
         else:
-            await scheduler.drive(*unpack_lane_id(task.body, limits))
+            lane = unpack_lane_call(task.body, limits)
+            await scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost)
 
     def _scheduler(self, redis: Any) -> Scheduler:
         settings = self.settings

@@ -30,11 +30,12 @@ from acts_celery.worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
+    LaneCall,
     Probe,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
-    unpack_lane_id,
+    unpack_lane_call,
     unpack_probe,
 )
 from acts_celery.worker.messaging.refusals import count_refusal
@@ -106,10 +107,10 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
 
     app.conf.acts_coroutines = {}
 
-    @task(EXECUTE_INSTANCE, unpack_lane_id)
-    async def execute_instance(runtime: Runtime, lane: tuple[str, str | None]) -> None:
+    @task(EXECUTE_INSTANCE, unpack_lane_call)
+    async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
         """Run the calls of one lane that are ready."""
-        if failed := await runtime.scheduler.drive(*lane):
+        if failed := await runtime.scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost):
             raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
 
     @task(PROBE, unpack_probe, once=True, ignore_result=True)

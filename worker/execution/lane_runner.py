@@ -83,6 +83,8 @@ class LaneRunner:
         self._of_calls = Verdicts()
         """The same, of calls that are to be started."""
         self._takes_up = True
+        self.gets_on: asyncio.Event | None = None
+        """To be set when something was committed: the lane is not what its last worker died of."""
         self.failed: list[str] = []
         """The calls that have failed here, each with its error's type."""
         self.follows: str | None = None
@@ -452,6 +454,8 @@ class LaneRunner:
         self._run_status = advance.status
         if advance.status == "gone":
             raise RunGone(lane.run.run)
+        if self.gets_on is not None:
+            self.gets_on.set()
         nothing_new = advance.is_fresh and (lane.instance is None or advance.global_id == lane.global_seen)
         self._is_marked = not (leaves and nothing_new)
         return advance

@@ -63,6 +63,8 @@ class LoopRunner:
         self._mailbox = Mailbox()
         self._results: list[tuple[Attempt, Result]] = []
         """Answers that are not in the log yet."""
+        self.gets_on: asyncio.Event | None = None
+        """To be set when something was committed: the loop is not what its last worker died of."""
         self.failed: list[str] = []  # its requests are told by the calls that they lead to
         self.follows: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
@@ -371,6 +373,8 @@ class LoopRunner:
         if taken.status == "gone":
             raise RunGone(self._view.run)
         self._refused = None if taken.is_taken else (step.seen, step.before)
+        if self.gets_on is not None:
+            self.gets_on.set()
         if taken.is_taken and step.answered is not None:
             self._results.clear()  # a request that is asked anew, by `acts resume --ticks`, has another answer
         if taken.mark is not None:

@@ -3,8 +3,9 @@
 A process has at most one runner for a lane, also while it is still being opened: what arrives for the lane - a remote
 result, a wake-up - waits for the opening and is handed to the runner, so many results cost one reading. A lane that was
 left stays in memory for a while: the next remote result needs to read only what has come since. A task that drives a
-lane reads all of it, since it may come from the sweep, after calls were lost. A run that is a request has one lane
-more, its loop, with a runner of its own kind.
+lane reads all of it, since it may come from the sweep, after calls were lost. A lane that was lost itself may be what
+its worker died of: such lanes are driven one after the other until they get on, and counted (see lua/drive.lua). A run
+that is a request has one lane more, its loop, with a runner of its own kind.
 """
 
 from __future__ import annotations
@@ -47,12 +48,38 @@ class Scheduler:
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
         self._left: OrderedDict[LaneId, View] = OrderedDict()
+        self._suspect = asyncio.Lock()
+        """Held for a lane that was lost, from before it is read until it gets on or is left."""
+        self._gets_on: dict[LaneId, asyncio.Event] = {}
+        """Set when such a lane has written something, claimed a call, or left."""
 
-    async def drive(self, run: str, instance: str | None) -> list[str]:
-        """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type."""
+    async def drive(self, run: str, instance: str | None, *, was_lost: bool = False) -> list[str]:
+        """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type.
+
+        `was_lost`: the lane was driven before, and gave no sign of life.
+        """
         with _task_of((run, instance)):
-            return await self._services.turns.take(run, self._drive((run, instance)))
+            if not was_lost:
+                return await self._services.turns.take(run, self._drive((run, instance)))
+            return await self._drive_suspect((run, instance))
         return []
+
+    async def _drive_suspect(self, lane: LaneId) -> list[str]:
+        run, services = lane[0], self._services
+        async with self._suspect:
+            if lane in self._runners:
+                await self._drive(lane)
+                return []
+            if not await services.log.note_drive(*lane, services.settings.limit_attempts):
+                logger.error("run %.200r is ended: a lane of it was lost too often", run)
+                self.cancel(run)
+                return []
+            gets_on = self._gets_on[lane] = asyncio.Event()
+            driven = asyncio.ensure_future(services.turns.take(run, self._drive(lane)))
+            driven.add_done_callback(lambda _: gets_on.set())
+            await gets_on.wait()
+            del self._gets_on[lane]
+        return await driven
 
     async def _drive(self, lane: LaneId) -> list[str]:
         if (runner := await self._present(lane)) is not None:
@@ -107,8 +134,10 @@ class Scheduler:
             del self._runners[lane]
         if isinstance(runner, LaneRunner) and runner.is_over and not runner.is_stopped:
             self.cancel(lane[0])
-        if runner.follows is not None:
-            await self.drive(lane[0], runner.follows or None)
+        if runner.follows is not None:  # in the same turn, whose time it takes
+            follows = lane[0], runner.follows or None
+            with _task_of(follows):
+                await self._drive(follows)
         return runner.failed
 
     async def _open(self, lane: LaneId) -> Runner:
@@ -118,6 +147,7 @@ class Scheduler:
             view = await self._view(lane)
             made = LoopRunner(self._services, view) if isinstance(view, LoopView) else LaneRunner(self._services, view)
             self._runners[lane] = made
+            made.gets_on = self._gets_on.get(lane)
             return made
         finally:
             del self._openings[lane]

@@ -72,6 +72,15 @@ class TaskMessage:
     """What it carries, where it is one."""
 
 
+class LaneCall(NamedTuple):
+    """What the task says that drives a lane."""
+
+    run: str
+    instance: str | None
+    was_lost: bool = False
+    """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActivityCall:
     """An activity's call on its way to a queue of its own, or to the background."""
@@ -258,14 +267,14 @@ def unpack_report(data: object, limits: Limits) -> Report:
     return _read(_REPORT, data, limits, limits.call_bytes)
 
 
-def pack_lane_id(run: str, instance: str | None) -> bytes:
-    """The bytes of a lane's name."""
-    return pack([run, instance])
+def pack_lane_call(call: LaneCall) -> bytes:
+    """The bytes of what a lane's task says."""
+    return pack([call.run, call.instance, call.was_lost] if call.was_lost else [call.run, call.instance])
 
 
-def unpack_lane_id(data: object, limits: Limits) -> tuple[str, str | None]:
-    """The inverse of `pack_lane_id`. Raises `MalformedMessage`."""
-    return _read(_LANE_ID, data, limits, limits.message_bytes)
+def unpack_lane_call(data: object, limits: Limits) -> LaneCall:
+    """The inverse of `pack_lane_call`. Raises `MalformedMessage`."""
+    return LaneCall(*_read(_LANE_CALL, data, limits, limits.message_bytes))
 
 
 def pack_task(message: TaskMessage) -> bytes:
@@ -287,9 +296,10 @@ def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeate
     return replace(message, body=pack({**call, "attempt": attempt}))
 
 
-def lane_task(run: str, instance: str | None, queue: str, among: int = 0) -> TaskMessage:
-    """The task that drives a lane; `among` as in the message."""
-    return TaskMessage(EXECUTE_INSTANCE, queue, pack_lane_id(run, instance), f"{run} {instance or '-'}", among=among)
+def lane_task(run: str, instance: str | None, queue: str, among: int = 0, *, was_lost: bool = False) -> TaskMessage:
+    """The task that drives a lane; `among` as in the message, `was_lost` as in `LaneCall`."""
+    body = pack_lane_call(LaneCall(run, instance, was_lost))
+    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", among=among)
 
 
 def envelope_task(tasks: Sequence[TaskMessage]) -> TaskMessage:
@@ -373,7 +383,7 @@ _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
-_LANE_ID: Final = TypeAdapter(tuple[str, str | None])
+_LANE_CALL: Final = TypeAdapter(tuple[str, str | None] | tuple[str, str | None, bool])
 _ENVELOPE: Final = TypeAdapter(
     tuple[
         Annotated[int, Field(ge=0, le=_MOST_PARTS)],

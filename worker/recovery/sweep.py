@@ -275,15 +275,17 @@ class Sweeper:
                     self._judge(Keys(self._settings.key_prefix, run), pipeline)
                 answers = pipeline.execute(raise_on_error=False)
             found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
-            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited, untold) in found.items():
+            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited, untold, suspects) in found.items():
                 if lost:
                     logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
                 with self._passing_over(run):
                     self._awaited.update(queue.decode() for queue in awaited)
                     if self._hook is not None:
                         self._hook.tell(run, [member.decode() for member in untold])
-                    tasks = [lane_task(run, lane.decode() or None, queue) for lane in (*lanes, *let_out)]
-                    self._publisher.publish(tasks)
+                    self._publisher.publish(
+                        lane_task(run, lane.decode() or None, queue, was_lost=lane in suspects)
+                        for lane in (*lanes, *let_out)
+                    )
                     if forgotten:
                         self._awaited |= self._outbox.sweep(run, self._patience)
                         again[run] = int(next_ms)
@@ -291,7 +293,7 @@ class Sweeper:
                         again[run] = later
                     else:
                         again[run] = int(next_ms)
-            runs = {run: runs[run] for run, (*_, is_all, _, _, _, _) in found.items() if not is_all}
+            runs = {run: runs[run] for run, (*_, is_all, _, _, _, _, _) in found.items() if not is_all}
         return again
 
     @contextmanager

@@ -90,6 +90,7 @@ class MessageLog:
         self._advance = self._commands.register_script(read_script("run", "window", "advance"))
         self._loop = self._commands.register_script(read_script("run", "loop"))
         self._pool = self._commands.register_script(read_script("run", "pool"))
+        self._drive = self._commands.register_script(read_script("run", "drive"))
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
         """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
@@ -210,6 +211,19 @@ class MessageLog:
         if advance.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
+
+    async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
+        """Note that a lane is driven that was lost; says whether it may be, or has ended its run (see drive.lua)."""
+        keys, place = self._keys(run), "the lane without an instance" if instance is None else f"lane {instance:.200}"
+        reason = (
+            f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
+            "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
+        )
+        names = keys.state, keys.log, keys.statuses
+        if await self._commands.run_script(self._drive, names, lane_token(instance), most, reason):
+            return True
+        await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
+        return False
 
     async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""

@@ -6,7 +6,7 @@
 --                          on; it counts as one that remains, see loop.lua), output_fault, missed (what was promised, did
 --                          not come in time and could not be done without), look (when the sweep looks at the run next,
 --                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua), approve_ms
---                          (how long a held call waits for a person; none: for ever)
+--                          (how long a held call waits for a person; none: for ever), drives:<lane> (see drive.lua)
 --      2 log       stream  of the run: see log.py for the fields of an entry
 --      3 lanes     hash    lane -> "<id of its last entry>:<how many of its calls have begun and not ended>"
 --      4 calls     hash    "<lane>\31<call>" -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
@@ -85,7 +85,7 @@ end
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms')
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane)
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status then
     return cmsgpack.pack({ status = 'gone' })
@@ -310,6 +310,9 @@ if last ~= was_last or open ~= was_open then
 end
 if #leased > 0 then
     redis.call('ZADD', leases, unpack(leased))
+end
+if run[4] and (last ~= was_last or #leased > 0 or request.leaves) then
+    redis.call('HDEL', state, 'drives:' .. lane) -- it gets on (see drive.lua)
 end
 if running ~= 0 then
     redis.call('HINCRBY', state, 'running', running)

@@ -53,6 +53,7 @@ for _, entry in ipairs(request.entries) do
     append_entry(log, lanes, entry[1], unpack(entry[2]))
 end
 redis.call('HSET', state, 'loop', request.to)
+redis.call('HDEL', state, 'drives:' .. request.lane) -- it gets on (see drive.lua)
 if request.spent then
     redis.call('HSET', state, 'loop:tokens', request.spent)
 end

@@ -16,7 +16,7 @@
 -- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
 --          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
 --          will be due), {queues from which a probe is awaited}, {held calls of which the web hook is to be
---          told}}. A call found lost, or due, can be claimed anew.
+--          told}, {those of the lanes to publish again that were lost}}. A call found lost, or due, can be claimed anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
@@ -64,7 +64,7 @@ local function look_again(...)
 end
 
 if format and tonumber(format) ~= request.format or not status then
-    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {}, {} }
+    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {}, {}, {} }
 end
 
 local untold = {}
@@ -75,8 +75,10 @@ if request.tells and (status == 'running' or status == 'paused') then
     end
 end
 if status ~= 'running' then
-    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {}, untold }
+    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {}, untold, {} }
 end
+
+local suspects = {}
 
 -- A lost lane is published twice: one task may be taken by a worker that is stopped, or does not come to begin it.
 local function publish(lane, is_lost)
@@ -84,7 +86,10 @@ local function publish(lane, is_lost)
     redis.call('ZADD', published, due, lane) -- anew also where a task is on its way: who takes it up may have read before
     if mark <= now then
         lanes[#lanes + 1] = lane
-        lanes[#lanes + 1] = is_lost and lane or nil
+        if is_lost then
+            lanes[#lanes + 1] = lane
+            suspects[#suspects + 1] = lane
+        end
     end
 end
 
@@ -181,4 +186,4 @@ local keys = { state = state, published = published, backlog = KEYS[4], parked =
 local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
 local next_look = look_again(leases, published, KEYS[6])
-return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited), untold }
+return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited), untold, suspects }
