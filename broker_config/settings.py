@@ -1,9 +1,9 @@
 """Every setting of the project, typed and documented: the one place to look.
 
 Precedence: arguments to `load` (the command line's options), then environment variables with the prefix
-``ACTS_``, then the file that ``ACTS_ENV_FILE`` names or else a ``.env`` file in the current directory, which loads no
-code, then the defaults below. The name of a variable is
-the field's name in capitals behind the prefix: `lease_seconds` is ``ACTS_LEASE_SECONDS``. An empty variable
+``ACTS_``, then the file that ``ACTS_ENV_FILE`` names or else a ``.env`` file in the current directory, which says
+neither where to connect, nor what code to load, nor which folder to write in, then the defaults below. The name of a
+variable is the field's name in capitals behind the prefix: `lease_seconds` is ``ACTS_LEASE_SECONDS``. An empty variable
 means the default, and so overrides the file. Sizes may be written as ``256MiB``.
 """
 
@@ -62,7 +62,13 @@ ENV_FILE = "ACTS_ENV_FILE"
 """The variable that names a file of settings, as `--env-file` does."""
 FOUND = Path(".env")
 """The file of settings that is read where none is named."""
-_CODE = "ACTS_ACTIVITIES"
+_ONLY_IF_NAMED = (
+    *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
+    *("hold_webhook_url", "health_folder"),
+)
+"""What code is loaded, where keys and data are sent, which folder is written: a file that merely lies in the current
+folder, such as that of a repository that was cloned, decides none of it."""
+_RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -278,6 +284,14 @@ class Settings(BaseSettings):
             return None
         return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
 
+    @field_validator("result_backend_url")
+    @classmethod
+    def _check_result_backend_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        """Celery would import the module that another scheme names."""
+        if value is not None and (scheme := scheme_of(value.get_secret_value())) not in _RESULT_BACKENDS:
+            raise ValueError(f"a result backend is one of {', '.join(_RESULT_BACKENDS)}, and not {scheme!r}")
+        return value
+
     @field_validator("redis_url")
     @classmethod
     def _check_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
@@ -415,8 +429,8 @@ class Settings(BaseSettings):
 def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
     """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
 
-    A `.env` that is not named, but found in the current folder, loads no code: `ACTS_ACTIVITIES` counts
-    only in one that is given as `env_file`, or by `ACTS_ENV_FILE`.
+    A `.env` that is not named, but found in the current folder, names no code, no address and no folder: these count
+    only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
 
     Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
     is no setting.
@@ -431,9 +445,11 @@ def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Setting
         if not env_file.is_file():
             raise SettingsError([f"{named}: there is no such file ({ENV_FILE}, --env-file)"])
     try:
-        if env_file is FOUND and "activities" not in given and code_left_out(os.environ) is not None:
-            given["activities"] = ()
-        return construct(_env_file=env_file, **given)
+        defaults: dict[str, object] = {}
+        if env_file is FOUND:
+            fields = Settings.model_fields
+            defaults = {name: fields[name].get_default(call_default_factory=True) for name in left_out(os.environ)}
+        return construct(_env_file=env_file, **(defaults | given))
     except ValidationError as error:
         # Values stay out of the chained text as well: hide_input_in_errors.
         raise SettingsError([_problem(detail) for detail in error.errors()]) from None
@@ -441,11 +457,13 @@ def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Setting
         raise SettingsError([f"{env_file}: cannot be read as settings: {error}"]) from error
 
 
-def code_left_out(environment: Mapping[str, str]) -> str | None:
-    """What code the `.env` in the current folder names that is not loaded, since that file is not named."""
-    if environment.get(ENV_FILE) or any(name.upper() == _CODE for name in environment) or not FOUND.is_file():
-        return None
-    return next((value for name, value in dotenv_values(FOUND).items() if name.upper() == _CODE and value), None)
+def left_out(environment: Mapping[str, str]) -> list[str]:
+    """The settings that the `.env` in the current folder gives and that do not count, since that file is not named."""
+    if environment.get(ENV_FILE) or not FOUND.is_file():
+        return []
+    given = {name.upper() for name, value in dotenv_values(FOUND).items() if value}
+    given -= {name.upper() for name in environment}
+    return [name for name in _ONLY_IF_NAMED if ENVIRONMENT_PREFIX + name.upper() in given]
 
 
 def _problem(detail: ErrorDetails) -> str:

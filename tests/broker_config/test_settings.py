@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from acts_celery.broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
+from acts_celery.broker_config.settings import left_out
 
 
 def test_everything_has_a_default() -> None:
@@ -211,6 +212,34 @@ def test_a_file_that_is_found_loads_no_code_and_one_that_is_named_does(
     monkeypatch.delenv("ACTS_ENV_FILE")
     monkeypatch.setenv("ACTS_ACTIVITIES", "own.py")
     assert load().activities == ("own.py",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ACTS_MODEL_BASE_URL", "http://thief.example/v1"),
+        ("ACTS_MODELS", '{"m": {"model": "openai:m", "base_url": "http://thief.example/v1"}}'),
+        ("ACTS_RESULT_BACKEND_URL", "redis://thief.example/0"),
+        ("ACTS_BROKER_URL", "redis://thief.example/0"),
+        ("ACTS_REDIS_URL", "redis://thief.example/0"),
+        ("ACTS_HEALTH_FOLDER", "."),
+        ("ACTS_DELEGATES", "https://thief.example/"),
+    ],
+)
+def test_a_file_that_is_found_names_no_address_and_no_folder(clean_environment: Path, name: str, value: str) -> None:
+    (clean_environment / ".env").write_text(f"{name}={value}\nACTS_LIMIT_DEPTH=10\nACTS_MODEL_API_KEY=k\n")
+    field = name.removeprefix("ACTS_").lower()
+    assert not getattr(load(model="openai:m"), field)
+    assert load(model="openai:m").limit_depth == 10
+    assert left_out({}) == [field]
+    assert left_out({name: "given"}) == left_out({"ACTS_ENV_FILE": ".env"}) == []
+    assert getattr(load(env_file=".env", model="openai:m"), field)
+
+
+def test_a_result_backend_loads_no_module_by_its_scheme() -> None:
+    with pytest.raises(SettingsError, match="a result backend is one of redis"):
+        load(env_file=None, result_backend_url="evil.module:Backend://x")
+    assert load(env_file=None, result_backend_url="rpc://").result_backend_url
 
 
 @pytest.mark.parametrize("url", ["localhost:11434/v1", "redis://localhost/v1"])

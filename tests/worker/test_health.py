@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +114,36 @@ def test_what_a_killed_worker_has_left_is_removed_by_the_next_one(backend: Backe
         process.kill()
         process.wait(DEADLINE_SECONDS)
     assert [file.stem.split("@")[0] for file in folder.iterdir()] == ["one"]
-    (folder / "odd.json").write_text(json.dumps({"worker": "odd", "pid": "none"}))
+    assert ask(backend, "health")[1].endswith(f" it is dead: there is no process {process.pid}\n")
+    theirs = {"package.json": "{}", "theirs.acts-health.json": '{"pid": 1}', "other.acts-health.json": "[" * 100_000}
+    for name, text in theirs.items():
+        (folder / name).write_text(text)
     with backend.worker("-n", "two"):
-        assert [file.stem.split("@")[0] for file in folder.glob("*.json")] == ["two"]
+        left = {file.name for file in folder.iterdir()}
+        assert left >= theirs.keys(), "what is not whole and ours stays"
+        assert {name.split("@")[0] for name in left - theirs.keys()} == {"two"}
+
+
+def test_a_worker_whose_folder_is_removed_goes_on_and_says_so(backend: Backend) -> None:
+    with backend.worker("-n", "one"):
+        shutil.rmtree(backend.folder / "health")
+        (backend.folder / "health").write_text("in the way")
+        until(lambda: "its file" in stats(backend)["problems"])
+        assert backend.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
+        (backend.folder / "health").unlink()
+        until(lambda: ask(backend, "health")[0] == 0)
+
+
+def test_a_worker_that_begins_anew_again_and_again_says_so(backend: Backend) -> None:
+    with backend.worker("-n", "one"):
+        cut = set[str]()
+
+        def listening() -> set[str]:
+            return {client["id"] for client in backend.redis.client_list() if client["cmd"] == "brpop"} - cut
+
+        for _ in range(4):
+            until(lambda: bool(listening()))
+            for client in listening():
+                backend.redis.client_kill_filter(_id=client)
+                cut.add(client)
+        until(lambda: "began anew" in ask(backend, "health")[1])

@@ -6,20 +6,29 @@ of the broker that may not ask workers, as those of delegates, can read it all t
 
 from __future__ import annotations
 
-import json
+import logging
 import os
+import time
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from celery import bootsteps
 from celery.worker.consumer import Consumer
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.messaging.health import problems
+from acts_celery.worker.messaging.health_file import Health, remove_dead
 from acts_celery.worker.registry.activities import registry
 
+logger = logging.getLogger(__name__)
+
 _INTERVAL_SECONDS: Final = 2.0
+_LATELY_SECONDS: Final = 60.0
+_MOST_STARTS: Final = 3
+_starts: Final[deque[float]] = deque(maxlen=_MOST_STARTS + 1)
+"""When this process has begun to take messages, lately. One that begins again and again takes none."""
 
 
 class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
@@ -31,13 +40,15 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         super().__init__(consumer, **options)
         self._queues = sorted(consumer.app.amqp.queues.consume_from)
         settings: Settings = consumer.app.conf.acts_settings
-        self._file = _own_file(settings.health_folder, consumer.hostname)
+        self._folder = Path(settings.health_folder) if settings.health_folder is not None else None
         self._timer: Any = None
+        self._is_written = True
 
     def start(self, consumer: Consumer) -> None:
         """Called by the consumer each time it has connected."""
-        if self._file is not None:
-            self._write(consumer)
+        _starts.append(time.monotonic())
+        if self._folder is not None:
+            self._write(consumer, tidies=True)
             self._timer = consumer.timer.call_repeatedly(_INTERVAL_SECONDS, self._write, (consumer,))
 
     def stop(self, consumer: Consumer) -> None:
@@ -47,20 +58,31 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
 
     def shutdown(self, consumer: Consumer) -> None:
         """Called by the consumer at its end."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        if self._folder is not None:
+            with suppress(OSError):
+                self._health(consumer).file(self._folder).unlink(missing_ok=True)
 
     def info(self, consumer: Consumer) -> dict[str, Any]:
         """Called by Celery for `inspect stats`."""
         knows = {"activities": sorted(registry.activities), "delegates": sorted(registry.delegates)}
         return {"health": {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows}}
 
-    def _write(self, consumer: Consumer) -> None:
-        assert self._file is not None
-        said = {"worker": consumer.hostname, "pid": os.getpid(), "problems": self._problems(consumer)}
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(json.dumps(said), encoding="utf-8")
-        draft.replace(self._file)
+    def _write(self, consumer: Consumer, *, tidies: bool = False) -> None:
+        """Write the file; where that fails, messages are taken all the same."""
+        assert self._folder is not None
+        try:
+            self._health(consumer).write(self._folder)
+            if tidies:
+                remove_dead(self._folder)
+        except OSError as error:
+            if self._is_written:
+                logger.warning("the health of this worker cannot be written (ACTS_HEALTH_FOLDER): %s", error)
+            self._is_written = False
+        else:
+            self._is_written = True
+
+    def _health(self, consumer: Consumer) -> Health:
+        return Health(consumer.hostname, os.getpid(), self._problems(consumer))
 
     def _consumed(self, consumer: Consumer) -> list[str]:
         return sorted(queue.name for queue in consumer.task_consumer.queues)
@@ -71,26 +93,8 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         found |= {f"queue {queue}": "is not consumed any more" for queue in self._queues if queue not in consumed}
         if consumer.app.conf.acts_runtimes.is_blocked:
             found["the event loop"] = "is blocked by an activity"
+        if not self._is_written:
+            found["its file"] = "cannot be written (ACTS_HEALTH_FOLDER)"
+        if len(_starts) > _MOST_STARTS and time.monotonic() - _starts[0] < _LATELY_SECONDS:
+            found["its connection to the broker"] = f"began anew {_MOST_STARTS} times within {_LATELY_SECONDS:g} s"
         return found
-
-
-def _own_file(folder: str | None, name: str) -> Path | None:
-    """Where this worker writes; what dead ones have left there is removed."""
-    if folder is None:
-        return None
-    Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-    for other in Path(folder).glob("*.json"):
-        if not _is_of_a_process(other):
-            other.unlink(missing_ok=True)
-    return Path(folder) / f"{quote(name, safe='@')}.json"
-
-
-def _is_of_a_process(file: Path) -> bool:
-    """Whether who wrote a file still lives."""
-    try:
-        os.kill(int(json.loads(file.read_bytes())["pid"]), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return False
-    return True

@@ -5,7 +5,6 @@ A worker writes how it is into `ACTS_HEALTH_FOLDER` (`worker/app/health.py`); on
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ import click
 from acts_celery.worker.cli.failures import COMPLETED, REJECTED, UNAVAILABLE, Failed
 from acts_celery.worker.cli.options import Common, common_options
 from acts_celery.worker.cli.output import escaped, print_json, print_text
+from acts_celery.worker.messaging.health_file import health_files, read_health
 
 _OLD_SECONDS: Final = 30.0
 
@@ -31,7 +31,7 @@ def health(*, common: Common) -> int:
     folder = common.settings().health_folder
     if folder is None:
         raise Failed("set ACTS_HEALTH_FOLDER, for the workers and for this command", REJECTED)
-    workers = [_examine(file) for file in sorted(Path(folder).glob("*.json"))]
+    workers = [_examine(file) for file in health_files(Path(folder))]
     is_well = bool(workers) and not any(worker["problems"] for worker in workers)
     if common.json:
         print_json({"ok": is_well, "workers": workers})
@@ -47,11 +47,13 @@ def health(*, common: Common) -> int:
 def _examine(file: Path) -> dict[str, Any]:
     """What a worker has written, and whether that was long ago."""
     try:
-        found = json.loads(file.read_bytes())
-        worker, problems = str(found["worker"]), {str(what): str(said) for what, said in found["problems"].items()}
+        found = read_health(file)
         silent_seconds = time.time() - file.stat().st_mtime
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return {"worker": file.stem, "problems": {"its file": f"cannot be read: {type(error).__name__}"}}
-    if silent_seconds > _OLD_SECONDS:
+    problems = dict(found.problems)
+    if not found.is_alive:
+        problems["it"] = f"is dead: there is no process {found.pid}"
+    elif silent_seconds > _OLD_SECONDS:
         problems["it"] = f"has given no sign of life for {silent_seconds:.0f} s"
-    return {"worker": worker, "problems": problems}
+    return {"worker": found.worker, "problems": problems}

@@ -51,14 +51,17 @@ class Common:
 
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
-        from acts_celery.broker_config.settings import code_left_out, load
+        from acts_celery.broker_config.settings import left_out, load
 
         if self.env_file is not None:
             os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
         with _dotenv_told():
             settings = load(**self.overrides)
-            if not self.activities and (code := code_left_out(os.environ)) is not None:
-                tell(f".env names activities, {code:.200}, which are code and not loaded: --env-file .env loads them")
+            if names := [f"ACTS_{name.upper()}" for name in left_out(os.environ) if name not in self.overrides]:
+                tell(
+                    f"{', '.join(names)} in .env {'does' if len(names) == 1 else 'do'} not count: a file that only "
+                    "lies here names no code, address or folder; --env-file .env takes it whole"
+                )
             return settings
 
 

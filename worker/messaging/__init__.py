@@ -27,5 +27,6 @@
 `pulse`         whether an event loop turns, and what blocks it
 `log_context`   which run, instance and call a log line is about
 `health`        what is wrong with this process
+`health_file`   the file in which it says so
 `outages`       one line when something stops working, one when it works again
 """
