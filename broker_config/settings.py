@@ -218,7 +218,7 @@ class Settings(BaseSettings):
         description="What a submission's schemas may take to be read and applied to its calls; 100,000 are about a ms.",
     )
     limit_run_bytes: Size = Field(
-        ByteSize(1024 * _MIB),
+        ByteSize(256 * _MIB),
         description="What may be written to one run after its submission; beyond, it fails, and refuses messages.",
     )
     limit_run_schema_work: Count = Field(

@@ -70,6 +70,10 @@ class NotHeld(WorkerError):
     """A call that does not wait for a person, so that nothing can be decided of it."""
 
 
+class HeldAnew(WorkerError):
+    """Another call waits under the id than the one that was shown: nothing was decided. Look at what is held now."""
+
+
 class AlreadyDecided(WorkerError):
     """A held call of which something else was decided already."""
 

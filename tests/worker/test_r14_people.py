@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery import AlreadyDecided, NotHeld, Run, RunOver
+from acts_celery import AlreadyDecided, HeldAnew, NotHeld, Run, RunOver
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli.deciding import Decider
 from acts_celery.worker.storage.keys import Keys
@@ -392,3 +392,27 @@ def test_r14_1_acts_wait_says_that_a_call_waits_for_a_person(backend: Backend) -
     assert (waited.code, f"acts held {run.id}" in waited.stderr) == (3, True)
     run.approve(0)
     assert command(backend, "wait", run.id).code == 0
+
+
+def test_r14_2_an_approval_of_what_was_shown_does_not_let_something_else_run(backend: Backend) -> None:
+    run = submitted(backend, echo("†state.wanted", "†state.a"), context=[{"type": "state", "wanted": "a cheap thing"}])
+    (shown,) = wait_held(run)
+    run.reject("0", "not this one")
+    backend.wait(run.id)
+    run.amend([{"_tool": "echo", "value": "a dear thing", "_outputPath": "†state.wanted"}], add=True)
+    wait_held(run)
+    run.approve("1")
+    backend.wait(run.id)
+    run.retry()
+    (anew,) = wait_held(run)
+    assert (anew["call"], anew["parameters"]) == (shown["call"], {"value": "a dear thing"})
+    with pytest.raises(HeldAnew, match=r"call 0 of run .* waits anew since it was shown"):
+        run.approve("0", shown=shown["shown"])
+    with pytest.raises(HeldAnew):
+        run.approve("0", calls=[echo(1, "†state.a")], shown=shown["shown"])
+    with pytest.raises(HeldAnew):
+        run.reject("0", "no", shown=shown["shown"])
+    refused = command(backend, "approve", run.id, "0", "--shown", shown["shown"])
+    assert (refused.code, "waits anew" in refused.stderr) == (2, True), refused
+    assert command(backend, "approve", run.id, "0", "--shown", anew["shown"]).code == 0
+    assert backend.wait(run.id).data()["state"]["a"] == "a dear thing"

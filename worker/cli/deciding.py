@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 from acts_celery.worker.cli.failures import Failed
 from acts_celery.worker.cli.output import tell
 from acts_celery.worker.cli.people import held_lines
-from acts_celery.worker.errors import AlreadyDecided, NotHeld
+from acts_celery.worker.errors import AlreadyDecided, HeldAnew, NotHeld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,15 +52,15 @@ class Decider:
             answer = _answer("your answer" if call.get("question") else "let it run? y, or why not")
             try:
                 if call.get("question"):
-                    self._reply(call["call"], answer)
+                    self._reply(call, answer)
                 elif answer.lower() in ("y", "yes"):
-                    self._run.approve(call["call"])
+                    self._run.approve(call["call"], shown=call["shown"])
                 else:
-                    self._run.reject(call["call"], answer)
-            except (AlreadyDecided, NotHeld) as error:  # somewhere else
+                    self._run.reject(call["call"], answer, shown=call["shown"])
+            except (AlreadyDecided, HeldAnew, NotHeld) as error:  # somewhere else
                 tell(str(error))
 
-    def _reply(self, call: str, answer: str) -> None:
+    def _reply(self, call: Mapping[str, Any], answer: str) -> None:
         """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
         from acts_celery.protocol import Rejected
 
@@ -67,7 +68,7 @@ class Decider:
             refusal = ""
             for value in _values(answer):
                 try:
-                    self._run.answer(call, value)
+                    self._run.answer(call["call"], value, shown=call["shown"])
                 except Rejected as rejected:
                     refusal = "; ".join(problem.message for problem in rejected.errors)
                 else:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from acts_celery.worker.cli.output import OutputFailed, escaped, print_json, tell, write_error
-from acts_celery.worker.errors import ActivitiesError, AlreadyDecided, NotHeld, WorkerError
+from acts_celery.worker.errors import ActivitiesError, AlreadyDecided, HeldAnew, NotHeld, WorkerError
 
 COMPLETED: Final = 0
 FAILED: Final = 1
@@ -85,7 +85,7 @@ def explain(error: BaseException) -> tuple[int, list[str]]:
             return REJECTED, [error.format_message()]
         case OutputFailed():
             return UNAVAILABLE, [str(error)]
-        case ActivitiesError() | NotHeld() | AlreadyDecided():
+        case ActivitiesError() | NotHeld() | HeldAnew() | AlreadyDecided():
             return REJECTED, [str(error)]
         case WorkerError():
             return UNAVAILABLE, [str(error)]

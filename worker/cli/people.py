@@ -62,6 +62,11 @@ def _many_options(command: Callable[..., int]) -> Callable[..., int]:
     return decorated
 
 
+shown_option = click.option(
+    "--shown", metavar="ID", help="What `acts held` showed beside the call: refused where another one waits by now."
+)
+
+
 @click.command(short_help="Print what waits for a person.")
 @click.argument("run", metavar="RUN")
 @common_options
@@ -100,6 +105,7 @@ def held(run: str, *, common: Common) -> int:
 @click.option("--plan", metavar="DIGEST", help="Let the plan run that `acts held` shows under this digest.")
 @_many_options
 @by_option
+@shown_option
 @common_options
 def approve(
     run: str,
@@ -109,6 +115,7 @@ def approve(
     plan: str | None,
     many: Many,
     by: str | None,
+    shown: str | None,
     *,
     common: Common,
 ) -> int:
@@ -124,7 +131,9 @@ def approve(
     if parameters is not None and calls is not None:
         raise click.UsageError("give either --parameters or --calls")
     if many.is_meant:
-        return _decide_many(run, common, many, "approve", lambda found, one: found.approve(one, by=by))
+        return _decide_many(
+            run, common, many, "approve", lambda found, one: found.approve(one["call"], by=by, shown=one["shown"])
+        )
     if plan is not None:
         with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
             found.approve_plan(plan, by=by)
@@ -138,7 +147,7 @@ def approve(
         run,
         common,
         lambda found: found.approve(
-            call, parameters=_object(parameters, common), calls=_amendment(calls, common), by=by
+            call, parameters=_object(parameters, common), calls=_amendment(calls, common), by=by, shown=shown
         ),
     )
 
@@ -149,15 +158,18 @@ def approve(
 @click.argument("text", metavar="TEXT", required=False)
 @click.option("--value", metavar="JSON", help="The answer where it is no text.")
 @by_option
+@shown_option
 @common_options
-def answer(run: str, call: str, text: str | None, value: str | None, by: str | None, *, common: Common) -> int:
+def answer(
+    run: str, call: str, text: str | None, value: str | None, by: str | None, shown: str | None, *, common: Common
+) -> int:
     """Answer CALL of RUN, a call of ask_human, with TEXT, or with the value of --value: it is the call's result.
 
     Exit codes: 0 answered, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
     if (text is None) is (value is None):
         raise click.UsageError("give either TEXT or --value")
-    return _decide(run, common, lambda found: found.answer(call, _answer(text, value, common), by=by))
+    return _decide(run, common, lambda found: found.answer(call, _answer(text, value, common), by=by, shown=shown))
 
 
 @click.command(short_help="Reject a held call.")
@@ -166,8 +178,11 @@ def answer(run: str, call: str, text: str | None, value: str | None, by: str | N
 @click.option("--reason", metavar="TEXT", required=True, help="Why: the message of the error that the call ends with.")
 @_many_options
 @by_option
+@shown_option
 @common_options
-def reject(run: str, call: str | None, reason: str, many: Many, by: str | None, *, common: Common) -> int:
+def reject(
+    run: str, call: str | None, reason: str, many: Many, by: str | None, shown: str | None, *, common: Common
+) -> int:
     """Have CALL of RUN end with the error Rejected, which goes where an exception would.
 
     Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
@@ -175,15 +190,23 @@ def reject(run: str, call: str | None, reason: str, many: Many, by: str | None, 
     if (call is not None) is many.is_meant:
         raise click.UsageError("give one of CALL, --all, and --tool NAME")
     if call is None:
-        return _decide_many(run, common, many, "reject", lambda found, one: found.reject(one, reason, by=by))
-    return _decide(run, common, lambda found: found.reject(call, reason, by=by))
+
+        def rejected(found: Run, one: Mapping[str, Any]) -> str:
+            return found.reject(one["call"], reason, by=by, shown=one["shown"])
+
+        return _decide_many(
+            run, common, many, "reject", lambda found, one: found.reject(one["call"], reason, by=by, shown=one["shown"])
+        )
+    return _decide(run, common, lambda found: found.reject(call, reason, by=by, shown=shown))
 
 
-def _decide_many(run: str, common: Common, many: Many, verb: str, decide: Callable[[Run, str], str]) -> int:
+def _decide_many(
+    run: str, common: Common, many: Many, verb: str, decide: Callable[[Run, Mapping[str, Any]], str]
+) -> int:
     """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
     and so are questions, where they are not rejected.
     """
-    from acts_celery.worker.errors import AlreadyDecided, NotHeld
+    from acts_celery.worker.errors import AlreadyDecided, HeldAnew, NotHeld
 
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
         calls = [call for call in found.held() if many.includes(call)]
@@ -196,8 +219,8 @@ def _decide_many(run: str, common: Common, many: Many, verb: str, decide: Callab
             confirmed(f"{verb} {counted(len(chosen), 'call')} of run {found.id}?")
         decisions = {}
         for call in chosen:
-            with suppress(AlreadyDecided, NotHeld):
-                decisions[call["call"]] = decide(found, call["call"])
+            with suppress(AlreadyDecided, HeldAnew, NotHeld):
+                decisions[call["call"]] = decide(found, call)
         document = {**found.status(), "decisions": decisions}
     if common.json:
         print_json(document)
@@ -251,6 +274,6 @@ def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     """A held call as people read it: everything that it will run with."""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""
-    yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}"
+    yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}, --shown {call['shown']}"
     shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
     yield from value_lines(shown or {"parameters": {}}, 2)

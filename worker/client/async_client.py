@@ -192,17 +192,18 @@ class AsyncRun:
         parameters: Mapping[str, Any] | None = None,
         calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         by: str | None = None,
+        shown: str | None = None,
     ) -> str:
         """Let a held call run, as shown, with other parameters, or other calls in its place. As `Run.approve`."""
-        return await to_thread(self._run.approve, call, parameters=parameters, calls=calls, by=by)
+        return await to_thread(self._run.approve, call, parameters=parameters, calls=calls, by=by, shown=shown)
 
-    async def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+    async def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. As `Run.answer`."""
-        return await to_thread(self._run.answer, call, value, by=by)
+        return await to_thread(self._run.answer, call, value, by=by, shown=shown)
 
-    async def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+    async def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. As `Run.reject`."""
-        return await to_thread(self._run.reject, call, reason, by=by)
+        return await to_thread(self._run.reject, call, reason, by=by, shown=shown)
 
     async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from. Raises as `Run.explain` does."""

@@ -23,7 +23,15 @@ from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.engine.holds import Ruling, Verdict
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.limits import size_of, value_problems
-from acts_celery.worker.errors import AlreadyDecided, BeingAmended, InfrastructureError, NotHeld, RunNotFound, RunOver
+from acts_celery.worker.errors import (
+    AlreadyDecided,
+    BeingAmended,
+    HeldAnew,
+    InfrastructureError,
+    NotHeld,
+    RunNotFound,
+    RunOver,
+)
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import lane_task
@@ -73,24 +81,32 @@ class People:
         """The calls that wait for a person, those that wait longest first; none once the run is over."""
         return read_held(self._redis, self._keys)
 
-    def approve(self, call: str | int, *, parameters: Mapping[str, Any] | None = None, by: str | None = None) -> str:
+    def approve(
+        self,
+        call: str | int,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        shown: str | None = None,
+    ) -> str:
         """Let a held call run as it was shown, or with other parameters. Returns the id of the decision in the log.
 
-        Raises `Rejected` where its tool refuses the parameters, or it is a question; `NotHeld`, `AlreadyDecided`,
-        `RunOver`, `BeingAmended`.
+        `shown` is the entry of the log that was seen. Raises `HeldAnew` where another waits under the id by now;
+        `Rejected` where its tool refuses the parameters, or it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`,
+        `BeingAmended`.
         """
         id_ = self._find(call)
         if (found := self._held(id_)) is not None and found.shown.is_question:
             raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
         given = dict(parameters) if parameters is not None else None
         if given is not None:
-            known, tool, shown = self._call(id_)
+            known, tool, own = self._call(id_)
             if problems := list(self._misfits(given, known, tool)):
                 raise Rejected(problems)
-            given = given if given != shown else None
-        return self._decide(id_, Ruling(Verdict.APPROVED, given), by)
+            given = given if given != own else None
+        return self._decide(id_, Ruling(Verdict.APPROVED, given), by, shown)
 
-    def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+    def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. Returns the id of the answer in the log.
 
         Raises as `approve` does; `Rejected` where the call's tool, or its `options`, refuse the value.
@@ -109,9 +125,9 @@ class People:
             schema = tool.compiled_output if tool is not None else None
             if schema is not None and (problems := list(schema.problems(value))):
                 raise Rejected(problems)
-        return self._decide(id_, Ruling(Verdict.ANSWERED, answer=value), by)
+        return self._decide(id_, Ruling(Verdict.ANSWERED, answer=value), by, shown)
 
-    def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+    def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. Returns the id of the decision in the log.
 
         Raises as `approve` does; `Rejected` without a reason, or with too long a one.
@@ -120,7 +136,7 @@ class People:
             raise Rejected([Problem("", "a rejection needs a reason")])
         if problems := list(self._unfit(reason)):
             raise Rejected(problems)
-        return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by)
+        return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by, shown)
 
     def replace(
         self,
@@ -129,6 +145,7 @@ class People:
         amender: Amender,
         *,
         by: str | None = None,
+        shown: str | None = None,
         resume: Callable[[], None],
     ) -> str:
         """Put other calls in place of a held one, checked as an amendment. Returns the id of the decision in the log.
@@ -143,6 +160,7 @@ class People:
             if self._held(id_) is None:
                 raise NotHeld(_not_held(id_))
 
+        self._refuse_anew(id_, shown)
         if self._held(id_) is None:
             decision, fields = self._same(id_, ruling), self._redis.hget(self._keys.state, "amending:by")
             if fields is None:
@@ -156,6 +174,13 @@ class People:
         """The call, where it waits for a person."""
         return next(read_held(self._redis, self._keys, only=id_.member), None)
 
+    def _refuse_anew(self, id_: CallId, shown: str | None) -> None:
+        """Raise `HeldAnew` where another call waits under the id than the one that was shown."""
+        if shown is not None and (found := self._held(id_)) is not None and found.entry != shown:
+            raise HeldAnew(
+                f"call {id_.name} of run {id_.run} waits anew since it was shown: nothing was decided; see `acts held`"
+            )
+
     def _unfit(self, value: Any) -> Iterator[Problem]:
         """What keeps a value that a person gives from being taken at all."""
         limits = limits_of(self._settings)
@@ -164,15 +189,16 @@ class People:
         if not problems and (size := size_of(value)) > limits.message_bytes:
             yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
 
-    def _decide(self, id_: CallId, ruling: Ruling, by: str | None) -> str:
+    def _decide(self, id_: CallId, ruling: Ruling, by: str | None, shown: str | None) -> str:
         done = self._deed(id_, ruling, by)
         self._due.note_until(self._keys.run, _PUBLISHED_MS)
-        answer = self._write(id_, ruling, done)
+        answer = self._write(id_, ruling, done, shown)
         if answer["status"] == "gone":
             raise RunNotFound(self._keys.run)
         if answer["is_amended"]:
             raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
         if "id" not in answer:
+            self._refuse_anew(id_, shown)
             return self._same(id_, ruling)
         done.tell(self._keys.run)
         if answer["is_published"]:
@@ -183,7 +209,7 @@ class People:
         done = deed(self._settings, ruling.verdict.value, call=id_.name)
         return replace(done, actor=replace(done.actor, name=by)) if by else done
 
-    def _write(self, id_: CallId, ruling: Ruling, done: Deed) -> dict[str, Any]:
+    def _write(self, id_: CallId, ruling: Ruling, done: Deed, shown: str | None) -> dict[str, Any]:
         """Run the script (see decide.lua)."""
         keys = self._keys
         request = {
@@ -191,6 +217,7 @@ class People:
             "ruling": pack_ruling(ruling),
             "who": done.pack(),
             "published_ms": _PUBLISHED_MS,
+            "shown": shown,
         }
         names = [keys.state, keys.log, keys.lanes, keys.calls, keys.held, keys.published]
         answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))

@@ -197,31 +197,33 @@ class Run:
         parameters: Mapping[str, Any] | None = None,
         calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         by: str | None = None,
+        shown: str | None = None,
     ) -> str:
         """Let a held call run, as it was shown or with other `parameters`, or other `calls` in its place, an amendment
         as `amend` takes it; `call` is its id or index (SPEC R14.2).
 
         Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The
-        same decision twice is one. Raises `protocol.Rejected` where its tool refuses the parameters, or the calls do
-        not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        same decision twice is one. With `shown`, as `held` gives it, what was seen is decided on and nothing else:
+        raises `HeldAnew` where another call waits under the id by now. Raises `protocol.Rejected` where its tool
+        refuses the parameters, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         self._state()
         with redis_errors(self._settings):
             if calls is None:
-                return self._people.approve(call, parameters=parameters, by=by)
+                return self._people.approve(call, parameters=parameters, by=by, shown=shown)
             if parameters is not None:
                 raise ValueError("give other parameters or other calls, not both")
             from .amendment import Amender
 
             value = {"calls": list(calls)} if isinstance(calls, Sequence) else calls
             amender = Amender(self.id, self._redis, self._settings, self._check)
-            return self._people.replace(call, value, amender, by=by, resume=self.resume)
+            return self._people.replace(call, value, amender, by=by, shown=shown, resume=self.resume)
 
-    def answer(self, call: str | int, value: Any, *, by: str | None = None) -> str:
+    def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
         self._state()
         with redis_errors(self._settings):
-            return self._people.answer(call, value, by=by)
+            return self._people.answer(call, value, by=by, shown=shown)
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of a lazy loop that waits for an approval: `plan` its digest, `tick`, `calls` (SPEC R13.7)."""
@@ -240,11 +242,11 @@ class Run:
         with suppress(RunOver):  # it was approved before, and has ended since
             self._control.resume()
 
-    def reject(self, call: str | int, reason: str, *, by: str | None = None) -> str:
+    def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
         self._state()
         with redis_errors(self._settings):
-            return self._people.reject(call, reason, by=by)
+            return self._people.reject(call, reason, by=by, shown=shown)
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import redis
 import redis.asyncio
+import redis.asyncio.connection
 import redis.cluster
+import redis.connection
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
@@ -28,6 +30,7 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     RedisError,
+    ResponseError,
     SlotNotCoveredError,
     TryAgainError,
 )
@@ -47,8 +50,29 @@ _OPTIONS: Final[dict[str, Any]] = {
     "max_connections": 1_000_000,  # as many as are needed: redis-py refuses the hundred and first otherwise
 }
 
+
+class NotNow(ResponseError):
+    """A server cannot write at the moment: its disk is full (MISCONF), or it lacks replicas (NOREPLICAS)."""
+
+
+_NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
+"""What redis-py takes for an error of the command."""
+
+
+class _Parser(redis.connection.DefaultParser):  # type: ignore[misc, valid-type]  # chosen at import
+    """Reads answers as redis-py does, and names these."""
+
+    EXCEPTION_CLASSES: ClassVar = {**redis.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
+
+
+class _AsyncParser(redis.asyncio.connection.DefaultParser):  # type: ignore[misc, valid-type]  # as above
+    """The same for an event loop."""
+
+    EXCEPTION_CLASSES: ClassVar = {**redis.asyncio.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
+
+
 PASSING: Final = (
-    *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError),
+    *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError, NotNow),
     *(ClusterDownError, TryAgainError, SlotNotCoveredError),
 )
 """What a server says that will take the same command later."""
@@ -72,10 +96,12 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
         return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
     if not is_sentinel(url):
-        return redis.Redis.from_url(url, **options)
+        return redis.Redis.from_url(url, parser_class=_Parser, **options)
     places, master = _sentinels(url)
     sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
-    client: redis.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)  # type: ignore[no-untyped-call]  # as above
+    client: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # as above
+        settings.sentinel_master, parser_class=_Parser, **master, **options
+    )
     return client
 
 
@@ -95,7 +121,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
-    few = {**options, "max_connections": _CONNECTIONS, "timeout": None}
+    few = {**options, "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
     return redis.asyncio.Redis.from_pool(pool)
 
@@ -107,7 +133,7 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url, _OPTIONS)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, _OPTIONS)
-    pool = redis.asyncio.ConnectionPool.from_url(url, **_OPTIONS)
+    pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_OPTIONS)
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -130,7 +156,9 @@ def _connect_async_to_cluster(url: str, options: Mapping[str, Any]) -> redis.asy
 def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
     places, master = _sentinels(url)
     sentinel = AsyncSentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # as above
-    client: redis.asyncio.Redis = sentinel.master_for(settings.sentinel_master, **master, **options)
+    client: redis.asyncio.Redis = sentinel.master_for(
+        settings.sentinel_master, parser_class=_AsyncParser, **master, **options
+    )
     return client
 
 
@@ -173,8 +201,14 @@ def redis_errors(settings: Settings) -> Iterator[None]:
     except OutOfMemoryError as error:
         where = mask_url(settings.require_redis())
         raise InfrastructureError(
-            f"the log at {where} is full ({error}): raise its maxmemory, lower ACTS_RETENTION_SECONDS, or delete runs "
-            "that have ended; see `acts doctor`"
+            f"the log at {where} is full ({error}): raise its maxmemory, or delete runs that have ended (`acts delete "
+            "RUN`); see `acts doctor`"
+        ) from error
+    except NotNow as error:
+        where = mask_url(settings.require_redis())
+        raise InfrastructureError(
+            f"the log at {where} takes nothing at the moment ({error}): give its disk room (MISCONF), or bring back "
+            "its replicas (NOREPLICAS)"
         ) from error
     except MovedError as error:
         raise InfrastructureError(

@@ -66,6 +66,7 @@ class HeldCall:
             **({"question": True} if self.shown.is_question else {}),
             "since": iso_date(self.since_ms),
             "until": iso_date(self.until_ms) if self.until_ms is not None else None,
+            "shown": self.entry,
         }
 
 

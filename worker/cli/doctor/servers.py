@@ -28,6 +28,8 @@ CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
 
+_FREES: Final = "delete runs that have ended (`acts delete RUN`): when a run expires is fixed as it ends"
+
 
 def examine_servers(settings: Settings) -> Iterator[Layer]:
     """Broker, log, dead letters where there are any, workers and queues."""
@@ -99,7 +101,7 @@ def _log(settings: Settings) -> Layer:
     layer.add(mask_url(url))
     _warn_of_connection(layer, url)
     with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
-        _examine_storage(layer, _greet_redis(layer, settings, url))
+        _examine_storage(layer, _greet_redis(layer, settings, url), int(settings.limit_run_bytes))
     return layer
 
 
@@ -153,18 +155,23 @@ def _timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def _examine_storage(layer: Layer, facts: Mapping[str, Any]) -> None:
+def _examine_storage(layer: Layer, facts: Mapping[str, Any], run_bytes: int) -> None:
     """Whether what is written stays (DESIGN "Must hold" 1)."""
     policy, most = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("maxmemory", 0))
     if policy != "noeviction":
         note = layer.fail if most else layer.warn
         note(f"maxmemory-policy is {policy}: runs may lose messages", "CONFIG SET maxmemory-policy noeviction")
+    if "err" in (facts.get("aof_last_write_status"), facts.get("rdb_last_bgsave_status")):
+        layer.fail("it cannot write to its disk, and so takes nothing (MISCONF)", "give its disk room")
     used = int(facts.get("used_memory", 0))
     if most and used >= most:
-        layer.fail("it is full", "raise maxmemory, lower ACTS_RETENTION_SECONDS, or delete runs that have ended")
+        layer.fail("it is full", f"raise maxmemory, or {_FREES}")
     elif most and used > 0.9 * most:
+        layer.warn(f"{used * 100 // most} % of its memory is in use", f"raise maxmemory, or {_FREES}")
+    if most and run_bytes > most // 2:
         layer.warn(
-            f"{used * 100 // most} % of its memory is in use", "raise maxmemory, or lower ACTS_RETENTION_SECONDS"
+            f"one run may write {run_bytes} bytes, more than half of its {most}",
+            "lower ACTS_LIMIT_RUN_BYTES, or raise maxmemory",
         )
     if not int(facts.get("aof_enabled", 0)):
         layer.warn(
