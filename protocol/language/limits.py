@@ -17,6 +17,9 @@ Container = TypeVar("Container")
 _BYTES_PER_CONTAINER: Final = 8
 _INTEGERS: Final = range(-(2**63), 2**64)
 
+LONGEST_INSTANCE: Final = 200
+"""Characters of an instance's name: it is repeated in the id of each of its calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

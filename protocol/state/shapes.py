@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
-from acts_celery.protocol.language.limits import CONTROL, has_control_characters
+from acts_celery.protocol.language.limits import CONTROL, LONGEST_INSTANCE, has_control_characters
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
 from acts_celery.protocol.language.references import parse_output_path
 from acts_celery.protocol.schemas import schema_problem
@@ -25,6 +25,10 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     instance = message.get("_instance")
     if instance is not None and (not isinstance(instance, str) or not instance):
         yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
+    elif instance is not None and len(instance) > LONGEST_INSTANCE:
+        yield Problem(
+            pointer(*at, "_instance"), f"has {len(instance)} characters, where {LONGEST_INSTANCE} are allowed"
+        )
     elif instance is not None and has_control_characters(instance):
         yield Problem(pointer(*at, "_instance"), CONTROL)
     type_ = message.get("type")

@@ -21,6 +21,7 @@ from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.worker.errors import CallFailed, InvalidParameters
 from acts_celery.worker.messaging.attempts import Attempt, Result, Retry, enter
+from acts_celery.worker.messaging.messages import LONGEST_TYPE
 from acts_celery.worker.models.errors import ModelError
 from acts_celery.worker.registry.activities import Policy, first_fault
 
@@ -52,18 +53,21 @@ async def invoke(
         if _is_cancelled():
             raise
         found = _found(error, policy)
-        failure = found or Failure(type(error).__name__, _text(error))
+        failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
         failures = attempt.failures + 1
+        is_last = failures > policy.retries or not _may_retry(error)
         logger.warning(
-            "%s failed: %s, call %s, attempt %d of %d",
+            "%s failed: %s%s, call %s, attempt %d of %d",
             name,
             failure.type,
+            "" if is_last else f" ({failure.message:.200})",
             attempt.id.idempotency_key,
             failures,
             policy.retries + 1,
-            exc_info=None if found else error,  # the traceback stays here; readers get the failure
+            # The traceback stays here; readers get the failure. One that is tried again has none.
+            exc_info=error if is_last and not found else None,
         )
-        if failures > policy.retries or not _may_retry(error):
+        if is_last:
             return failure
         return Retry(failure, _backoff_seconds(policy, failures))
 

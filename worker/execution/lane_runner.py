@@ -236,6 +236,8 @@ class LaneRunner:
             if self._status(index) not in (Status.WAITING, Status.RUNNING):
                 self._inline.let_go(index)
                 continue
+            if (call := self._execution.call(index)) is not None and not isinstance(result, Started):
+                result = self._services.remote.received(call, attempt, result)
             if isinstance(result, Started):
                 delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from acts_celery.protocol import Limits, Message, Output
@@ -36,6 +36,9 @@ from acts_celery.worker.storage.definition import Definition
 from .invocation import invoke
 from .threads import Threads
 
+_MOST_RETRIES: Final = 1_000
+"""Of a call whose code is not known here: a request to a model, an activity that another worker has."""
+
 
 class Remote:
     """Decides which calls leave the lane's task, and makes their messages."""
@@ -50,6 +53,21 @@ class Remote:
             return True
         activity = self._registry.activities.get(call.runner.name)
         return activity is not None and activity.queue is not None
+
+    def received(self, call: Call, attempt: Attempt, result: Result) -> Result:
+        """A result as far as it is believed: another process has sent it, and may say what its code may not.
+
+        A delegate's is a value; an attempt is followed by another only as often as the code's policy grants.
+        """
+        if isinstance(result, Retry) and attempt.failures >= self._most_retries(call):
+            return result.failure
+        return result if call.runner.executor is Executor.ACTIVITY else _plain(result)
+
+    def _most_retries(self, call: Call) -> int:
+        name = call.runner.name
+        is_activity = call.runner.executor is Executor.ACTIVITY
+        code = self._registry.activities.get(name) if is_activity else self._registry.delegates.get(name)
+        return code.policy.retries if code is not None else _MOST_RETRIES
 
     def queue(self, call: Call) -> str:
         """The queue of a call that leaves."""

@@ -16,13 +16,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from weakref import WeakKeyDictionary
+
+from pydantic import Field
 
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.language.limits import LONGEST_INSTANCE
 
 _OWNERS: Final = count(1)
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number that Redis' scripts keep whole."""
+RunName = Annotated[str, Field(min_length=1, max_length=200)]
+InstanceName = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTANCE)]
+Token = Annotated[str, Field(max_length=200)]
+Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
+"""A span of time, of a year at most."""
 
 
 def owner_token() -> str:
@@ -51,9 +62,9 @@ def call_name(index: int, instance: str | None) -> str:
 class CallId:
     """Which call of which run."""
 
-    run: str
-    instance: str | None
-    index: int
+    run: RunName
+    instance: InstanceName | None
+    index: Count
 
     def __str__(self) -> str:
         return f"{self.run} {self.instance or '-'} {call_name(self.index, None)}"
@@ -85,17 +96,17 @@ class Attempt:
     """One execution of a call."""
 
     id: CallId
-    number: int = 1
+    number: Count = 1
     """Which execution of the call this is, counted from 1."""
-    failures: int = 0
+    failures: Count = 0
     """How many of those before failed; the others were lost with their workers."""
     is_repeated: bool = False
     """Whether one before was lost: a repeated one is reported before it begins."""
-    token: str = field(default="", repr=False)
+    token: Token = field(default="", repr=False)
     """What shows that a result or a report is about a call that was given away (see `tokens`)."""
-    seal: str = field(default="", repr=False)
+    seal: Token = field(default="", repr=False)
     """What shows that its run was really cancelled (see `cancellation`)."""
-    took_ms: int | None = None
+    took_ms: Milliseconds | None = None
     """How long its code was at work, once it has ended."""
 
     @property

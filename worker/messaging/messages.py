@@ -20,10 +20,10 @@ from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
 from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import TooManyContainers, unpacked, value_problems
+from acts_celery.protocol.language.limits import LONGEST_INSTANCE, TooManyContainers, unpacked, value_problems
 from acts_celery.worker.errors import MalformedMessage
 
-from .attempts import Attempt, Result, Retry, lane_token
+from .attempts import Attempt, Count, InstanceName, Milliseconds, Result, Retry, RunName, Token, lane_token
 from .packing import pack, unpack
 
 T = TypeVar("T")
@@ -37,13 +37,10 @@ _MOST_TOGETHER_BYTES: Final = 192 * 1024
 _LONGEST_NAME: Final = 1_000
 """Characters of a model's name."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
-_LONGEST_WAIT_MS: Final = 366 * 86_400_000
-_LONGEST_TYPE: Final = 100
+LONGEST_TYPE: Final = 100
+"""Characters of an error's type."""
 LONGEST_WHY: Final = 300
 """Characters of what a report says of a request that was not answered."""
-
-Count = Annotated[int, Field(ge=0, lt=2**53)]
-"""A number that Redis' scripts keep whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +72,8 @@ class TaskMessage:
 class LaneCall(NamedTuple):
     """What the task says that drives a lane."""
 
-    run: str
-    instance: str | None
+    run: RunName
+    instance: InstanceName | None
     was_lost: bool = False
     """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
 
@@ -125,11 +122,11 @@ class Delivery:
 class Sign(NamedTuple):
     """Which attempt at which call a report speaks of."""
 
-    run: str
-    lane: str
+    run: RunName
+    lane: Annotated[str, Field(max_length=LONGEST_INSTANCE)]
     call: Count
     attempt: Count
-    token: str = ""
+    token: Token = ""
 
 
 class Closing(NamedTuple):
@@ -145,19 +142,19 @@ class Unanswered(NamedTuple):
     """A request to a model that was not answered yet, and is made again (SPEC R13.4)."""
 
     sign: Sign
-    type: Annotated[str, Field(max_length=_LONGEST_TYPE)]
+    type: Annotated[str, Field(max_length=LONGEST_TYPE)]
     why: Annotated[str, Field(max_length=LONGEST_WHY)]
     tries: Count
-    wait_ms: Annotated[int, Field(ge=0, le=_LONGEST_WAIT_MS)]
+    wait_ms: Milliseconds
     """How long it is until the next try."""
 
 
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
-    queue: str
+    queue: Annotated[str, Field(max_length=_LONGEST_NAME)]
     published_ms: Count
-    token: str = ""
+    token: Token = ""
     """What shows that it was sent by a sweep (see `tokens`)."""
 
 
@@ -205,9 +202,9 @@ def pack_delivery(delivery: Delivery) -> bytes:
         case Success(value):
             result = {"value": value}
         case Failure() as failure:
-            result = {"type": failure.type, "message": failure.message}
+            result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message}
         case Retry(failure, delay_seconds):
-            result = {"type": failure.type, "message": failure.message, "delay_seconds": delay_seconds}
+            result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
     extra = {"cost": dict(cost)} if cost is not None else {}
     child = {"child": delivery.child} if delivery.child is not None else {}
     return pack({"attempt": asdict(delivery.attempt), "result": result, **extra, **child})
@@ -220,7 +217,6 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
-    # The instance's name in the id may be as long as a message, too.
     packed = _read(_DELIVERY, data, limits, 2 * limits.message_bytes)
     problem = next(value_problems(packed.result, limits, "result"), None)
     if problem is not None:
@@ -232,11 +228,12 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
             return Delivery(packed.attempt, Success(Message(content)))
         case {"value": value}:
             return Delivery(packed.attempt, Success(value, _cost(packed)), packed.child)
-        case {"type": str(type_), "message": str(message), "delay_seconds": float(delay_seconds)} if delay_seconds >= 0:
-            return Delivery(packed.attempt, Retry(Failure(type_, message), delay_seconds))
-        case {"type": str(type_), "message": str(message)}:
+        case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
+            if 0 <= delay <= _LONGEST_DELAY_SECONDS:
+                return Delivery(packed.attempt, Retry(Failure(type_, message), delay))
+        case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
             return Delivery(packed.attempt, Failure(type_, message, _cost(packed)), packed.child)
-    raise MalformedMessage("/result: neither a value nor an error")
+    raise MalformedMessage("/result: neither a value nor an error within its bounds")
 
 
 def sign_of(attempt: Attempt) -> Sign:
@@ -351,7 +348,7 @@ class _Cost:
     calls: Count | None = None
     model: Annotated[str, Field(max_length=_LONGEST_NAME)] | None = None
     usage: _Usage | None = None
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    seconds: Annotated[float, Field(ge=0, le=_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
 
 
 def _cost(packed: _PackedDelivery) -> Mapping[str, Any] | None:
@@ -367,7 +364,7 @@ class _PackedDelivery:
     attempt: Attempt
     result: Mapping[str, Any]
     cost: _Cost | None = None
-    child: str | None = None
+    child: RunName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +380,7 @@ _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
-_LANE_CALL: Final = TypeAdapter(tuple[str, str | None] | tuple[str, str | None, bool])
+_LANE_CALL: Final = TypeAdapter(tuple[RunName, InstanceName | None] | tuple[RunName, InstanceName | None, bool])
 _ENVELOPE: Final = TypeAdapter(
     tuple[
         Annotated[int, Field(ge=0, le=_MOST_PARTS)],

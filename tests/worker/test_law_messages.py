@@ -1,0 +1,140 @@
+"""Every field that comes from another process has a type and a bound: any value at any field is read or refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, is_dataclass
+from typing import Any, Final
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
+from acts_celery.worker.messaging.messages import (
+    ActivityCall,
+    Closing,
+    DelegateCall,
+    Delivery,
+    Envelope,
+    LaneCall,
+    Probe,
+    Report,
+    Sign,
+    Unanswered,
+    pack_delivery,
+    pack_envelope,
+    pack_lane_call,
+    pack_message,
+    pack_report,
+    unpack_activity_call,
+    unpack_delegate_call,
+    unpack_delivery,
+    unpack_envelope,
+    unpack_lane_call,
+    unpack_probe,
+    unpack_report,
+)
+from acts_celery.worker.messaging.packing import pack, unpack
+
+LIMITS: Final = Limits()
+ATTEMPT: Final = Attempt(CallId("run", "①", 3), 2, 1, True, "token", "seal", 5)
+SIGN: Final = Sign("run", "①", 3, 2, "token")
+COST: Final = {"tokens": 3, "calls": 1, "model": "m", "usage": {"input": 1, "output": 2, "cached": 0}, "seconds": 0.5}
+REPORT: Final = Report(
+    (SIGN,), (SIGN,), (Closing(SIGN, ("Error", "why"), 1.5),), (SIGN,), (Probe("q", 5, "t"),),
+    (Unanswered(SIGN, "type", "why", 2, 500),),
+)  # fmt: skip
+KINDS: Final[dict[str, tuple[bytes, Callable[[object, Limits], Any]]]] = {
+    "an activity's call": (pack_message(ActivityCall(ATTEMPT, "a", {}, {"x": 1}, {})), unpack_activity_call),
+    "a delegate's call": (
+        pack_message(DelegateCall(ATTEMPT, "d", [{}], {}, {"tokens": 5}, True)),
+        unpack_delegate_call,
+    ),
+    "a value": (pack_delivery(Delivery(ATTEMPT, Success(1, COST), "child")), unpack_delivery),
+    "an error": (pack_delivery(Delivery(ATTEMPT, Failure("Type", "message", COST))), unpack_delivery),
+    "another attempt": (pack_delivery(Delivery(ATTEMPT, Retry(Failure("Type", "message"), 1.5))), unpack_delivery),
+    "a report": (pack_report(REPORT), unpack_report),
+    "a probe": (pack(REPORT.probes[0]), unpack_probe),
+    "a lane": (pack_lane_call(LaneCall("run", "①", True)), unpack_lane_call),
+    "an envelope": (pack_envelope(Envelope(0, [(b"body", "shown")])), unpack_envelope),
+}
+HUGE: Final = "x" * 100_000
+VALUES: Final = st.one_of(
+    st.sampled_from([None, True, -1, 2**53, 2**63, 2**64 - 1, 1e300, -0.5, math.inf, math.nan, "", HUGE, b"", b"\xff"]),
+    st.sampled_from([[], {}, [[[]]], {"": 0}, [HUGE], {HUGE: HUGE}]),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(),
+    st.text(max_size=5),
+)
+FREE: Final = frozenset({"call", "parameters", "context", "schema", "config", "value", "body"})
+"""What is data, and bounded as such: in bytes, depth and number."""
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a message that is not data."""
+    yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        if key not in FREE:
+            yield from places(part, (*at, key))
+
+
+def replaced(value: Any, at: tuple[Any, ...], other: Any) -> Any:
+    """The message with something else at a place."""
+    if not at:
+        return other
+    if isinstance(value, dict):
+        return {**value, at[0]: replaced(value[at[0]], at[1:], other)}
+    return [replaced(part, at[1:], other) if index == at[0] else part for index, part in enumerate(value)]
+
+
+def plain(value: Any) -> Any:
+    """What was read, as msgpack has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items() if key not in FREE}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Every text and number of a message."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if parts is None:
+        yield value
+    else:
+        for part in parts:
+            yield from leaves(part)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), other=VALUES)
+def test_any_value_at_any_field_is_read_within_its_bounds_or_refused(
+    kind: str, data: st.DataObject, other: Any
+) -> None:
+    packed, read = KINDS[kind]
+    message = unpack(packed)
+    at = data.draw(st.sampled_from(list(places(message))))
+    bytes_ = msgpack.packb(replaced(message, at, other), use_bin_type=True)
+    try:
+        found = plain(read(bytes_, LIMITS))
+    except MalformedMessage:
+        return
+    for one in leaves(found):
+        if isinstance(one, (int, float)):
+            assert math.isfinite(one)
+            assert 0 <= one < 2**53
+        elif isinstance(one, str) and at and at[-1] not in ("message", "shown"):
+            assert len(one) <= 1_000 or len(HUGE) != len(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_packed_is_read(kind: str) -> None:
+    packed, read = KINDS[kind]
+    assert read(packed, LIMITS)
