@@ -94,6 +94,17 @@ class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
 
 
+class QueueRefused(InfrastructureError):
+    """A queue may not be written by this process's user, or is none: trying again does not help.
+
+    `tasks` are those that were not published for it; all others were.
+    """
+
+    def __init__(self, text: str, tasks: Sequence[object] = ()) -> None:
+        super().__init__(text)
+        self.tasks = tasks
+
+
 class MalformedMessage(WorkerError):
     """The argument of a task that no process of ours has sent: nothing is done about it.
 

@@ -11,12 +11,14 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
 
 from celery import Celery
 
-from acts_celery.broker_config import Settings
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol.engine.execution import Failure
 from acts_celery.worker.execution.checking import Checker
 from acts_celery.worker.execution.children import Children
 from acts_celery.worker.execution.remote import Remote, RemoteExecutor
@@ -29,7 +31,7 @@ from acts_celery.worker.messaging.attempts import Attempt
 from acts_celery.worker.messaging.cancellation import Cancellations
 from acts_celery.worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
+from acts_celery.worker.messaging.messages import Delivery, TaskMessage, attempt_in, delivery_task
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.pulse import Pulse
 from acts_celery.worker.messaging.relay import Relay
@@ -59,7 +61,8 @@ class Runtime:
         interval = report_interval_seconds(settings)
         self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
-        self._relay = Relay(self._publish)
+        self._relay = Relay(self._publish, self._refuse)
+        self._refusing: set[asyncio.Task[None]] = set()
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
         self._deliveries = Together[Delivery](self._deliver, self._delivering)
         self._threads = Threads(settings.concurrency)
@@ -178,6 +181,20 @@ class Runtime:
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         queue = self.settings.queue_instances
         self.publisher.deliver([delivery_task(delivery, queue) for delivery in deliveries])
+
+    def _refuse(self, task: TaskMessage, why: str) -> None:
+        """Have a call fail whose queue may not be written. A lane's task stays with the sweep."""
+        if task.task not in (EXECUTE_ACTIVITY, EXECUTE_DELEGATE, EXECUTE_BACKGROUND):
+            return
+        attempt = attempt_in(task.body, limits_of(self.settings))
+        failure = Failure("QueueRefused", why)
+        telling = self.reporter.close(attempt, failure) if task.is_forgotten else self._fail(Delivery(attempt, failure))
+        told = self._loop.create_task(telling, context=Context())
+        self._refusing.add(told)
+        told.add_done_callback(self._refusing.discard)
+
+    async def _fail(self, delivery: Delivery) -> None:
+        await self.scheduler.deliver(delivery)
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)

@@ -316,9 +316,14 @@ def unpack_envelope(data: object, limits: Limits) -> Envelope:
     return Envelope(*_read(_ENVELOPE, data, limits, _MOST_TOGETHER_BYTES))
 
 
-def sign_in(data: object, limits: Limits) -> Sign:
+def attempt_in(data: object, limits: Limits) -> Attempt:
     """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
-    return sign_of(_read(_ANY_CALL, data, limits, limits.call_bytes).attempt)
+    return _read(_ANY_CALL, data, limits, limits.call_bytes).attempt
+
+
+def sign_in(data: object, limits: Limits) -> Sign:
+    """Its sign. Raises `MalformedMessage`."""
+    return sign_of(attempt_in(data, limits))
 
 
 def probe_task(probe: Probe) -> TaskMessage:

@@ -10,6 +10,8 @@ from typing import Any, Final
 from celery import Celery
 from kombu.exceptions import ChannelError
 
+from acts_celery.worker.errors import QueueRefused
+
 from .broker import broker_failures, retry_while_unavailable
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
@@ -25,16 +27,33 @@ class Publisher:
         self._app = app
 
     def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
-        """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`.
+        """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`;
+        `QueueRefused` once all are published that can be.
 
         Whether a batch that fails has been published is not known: publishing again does no harm, since a worker that
         takes up a task looks into the log first.
         """
-        with broker_failures("the broker does not take tasks"):
-            for batch in _batches(tasks):
+        refusals: list[QueueRefused] = []
+        for batch in _batches(tasks):
+            try:
                 self._publish(batch)
-                if published is not None:
-                    published(len(batch))
+            except QueueRefused:
+                refusals += self._publish_apart(batch)
+            if published is not None:
+                published(len(batch))
+        if refusals:
+            raise QueueRefused(str(refusals[0]), [task for refusal in refusals for task in refusal.tasks])
+
+    def _publish_apart(self, batch: Sequence[TaskMessage]) -> Iterator[QueueRefused]:
+        """Publish what lies in one batch queue by queue, for one of them is refused; gives each that is."""
+        queues: dict[str, list[TaskMessage]] = {}
+        for task in batch:
+            queues.setdefault(task.queue, []).append(task)
+        for queue, tasks in queues.items():
+            try:
+                self._publish(tasks)
+            except QueueRefused as refused:
+                yield QueueRefused(f"queue {queue!r}: {refused}", tasks)
 
     def waiting(self, queue: str) -> int:
         """How many tasks lie in a queue. Raises `InfrastructureError`."""
@@ -57,6 +76,10 @@ class Publisher:
         retry_while_unavailable(lambda: self.publish(tasks))
 
     def _publish(self, batch: list[TaskMessage]) -> None:
+        with broker_failures("the broker does not take tasks"):
+            self._put(batch)
+
+    def _put(self, batch: list[TaskMessage]) -> None:
         with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
                 if task.envelope is not None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, NamedTuple
 
-from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.errors import InfrastructureError, QueueRefused
 
 from .messages import TaskMessage
 from .outages import Outage
@@ -45,10 +45,14 @@ class Parcel(NamedTuple):
 
 
 class Relay:
-    """Publishes in the order in which tasks are handed in. `send` publishes once; it raises `InfrastructureError`."""
+    """Publishes in the order in which tasks are handed in. `send` publishes once; it raises `InfrastructureError`.
 
-    def __init__(self, send: Send) -> None:
+    `refused` is told of a task that its queue does not take, and why: it is not tried again.
+    """
+
+    def __init__(self, send: Send, refused: Callable[[TaskMessage, str], object] = lambda task, why: None) -> None:
         self._send = send
+        self._refused = refused
         self._parcels: deque[Parcel] = deque()
         self._kept = self._kept_bytes = 0
         self._sent = 0
@@ -94,6 +98,15 @@ class Relay:
         finally:
             self._working = None
 
+    async def _send_or_refuse(self, tasks: Sequence[TaskMessage]) -> None:
+        try:
+            await self._send(tasks)
+        except QueueRefused as error:
+            logger.error("%d tasks are not published: %s", len(error.tasks), error)
+            for task in error.tasks:
+                assert isinstance(task, TaskMessage)
+                self._refused(task, str(error))
+
     def _next(self) -> list[Parcel]:
         """The parcels that go out together."""
         parcels: list[Parcel] = []
@@ -111,7 +124,7 @@ class Relay:
         wait_seconds = _FIRST_WAIT_SECONDS
         while True:
             try:
-                await self._send(tasks)
+                await self._send_or_refuse(tasks)
             except InfrastructureError as error:
                 self._outage.failed(error)
                 self._is_away = True

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from redis import Redis
 
+from acts_celery.worker.errors import QueueRefused
 from acts_celery.worker.messaging.messages import Probe, probe_task
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
@@ -72,7 +73,10 @@ class Probes:
             taken, asked, sent = known.get(queue, _Known())
             if not asked or now - sent >= max(_LATE_MS, sent - asked):
                 self._write(queue, _Known(taken, asked or now, now))
-                self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
+                try:
+                    self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
+                except QueueRefused as error:
+                    logger.error("no probe can be sent: %s", error)
 
     def _read(self) -> dict[str, _Known]:
         found: Any = self._redis.hgetall(self._key)

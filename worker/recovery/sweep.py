@@ -29,7 +29,7 @@ from redis.client import Pipeline
 from redis.exceptions import LockError, RedisError, ResponseError
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.errors import InfrastructureError, QueueRefused
 from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
 from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
 from acts_celery.worker.messaging.outages import Outage
@@ -303,6 +303,8 @@ class Sweeper:
             yield
         except (ResponseError, *UNREADABLE) as error:
             self._heed(run, error)
+        except QueueRefused as error:
+            logger.error("run %r: %s", run, error)
 
     def _heed(self, run: str, answer: object) -> bool:
         """Whether that is an answer; a run's broken keys are logged once. Raises what is wrong with the server."""
