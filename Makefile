@@ -3,7 +3,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help run test nightly check bench chaos lock
+.PHONY: help run test redis nightly check bench chaos lock
 
 help:   ## list what can be made
 	@grep -E '^[a-z]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): *## */  make \1\t/'
@@ -13,6 +13,9 @@ run:    ## run the main job on a real example
 
 test:   ## run the tests
 	@$(PYTHON) deploy/dev.py test $(ARGS)
+
+redis:  ## run each Lua script and each command on Debian's Redis
+	@$(PYTHON) deploy/dev.py redis $(ARGS)
 
 nightly: ## run every test on thousands of examples, then half an hour of chaos
 	@$(PYTHON) deploy/dev.py nightly $(ARGS)

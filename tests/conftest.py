@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers import MODULES
 
 # Started in the background, the tests inherit ignored signals and would hand them down to the commands they start,
 # which then could not be interrupted.
@@ -24,11 +27,15 @@ settings.register_profile("ci", _UNHURRIED, max_examples=50, derandomize=True)
 settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+_TESTS = Path(__file__).parent
 _LONGEST_FIRST = ("chaos", "worker", "acceptance", "security", "deploy", "nestful")
 """Folders whose modules take long. Begun last, one of them would leave the other processes without work."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long folders first; modules keep their order within a folder."""
+    """Mark what runs on each server. Put the long folders first; modules keep their order within a folder."""
+    for item in items:
+        if item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES:
+            item.add_marker("each_server")
     ranks = {name: rank for rank, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))

@@ -16,6 +16,7 @@ import pytest
 from flower.options import options as flower_options
 
 from acts_celery.broker_config import Settings
+from acts_celery.broker_config.server_binary import VARIABLE
 
 from .files import (
     COMPOSE,
@@ -254,7 +255,7 @@ def test_every_container_has_a_limit_of_memory_and_redis_one_of_its_own_below_it
 
 
 def test_every_setting_named_in_deploy_exists() -> None:
-    known = {f"ACTS_{name.upper()}" for name in Settings.model_fields}
+    known = {VARIABLE, *(f"ACTS_{name.upper()}" for name in Settings.model_fields)}
     files = [path for pattern in ("Dockerfile", "*.md", "*.yaml", "*.conf", "*.py") for path in DEPLOY.rglob(pattern)]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     named = set(re.findall(r"\bACTS_[A-Z_]*[A-Z]\b", text))

@@ -1,0 +1,28 @@
+"""No script and no command is left out of what runs on each server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from acts_celery.worker.cli.group import acts
+from tests import servers
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_each_script_is_among_what_runs_on_each_server() -> None:
+    scripts = {path.stem for path in (ROOT / "worker" / "storage" / "lua").glob("*.lua")}
+    assert scripts == set(servers.SCRIPTS)
+
+
+def test_each_command_is_run_by_a_module_that_runs_on_each_server() -> None:
+    named = {command: module for module, commands in servers.COMMANDS.items() for command in commands.split()}
+    assert set(named) == set(acts.commands)
+    for command, module in named.items():
+        text = (ROOT / "tests" / f"{module}.py").read_text(encoding="utf-8")
+        assert re.search(rf'"{command}"', text) or re.search(rf"\bimport {command}\b", text), (command, module)
+
+
+def test_the_modules_are_there() -> None:
+    assert all((ROOT / "tests" / f"{module}.py").is_file() for module in servers.MODULES)

@@ -1,0 +1,50 @@
+"""What runs on each server before a change lands: on the bundled Valkey, and again on Debian's Redis.
+
+`make test` runs all on the bundled one, `make redis` these again with `ACTS_SERVER_BINARY=redis-server`, `make nightly`
+all on both.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCRIPTS: Final = {
+    "advance": "worker/test_advance_script",
+    "amend": "worker/test_amend",
+    "contact": "worker/test_sweep_script",
+    "decide": "worker/test_r14_people",
+    "drive": "worker/test_lost_lanes",
+    "due": "worker/test_sweep_script",
+    "expire": "worker/test_sweep",
+    "held": "worker/test_r14_people",
+    "lane": "worker/test_runs",
+    "loop": "worker/test_r13_1_loop",
+    "names": "worker/test_sweep_script",
+    "outbox": "worker/test_sweep_script",
+    "pool": "worker/test_r13_3_pool",
+    "run": "worker/test_advance_script",
+    "send": "worker/test_promises",
+    "signs": "worker/test_sweep_script",
+    "slots": "worker/test_slots",
+    "steer": "worker/test_control",
+    "sweep": "worker/test_sweep_script",
+    "window": "worker/test_window",
+}
+"""Each Lua script, and the module of tests that takes its ways."""
+COMMANDS: Final = {
+    "worker/test_control_cli": (
+        "run submit status show log explain pause resume cancel amend say send held approve reject"
+    ),
+    "worker/test_r14_people": "answer wait",
+    "worker/test_retry": "retry fork",
+    "worker/test_archive": "export import",
+    "worker/test_overview": "runs delete",
+    "worker/test_dead_letters": "dead",
+    "worker/test_prompt_cli": "prompt",
+    "worker/test_health": "health",
+    "worker/test_worker_processes": "worker",
+    "acceptance/test_cli_doctor": "doctor",
+    "acceptance/test_cli": "check",
+}
+"""Modules of tests, and the commands of `acts` that they run."""
+MODULES: Final = frozenset({*SCRIPTS.values(), *COMMANDS})
