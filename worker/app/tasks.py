@@ -90,10 +90,15 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
 
         def register(doing: Doing[T]) -> None:
             async def begin(request: Mapping[str, Any]) -> None:
-                if once and (request["delivery_info"] or {}).get("redelivered"):
+                is_redelivered = bool((request["delivery_info"] or {}).get("redelivered"))
+                if once and is_redelivered:
                     return
-                if (message := message_of(request["args"], request["kwargs"])) is not None:
-                    await doing(runtimes.current(), message)
+                message = message_of(request["args"], request["kwargs"])
+                if message is None:
+                    return
+                if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
+                    message = message._replace(was_lost=True)
+                await doing(runtimes.current(), message)
 
             @wraps(doing)
             def run(celery_task: Task, *arguments: object, **named: object) -> None:

@@ -71,7 +71,7 @@ class Scheduler:
                 await self._drive(lane)
                 return []
             if not await services.log.note_drive(*lane, services.settings.limit_attempts):
-                logger.error("run %.200r is ended: a lane of it was lost too often", run)
+                logger.warning("run %.200r is over: a lane of it that was lost is not driven again", run)
                 self.cancel(run)
                 return []
             gets_on = self._gets_on[lane] = asyncio.Event()

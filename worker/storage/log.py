@@ -213,7 +213,7 @@ class MessageLog:
         return advance
 
     async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
-        """Note that a lane is driven that was lost; says whether it may be, or has ended its run (see drive.lua)."""
+        """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua)."""
         keys, place = self._keys(run), "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "

@@ -4,11 +4,12 @@
 --
 -- KEYS 1 state (hash, see advance.lua; here also drives:<lane>)    2 log    3 statuses
 -- ARGV 1 the lane    2 how often it may be driven    3 the reason if that is exceeded
--- Returns 1 where it may be driven, 0 where the run has ended by this.
+-- Returns 1 where it may be driven, 0 where the run is over, perhaps by this, or gone.
 
 local state, log, statuses = unpack(KEYS)
-if redis.call('HGET', state, 'status') ~= 'running' then
-    return 1
+local status = redis.call('HGET', state, 'status')
+if status ~= 'running' then
+    return status == 'paused' and 1 or 0
 end
 if redis.call('HINCRBY', state, 'drives:' .. ARGV[1], 1) <= tonumber(ARGV[2]) then
     return 1
