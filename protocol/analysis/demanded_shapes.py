@@ -16,7 +16,7 @@ from acts_celery.protocol.calls.elements import list_schema
 from acts_celery.protocol.calls.outputs import Write, verify_writes
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.language.errors import Conflict, OutputError, segments
-from acts_celery.protocol.language.paths import MISSING, copied, lookup, nest
+from acts_celery.protocol.language.paths import MISSING, copied, index_or_key, lookup, nest
 from acts_celery.protocol.language.references import Path, Reference
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra
@@ -151,7 +151,7 @@ def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
 
 def _segments(at: str) -> Path:
     """The path that a JSON pointer leads along."""
-    return tuple(int(key) if key.isdecimal() else key for key in segments(at))
+    return tuple(map(index_or_key, segments(at)))
 
 
 def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:

@@ -10,6 +10,7 @@ from typing import Final
 from acts_celery.protocol.graph.places import Places, Written
 from acts_celery.protocol.graph.promises import KIND, Promises
 from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.paths import index_or_key
 from acts_celery.protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
 from acts_celery.protocol.language.spelling import Patience
 from acts_celery.protocol.submission.layout import Layout
@@ -86,6 +87,6 @@ def _path_in(text: str) -> Path | None:
         if match is None or len(path) == MAX_SEGMENTS:
             return None
         key = next(part for part in match.groups() if part is not None)
-        path = (*path, int(key) if path and key.isdecimal() and key.isascii() and not match[3] else key.strip())
+        path = (*path, index_or_key(key) if path and not match[3] else key.strip())
         position = match.end()
     return path or None

@@ -7,6 +7,7 @@ that (a `pattern`, a `not`): the value is validated where that matters.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import floor, isfinite
 from typing import Any, Final
 
 from acts_celery.protocol.language.paths import copied
@@ -143,8 +144,8 @@ def _number(schema: Mapping[str, Any], name: str) -> float:
     low = max(_bounds(schema, "minimum", "exclusiveMinimum", step), default=None)
     high = min(_bounds(schema, "maximum", "exclusiveMaximum", -step), default=None)
     value: float = low if low is not None else 1 if high is None else min(1, high)
-    if "multipleOf" in schema and value % step:
-        value = (value // step + (high is None or value + step <= high)) * step
+    if "multipleOf" in schema and value % step and isfinite(multiple := value / step):
+        value = (floor(multiple) + (high is None or value + step <= high)) * step
     return int(value) if name == "integer" or float(value).is_integer() else value
 
 

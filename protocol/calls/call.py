@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
+from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.paths import MISSING, strings, type_name
 from acts_celery.protocol.language.references import (
     DAGGER,
@@ -235,9 +236,12 @@ def _output_path_problems(path: str, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at), "is empty: name a place such as †state.result, or leave _outputPath out")
         return
     try:
-        parse_output_path(path)
+        places = parse_output_path(path).references
     except ExpressionError as error:
         yield unparsed(error, *at)
+        return
+    if any(place.kind == ERROR for place in places):
+        yield Problem(pointer(*at), "leads into error, which the engine alone writes: name another kind")
 
 
 def _scope_problems(scopes: list[Any], *at: str | int) -> Iterator[Problem]:

@@ -334,6 +334,8 @@ def _declare(item: Any, declared: Declared, *at: str | int) -> Iterator[Problem]
         yield Problem(pointer(*at), "must be the name of a tool, or an object of tool name to JSON Schema")
     else:
         for name, declaration in item.items():
+            if not name:
+                yield Problem(pointer(*at, name), "a tool needs a name")
             if has_control_characters(name):
                 yield Problem(pointer(*at, name), CONTROL)
             tool = Tool(name, declaration)

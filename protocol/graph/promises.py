@@ -6,8 +6,10 @@ describes, at any depth; what a schema merely admits it does not name.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.language.messages import Message, is_promise
@@ -18,6 +20,8 @@ from acts_celery.protocol.state.fold import Fold
 
 KIND: Final = "input"
 _MOST_LEVELS: Final = 64
+_MOST_REQUIRED: Final = 1_000
+"""So many places are waited for by themselves: schemas that share what they refer to name more than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +38,15 @@ class Promise:
 
     def schema_of(self, place: Reference) -> Any:
         """What its schema says of a place that it names."""
-        schema = schemas_at(self.schema, place.path)[0]
+        schema = next(iter(schemas_at(self.schema, place.path)), False)
+        if not isinstance(schema, dict) or not isinstance(self.schema, dict):
+            return schema
         definitions = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
         return {**definitions, **schema} if "'$ref'" in str(schema) else schema
 
     def required(self, fold: Fold) -> Iterator[Reference]:
         """The places that its schema requires, with what it requires below them, and that have no value yet."""
-        for path in _required(self.schema, self.schema, ()):
+        for path in islice(_required(self.schema), _MOST_REQUIRED):
             place = Reference(KIND, path)
             if not fold.exists(place):
                 yield place
@@ -79,9 +85,9 @@ class Promises:
 
 def schemas_at(root: Any, path: Path) -> list[Any]:
     """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
-    found = _parts(root, root)
+    found = _parts([root], root)
     for segment in path:
-        found = [part for schema in found for below in _below(schema, segment) for part in _parts(below, root)]
+        found = _parts((below for schema in found for below in _below(schema, segment)), root)
     return found
 
 
@@ -97,25 +103,31 @@ def _below(schema: Any, segment: str | int) -> Iterator[Any]:
             yield schema["items"]
 
 
-def _parts(schema: Any, root: Any) -> list[Any]:
-    """A schema, and what it refers to or combines."""
-    parts = joined((schema,), root, "allOf", "anyOf", "oneOf")
+def _parts(schemas: Iterable[Any], root: Any) -> list[Any]:
+    """Schemas of one place, and what they refer to or combine, each once."""
+    parts = joined(schemas, root, "allOf", "anyOf", "oneOf")
     return [{} if part is True else part for part in parts if part is not False]
 
 
 def _named(schema: Any, root: Any) -> Iterator[str]:
-    for part in _parts(schema, root):
+    for part in _parts([schema], root):
         if isinstance(part.get("properties"), dict):
             yield from part["properties"]
 
 
-def _required(schema: Any, root: Any, path: Path, within: frozenset[int] = frozenset()) -> Iterator[Path]:
-    """The paths of required properties; of those in alternatives none is required."""
-    parts = [part for part in joined((schema,), root) if isinstance(part, dict) and id(part) not in within]
-    within |= set(map(id, parts))
-    for part in parts:
-        properties = part.get("properties") or {}
-        for name in part.get("required") or ():
-            yield (*path, name)
-            if name in properties:
-                yield from _required(properties[name], root, (*path, name), within)
+def _required(root: Any) -> Iterator[Path]:
+    """The paths of required properties, those above first; of those in alternatives none is required.
+
+    Where a schema is required inside of itself, its properties are not followed there.
+    """
+    waiting: deque[tuple[Path, Any, frozenset[int]]] = deque([((), root, frozenset())])
+    while waiting:
+        path, schema, within = waiting.popleft()
+        parts = [part for part in joined((schema,), root) if isinstance(part, dict) and id(part) not in within]
+        around = within | set(map(id, parts))
+        for part in parts:
+            properties = part.get("properties") or {}
+            for name in part.get("required") or ():
+                yield (*path, name)
+                if name in properties:
+                    waiting.append(((*path, name), properties[name], around))

@@ -70,6 +70,11 @@ def strings(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
             yield from strings(item, (*at, index))
 
 
+def index_or_key(text: str) -> int | str:
+    """What a text of a path means that is an index where it is made of digits, if of no more than any list has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text
+
+
 def parts_of(value: Any) -> Iterator[Any]:
     """A JSON value and all that it holds at any depth, in no certain order."""
     stack = [value]

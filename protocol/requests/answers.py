@@ -37,7 +37,7 @@ _SHOWN: Final = 500
 _ROUNDS: Final = 8
 """So often what is left of an answer is laid out without the calls that were found to be wrong."""
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
-_FENCED: Final = re.compile(r"\s*```[a-zA-Z]*\n(.*)```\s*", re.DOTALL)
+_FENCED: Final = re.compile(r"\s*```[a-zA-Z]*\r?\n(.*)```\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,13 +229,16 @@ class CallComposing:
         """The tool's schema as it speaks of calls (see `schemas.calls`), its properties in the order in which
         they are declared.
         """
-        document = call_schema(CompiledSchema(self.tool.document), {}).document
-        assert isinstance(document, dict)
-        return document
+        assert isinstance(self._calls.document, dict)
+        return self._calls.document
 
     @cached_property
     def _entry(self) -> Any:
-        return self._document["$defs"]["(call)"]
+        return self._calls.applied
+
+    @cached_property
+    def _calls(self) -> CompiledSchema:
+        return call_schema(CompiledSchema(self.tool.document), {})
 
     @cached_property
     def _widening(self) -> Widening:

@@ -14,7 +14,7 @@ from .answers import Unreadable, parsed
 _MARK: Final = re.compile(r'["{}\[\]:,]')
 _IN_STRING: Final = re.compile(r'["\\]')
 _CALLS: Final = "calls"
-_BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\n\s*)?")
+_BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
 """What may stand before an answer (see `parsed`)."""
 
 

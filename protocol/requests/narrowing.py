@@ -49,7 +49,7 @@ class Narrowing(Widening):
     def value(self, part: Any) -> Any:
         """A schema, or one of the references that fit it; and the same inside of it."""
         made = self.closed(part)
-        offered = () if self._is_certain(part) or self._is_empty(part, frozenset()) else self.offered(part)
+        offered = () if self._is_certain(part) or self._is_empty(part) else self.offered(part)
         if not offered:
             return made
         spoken = {key: made.pop(key) for key in _SPOKEN if key in made}

@@ -20,7 +20,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.language.errors import Problem, pointer, segments
 from acts_celery.protocol.language.messages import Message
-from acts_celery.protocol.language.paths import lookup
+from acts_celery.protocol.language.paths import index_or_key, lookup
 from acts_celery.protocol.language.references import Reference, is_expression
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.addresses import settled
@@ -193,7 +193,7 @@ def emptied(slots: Mapping[str, Any], solution: Mapping[str, Any]) -> dict[str, 
 
 def _told(problem: Problem, call: Any) -> Problem:
     """A problem in words of its own, where it is about a reference."""
-    value = lookup(call, tuple(int(key) if key.isdecimal() else key for key in segments(problem.pointer)[3:]))
+    value = lookup(call, tuple(map(index_or_key, segments(problem.pointer)[3:])))
     if not is_expression(value):
         return problem
     return replace(problem, message=f"{value} cannot be referred to here, where only what the schema lists can be")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import type_name
 from acts_celery.protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
+from acts_celery.protocol.schemas.walk import Walk
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
 """A reference, or an expression of several."""
@@ -76,9 +77,13 @@ class Widening:
     definitions: Definitions
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._is_empty = Walk(self._takes_nothing)
+        self._admits = Walk(self._takes_every_text)
+
     def value(self, part: Any) -> Any:
         """A schema, or a reference in place of the value; and the same inside of it."""
-        if self._is_certain(part) or self._is_empty(part, frozenset()):
+        if self._is_certain(part) or self._is_empty(part):
             return self.data(part)
         made = self.inside(part)
         if self._admits(part):
@@ -169,30 +174,28 @@ class Widening:
         """Whether a schema demands one certain value."""
         return isinstance(part, dict) and ("const" in part or self._is_certain(self._target(part, set())))
 
-    def _is_empty(self, part: Any, seen: frozenset[int]) -> bool:
+    def _takes_nothing(self, part: Any) -> bool:
         """Whether a schema plainly takes no value at all."""
-        if not isinstance(part, dict) or id(part) in seen:
+        if not isinstance(part, dict):
             return part is False
-        below = seen | {id(part)}
         several = (part[keyword] for keyword in ("anyOf", "oneOf") if keyword in part)
         return (
-            any(all(self._is_empty(branch, below) for branch in branches) for branches in several)
-            or any(self._is_empty(each, below) for each in part.get("allOf", ()))
-            or ("$ref" in part and self._is_empty(referred(part["$ref"], self.document), below))
+            any(all(map(self._is_empty, branches)) for branches in several)
+            or any(map(self._is_empty, part.get("allOf", ())))
+            or ("$ref" in part and self._is_empty(referred(part["$ref"], self.document)))
         )
 
-    def _admits(self, part: Any, seen: frozenset[int] = frozenset()) -> bool:
+    def _takes_every_text(self, part: Any) -> bool:
         """Whether a schema plainly admits every text, so that references need no words of their own."""
-        if not isinstance(part, dict) or id(part) in seen:
+        if not isinstance(part, dict):
             return part is True
-        below = seen | {id(part)}
         if set(part) - _SAYS_NOTHING == {"$ref"}:
-            return self._admits(self._target(part, set()), below)
+            return self._admits(self._target(part, set()))
         types = part.get("type", "string")
         if "string" not in ([types] if isinstance(types, str) else types):
             return False
         branches = part.get("anyOf", [True])
-        return part.keys() <= _NOT_OF_TEXTS and any(self._admits(branch, below) for branch in branches)
+        return part.keys() <= _NOT_OF_TEXTS and any(map(self._admits, branches))
 
     def _target(self, part: Any, seen: set[int]) -> Any:
         """What a schema that is a reference and no more leads to; None where it is none."""

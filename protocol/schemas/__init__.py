@@ -6,6 +6,7 @@
 `calls`         what a tool's schema says of a call as a whole: of parameters and of meta-properties
 `parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `addresses`     where references lead
+`walk`          a question asked of a schema and of those in it, of each once
 `patterns`      regular expressions of ECMA-262, and what they cost
 `algebra`       sets of values, as schemas describe them: what two have in common, and whether one covers another
 `elsewhere`     checks that are too heavy for the process that asks, and what came of them in another one

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any, Final
 
 from .compilation import CompiledSchema
@@ -35,8 +36,8 @@ _OWN: Final = (
     "_outputPath",
     "_scopes",
 )
-_CALL: Final = ("$defs", "(call)")
-"""Where in the document it stands what is said of a call."""
+_CALL: Final = "(call {})"
+"""Under such a name among the definitions of the document it stands what is said of a call."""
 
 
 def call_schema(
@@ -79,8 +80,9 @@ def _written(tool: CompiledSchema, exempt: tuple[str, ...], meta: int, is_awaite
         return tool
     writing = _Writing(tool.document, exempt, meta, is_awaited)
     whole = writing.anew(tool.document)
-    definitions = {**tool.document.get("$defs", {}), **writing.definitions, _CALL[1]: whole}
-    return CompiledSchema({**tool.document, "$defs": definitions}, entry=_CALL)
+    definitions = {**tool.document.get("$defs", {}), **writing.definitions}
+    name = next(name for name in map(_CALL.format, count()) if name not in definitions)
+    return CompiledSchema({**tool.document, "$defs": {**definitions, name: whole}}, entry=("$defs", name))
 
 
 @dataclass(frozen=True)

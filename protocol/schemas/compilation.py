@@ -37,7 +37,7 @@ class CompiledSchema:
     """A schema and its validators, kept. Raises `SchemaError` where the schema itself is wrong.
 
     `document` is the schema as jsonschema-rs takes it (see `settled`). `entry` is where in it the part stands that is
-    applied, if that is not all of it; then the schema is one that is settled.
+    applied, if that is not all of it; then the schema is one that is settled. `applied` is that part.
     """
 
     def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
@@ -46,7 +46,7 @@ class CompiledSchema:
         try:  # it is read as of this dialect, and no address in it is opened
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
             self.document = schema if entry else settled(schema)
-            self._entry = found(entry, self.document)
+            self.applied = found(entry, self.document)
             reached = list(reachable(self.document, entry))
             _check_references(reached, self.document)
             self.work = work_of(reached, self.document)
@@ -85,7 +85,7 @@ class CompiledSchema:
 
     def parts_at(self, path: Path) -> list[Schema]:
         """The parts of the schema that speak of a path."""
-        return parts_at(self._entry, path, self.document)
+        return parts_at(self.applied, path, self.document)
 
     def excerpt_at(self, path: Path) -> dict[str, Any] | None:
         """What the schema says of the value at a path, as a schema of its own; None where it says nothing of it."""

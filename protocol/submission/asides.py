@@ -87,10 +87,18 @@ def _advisor_problems(message: Message, *at: str | int) -> Iterator[Problem]:
 
 
 def _segments(version: str) -> tuple[tuple[int, int, str], ...]:
-    parts = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in version.split(".")]
+    parts = list(map(_segment, version.split(".")))
     while parts and parts[-1] == (0, 0, ""):
         parts.pop()
     return tuple(parts)
+
+
+def _segment(part: str) -> tuple[int, int, str]:
+    """A segment as it is compared: numbers as such, however long they are, and before texts."""
+    if not (part.isascii() and part.isdecimal()):
+        return 1, 0, part
+    digits = part.lstrip("0")
+    return 0, len(digits), digits
 
 
 def _text(value: Any) -> str | None:

@@ -41,7 +41,8 @@ Pointer = tuple[str | int, ...]
 _OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+"""A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
 _DECLARING: Final = ("schema", "tool")
 _WITH_CALLS = '{"solution": {"calls": […]}}'
 _BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
