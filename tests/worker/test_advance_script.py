@@ -270,9 +270,25 @@ def test_what_is_sent_and_forgotten_begins_with_its_outcome_and_so_not_while_the
 
 
 def test_outcomes_come_in_while_the_run_is_paused_and_the_last_of_them_ends_it(log: Log) -> None:
-    log.begin(2, status="paused")
+    log.begin(2)
+    log.claim(0, 1)
+    log.redis.hset(log.keys.state, "status", "paused")
     assert (log.commit(done(0)).accepted, log.state()["status"]) == ((True,), "paused")
     assert (log.commit(done(1)).accepted, log.state()["status"]) == ((True,), "completed")
+
+
+def test_a_call_that_has_not_begun_ends_by_a_decision_of_the_lane_as_it_is_and_not_while_the_run_is_paused(
+    log: Log,
+) -> None:
+    skipped = Outcome(0, Status.SKIPPED)
+    log.begin(2, status="paused")
+    assert log.commit(skipped).accepted == (False,)
+    log.redis.hset(log.keys.state, "status", "running")
+    first = log.commit(done(1))
+    assert first.accepted == (True,)
+    assert log.commit(skipped, seen="0-0").accepted == (False,), "an amendment may have changed what it waits for"
+    assert log.commit(skipped, seen=first.last_id).accepted == (True,)
+    assert log.state()["status"] == "completed"
 
 
 def test_a_cancelled_run_takes_no_outcome_and_parks_no_lane(log: Log) -> None:
@@ -354,6 +370,7 @@ def test_a_lane_is_not_parked_when_something_has_come_meanwhile(log: Log) -> Non
 
 def test_a_caller_that_has_not_seen_everything_gets_an_answer_that_says_so(log: Log) -> None:
     log.begin(9)
+    log.claim(2)
     first = log.commit(done(0))
     assert first.is_fresh
     second = log.commit(done(1), seen=first.last_id)

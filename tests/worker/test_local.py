@@ -68,13 +68,14 @@ def test_an_exception_leaves_at_once_whatever_is_at_work() -> None:
 
 
 def test_there_is_one_at_a_time_and_then_another() -> None:
-    before = celery._state.default_app
+    before, threads = celery._state.default_app, set(threading.enumerate())
     with local([greet]), pytest.raises(InfrastructureError, match="in use"), local():
         pass
     with local([greet]) as client:
         assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
     assert celery._state.default_app is before
-    assert not [thread for thread in threading.enumerate() if thread.name in ("acts-loop", "acts-local-worker")]
+    left = set(threading.enumerate()) - threads
+    assert not [thread for thread in left if thread.name in ("acts-loop", "acts-local-worker")]
 
 
 def test_a_block_leaves_nothing_open_and_the_process_as_it_was() -> None:

@@ -18,7 +18,9 @@ LANES = 30
 
 @pytest.fixture(scope="module")
 def narrow(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    settings = settings_apart(server, "narrow", publish_window=WINDOW)
+    settings = settings_apart(
+        server, "narrow", publish_window=WINDOW, lease_seconds=600, sweep_interval_seconds=300
+    )  # no lane is looked after that was lost
     return Backend(settings, meeting, tmp_path_factory.mktemp("narrow"))
 
 

@@ -118,7 +118,7 @@ class LaneRunner:
         METER.set(self._meter)
         self._services.leases.hold(self._lane.run.run, self._mark)
         try:
-            while await self._step() or self._mailbox.has_news or await self._stays():
+            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
                 pass
         finally:
             self._inline.dismiss()
@@ -306,7 +306,7 @@ class LaneRunner:
             return
         if advance.woken == (LOOP,) and self._lane.run.definition.request is not None:
             self.follows, advance = LOOP, replace(advance, woken=())
-        woken = [self._lane_task(lane or None, advance.among) for lane in advance.woken]
+        woken = self._woken(advance)
         is_ours = all(advance.accepted)
         messages = await self._start(starts, advance) if is_ours else []
         self._hold(holds, advance)
@@ -403,7 +403,7 @@ class LaneRunner:
         """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""
         if not (self._is_marked or self._takes_up):
             return False
-        await self._advance(leaves=True)
+        await self._let_out(await self._advance(leaves=True))
         if self._is_marked:
             self.look_again()
         return True
@@ -411,6 +411,7 @@ class LaneRunner:
     async def _park(self) -> bool:
         """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
         advance = await self._advance(park=True, leaves=not self._inline)
+        await self._let_out(advance)
         if not advance.is_fresh:
             await self._reload()
             return True
@@ -502,8 +503,14 @@ class LaneRunner:
             return frozenset(outcome.index for outcome in outcomes)
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
 
-    def _lane_task(self, instance: str | None, among: int) -> TaskMessage:
-        return lane_task(self._lane.run.run, instance, self._services.settings.queue_instances, among)
+    async def _let_out(self, advance: Advance) -> None:
+        """Publish the lanes whose turn came when this one's task was taken up (see window.lua)."""
+        if advance.woken:
+            await self._services.publish(self._woken(advance))
+
+    def _woken(self, advance: Advance) -> list[TaskMessage]:
+        queue = self._services.settings.queue_instances
+        return [lane_task(self._lane.run.run, lane or None, queue, advance.among) for lane in advance.woken]
 
 
 def _is_written(start: Start) -> bool:

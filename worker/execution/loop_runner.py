@@ -107,7 +107,7 @@ class LoopRunner:
     async def run(self) -> LoopView:
         """Go on until nothing more can be done here. Returns the loop as the log has it then."""
         try:
-            while await self._step() or self._mailbox.has_news or await self._stays():
+            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
                 pass
         finally:
             self._mailbox.close()

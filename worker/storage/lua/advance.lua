@@ -157,8 +157,9 @@ look_up(request.children)
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
-    -- What is sent and forgotten begins with its outcome, so not while the run is paused.
-    local may_come = outcome.task == '' and not is_over(status) or status == 'running'
+    -- The outcome of a call that has not begun is a decision, as a start is: it is of the lane as it is now, which an
+    -- amendment may have changed, and not while the run is paused.
+    local may_come = before and not is_over(status) or (status == 'running' and fresh)
     local is_news = may_come and not is_final(before) and read(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
