@@ -6,6 +6,8 @@ import base64
 import json
 import os
 import pickle
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,16 @@ def test_what_operators_are_shown_of_a_lane_is_its_name(aside: Backend) -> None:
     assert message["headers"]["argsrepr"] == f"{run.id} -"
     assert argument(message) == [run.id, None]
     client.close()
+
+
+def test_a_client_leaves_what_its_process_decodes_as_it_was(backend: Backend) -> None:
+    code = """
+import sys, kombu.compression, kombu.serialization as of
+before = kombu.compression.get_decoder("gzip"), dict(of.registry._decoders), dict(of.registry._encoders)
+from acts_celery import Client
+Client().submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+assert before == (kombu.compression.get_decoder("gzip"), of.registry._decoders, of.registry._encoders)
+"""
+    environment = {**os.environ, **backend.settings.to_environment()}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

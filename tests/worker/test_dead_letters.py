@@ -20,7 +20,7 @@ from acts_celery.worker.cli.dead import dead
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.keys import Keys, due_runs
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command
@@ -199,6 +199,9 @@ def test_nothing_is_resent_or_dropped_where_one_of_them_is_not_there(letters: De
         with pytest.raises(LetterNotFound, match="r:9"):
             act(["r:0:①", "r:9"])
     assert [found.id for found in letters.list()] == ["r:0:①"]
+    assert not letters._redis.exists(due_runs("few"))
+    letters.resend(["r:0:①"])
+    assert letters._redis.zscore(due_runs("few"), "r") == 0, "the next sweep looks at the run"
 
 
 def test_dead_letters_are_kept_no_longer_than_ended_runs(backend: Backend) -> None:

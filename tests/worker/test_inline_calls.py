@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,3 +47,31 @@ def test_a_lease_is_held_until_what_has_come_of_the_call_is_in_the_log() -> None
         assert held == set()
 
     asyncio.run(calling())
+
+
+def test_of_very_many_calls_that_end_one_by_one_each_is_taken_once() -> None:
+    """A wait does not look at all that is at work."""
+
+    async def calling() -> float:
+        services: Any = SimpleNamespace(turns=Turns(), leases=Held())
+        inline = InlineCalls(services, "run")
+        ends = [asyncio.Event() for _ in range(5_000)]
+
+        async def ending(index: int) -> Result:
+            await ends[index].wait()
+            return Success(index)
+
+        for index in range(len(ends)):
+            inline.watch(ending(index), Attempt(CallId("run", None, index)))
+        await asyncio.sleep(0)
+        begun = time.process_time()
+        never = asyncio.get_running_loop().create_future()
+        for index, end in enumerate(ends[:500]):
+            end.set()
+            ((attempt, result),) = await inline.wait(asyncio.shield(never))
+            assert (attempt.id.index, result) == (index, Success(index))
+        took = time.process_time() - begun
+        inline.dismiss()
+        return took
+
+    assert asyncio.run(calling()) < 1.0, "it was 11 s"

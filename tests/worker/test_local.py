@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import celery
+import kombu.compression
 import pytest
 
 from acts_celery import Client, InfrastructureError, activity, local
@@ -69,11 +70,13 @@ def test_an_exception_leaves_at_once_whatever_is_at_work() -> None:
 
 def test_there_is_one_at_a_time_and_then_another() -> None:
     before, threads = celery._state.default_app, set(threading.enumerate())
+    decoder = kombu.compression.get_decoder("gzip")
     with local([greet]), pytest.raises(InfrastructureError, match="in use"), local():
         pass
     with local([greet]) as client:
         assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
     assert celery._state.default_app is before
+    assert kombu.compression.get_decoder("gzip") is decoder
     left = set(threading.enumerate()) - threads
     assert not [thread for thread in left if thread.name in ("acts-loop", "acts-local-worker")]
 

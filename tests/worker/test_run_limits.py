@@ -46,6 +46,9 @@ def test_a_run_that_writes_more_than_it_may_fails_with_the_reason_and_keeps_what
     assert 5 < ended.count("done") < 30
     assert ended.count("done") + ended.count("skipped") == 40
     assert result.calls[-1].reason == result.reason
+    (summary,) = (each for each in small.client.runs() if each.run == result.run)
+    assert summary.calls == small.client.run(result.run).status()["calls"]
+    assert not {"running", "waiting"} & set(summary.calls)
     run = small.client.run(result.run)
     assert run.status()["calls"] == {"done": ended.count("done"), "skipped": ended.count("skipped")}
     with pytest.raises(RunOver):

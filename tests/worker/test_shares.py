@@ -183,3 +183,15 @@ def test_errors_and_cancellations_pass_through() -> None:
                 await turns.take("a", tidy(told))
 
     asyncio.run(work())
+
+
+def test_lanes_that_stand_aside_begin_with_the_next_message_where_what_was_to_look_after_them_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker(1, monkeypatch)
+    for number in range(3):
+        worker.take("run", number)
+    worker.given_back["run", 0]()
+    worker.due.clear()  # as Celery does with a lost connection
+    worker.take("run", 1)  # published again
+    assert worker.begun == [("run", 0), ("run", 1)]

@@ -28,6 +28,7 @@ from .tasks import register_tasks
 def make_application(settings: Settings, registry: Registry) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
     verify_models(settings, registry)  # one that cannot be had is reported when the worker starts, not in every task
+    restrict_decoding(limits_of(settings))
     app = make_client_application(settings)
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
@@ -44,8 +45,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
 
 
 def make_client_application(settings: Settings) -> Celery:
-    """An application that only publishes."""
-    restrict_decoding(limits_of(settings))
+    """An application that only publishes; nothing of its process is changed."""
     app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
     app.amqp.Connection = BackendConnection

@@ -46,11 +46,13 @@ def local(activities: Activities = (), **settings: Any) -> Iterator[Client]:
     known = _known(activities)
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
+    from acts_celery.worker.messaging.decoding import decoding_restored
+
     try:
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
             own = load(sweep_interval_seconds=0.2, **(settings | urls))
-            with _worker(own, known), Client(own, registry=known) as client:
+            with decoding_restored(), _worker(own, known), Client(own, registry=known) as client:
                 yield client
                 await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
     finally:

@@ -96,7 +96,7 @@ def counts_of(state: Mapping[str, str]) -> dict[str, int]:
     """The calls of a run counted by their statuses, from its state; those that are held count as waiting."""
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
-    if state["status"] == "cancelled":
+    if state["status"] == "cancelled" or "exceeded" in state:
         counts["skipped"] += left
     else:
         counts["running"] = int(state.get("running", 0))

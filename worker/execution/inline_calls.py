@@ -26,6 +26,9 @@ class InlineCalls:
         self._services = services
         self._run = run
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
+        self._done: list[asyncio.Task[_Ended]] = []
+        """Those of them that have ended since `wait`."""
+        self._bell = asyncio.Event()
         self._ended: dict[int, str] = {}
         """The leases of calls that have ended and are not in the log yet, by index."""
 
@@ -52,16 +55,23 @@ class InlineCalls:
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Hold the lease of an attempt while a coroutine is at work on it."""
-        self._tasks[asyncio.ensure_future(self._services.turns.take(self._run, _timed(working)))] = attempt
+        task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working)))
+        self._tasks[task] = attempt
+        task.add_done_callback(self._ring)
         self._services.leases.hold(self._run, attempt.id.member)
 
     async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
         """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
-        arriving = asyncio.ensure_future(arrival)
-        done, _ = await asyncio.wait([*self._tasks, arriving], return_when=asyncio.FIRST_COMPLETED)
-        arriving.cancel()
+        waiting = [asyncio.ensure_future(arrival), asyncio.ensure_future(self._bell.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        done, self._done = self._done, []
+        self._bell.clear()
         ended = list[tuple[Attempt, Result | Started]]()
-        for task in self._tasks.keys() & done:
+        for task in done:
             result, took_ms = task.result()
             ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
         self._ended.update((attempt.id.index, attempt.id.member) for attempt, _ in ended)
@@ -78,6 +88,10 @@ class InlineCalls:
             task.cancel()
         at_work = [attempt.id.member for attempt in self.attempts]
         self._services.leases.drop(self._run, [*at_work, *self._ended.values()])
+
+    def _ring(self, task: asyncio.Task[_Ended]) -> None:
+        self._done.append(task)
+        self._bell.set()
 
 
 async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:

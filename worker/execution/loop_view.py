@@ -59,6 +59,8 @@ class LoopView:
         """The call that it is to answer."""
         self.loop = Loop(limits)
         self.seen = "0-0"
+        self.size = 0
+        """The bytes of what was read of it."""
         self.own_seen = "0-0"
         """The last entry of the loop's lane."""
         self.global_seen = "0-0"
@@ -184,6 +186,7 @@ class LoopView:
         """Take in entries of the log, the next ones."""
         for entry in entries:
             self.seen = entry.id
+            self.size += entry.size
             if entry.run_status is not None:
                 if not self.context:
                     self.context = [message for message in self.messages if message.get("type") != "solution"]

@@ -70,7 +70,9 @@ class Mailbox:
         return receipt
 
     def remind(self, index: int, delay_seconds: float) -> None:
-        """Let a call come as due after a delay."""
+        """Let a call come as due after a delay; of several reminders the last one counts."""
+        if (timer := self._timers.pop(index, None)) is not None:
+            timer.cancel()
         loop = asyncio.get_running_loop()
         self._timers[index] = loop.call_later(delay_seconds + _CLOCKS_DIFFER_SECONDS, self._remember, index)
 

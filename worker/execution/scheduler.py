@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ LaneId = tuple[str, str | None]
 Runner = LaneRunner | LoopRunner
 View = LaneView | LoopView
 _MOST_LEFT: Final = 256
+_MOST_LEFT_BYTES: Final = 64 * 2**20
+_LEFT_SECONDS: Final = 60.0
 
 
 class Scheduler:
@@ -47,7 +50,8 @@ class Scheduler:
         self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
-        self._left: OrderedDict[LaneId, View] = OrderedDict()
+        self._left: OrderedDict[LaneId, tuple[float, View]] = OrderedDict()
+        """The views of lanes that were left, each with the time of that: a result that comes soon needs no reading."""
         self._suspect = asyncio.Lock()
         """Held for a lane that was lost, from before it is read until it gets on or is left."""
         self._gets_on: dict[LaneId, asyncio.Event] = {}
@@ -85,7 +89,7 @@ class Scheduler:
         if (runner := await self._present(lane)) is not None:
             runner.look_again()
             return []
-        if isinstance(self._left.get(lane), LaneView):
+        if lane in self._left and isinstance(self._left[lane][1], LaneView):
             del self._left[lane]
         return await self._run(lane, None)
 
@@ -154,7 +158,7 @@ class Scheduler:
             opening.set()
 
     async def _view(self, lane: LaneId) -> View:
-        left = self._left.pop(lane, None)
+        _, left = self._left.pop(lane, (0.0, None))
         if left is not None and await left.catch_up(self._services.log):
             return left
         run, instance = lane
@@ -168,9 +172,16 @@ class Scheduler:
 
     def _leave(self, lane: LaneId, view: View) -> None:
         if not view.is_finished:
-            self._left[lane] = view
-            while len(self._left) > _MOST_LEFT:
-                self._left.popitem(last=False)
+            self._left[lane] = time.monotonic(), view
+        while self._left and self._is_one_to_go():
+            self._left.popitem(last=False)
+
+    def _is_one_to_go(self) -> bool:
+        """Whether the lane that was left first is not kept any longer."""
+        since, _ = next(iter(self._left.values()))
+        size = sum(view.size for _, view in self._left.values())
+        too_many = len(self._left) > _MOST_LEFT or size > _MOST_LEFT_BYTES
+        return too_many or time.monotonic() - since > _LEFT_SECONDS
 
 
 @contextmanager

@@ -1,23 +1,33 @@
 """Threads for plain functions: so many at a time, and one that hangs takes no other's place (SPEC R7.2).
 
 A thread cannot be killed. A function that outlives its timeout, or whose call is cancelled, keeps its thread, and
-another takes the place; what it returns is dropped. The threads are daemons: the process does not wait for them when it
-ends.
+another takes the place; what it returns is dropped. So many may stay behind, and then no more functions are begun. The
+threads are daemons: the process does not wait for them when it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from .places import Places
 
+logger = logging.getLogger(__name__)
+
+MOST_LEFT_BEHIND: Final = 256
+"""So many threads may be at work on what nobody waits for."""
+
 Job = Callable[[], object]
 Ended = tuple[Any, BaseException | None]
+
+
+class StuckThreads(RuntimeError):
+    """Too many functions of this process outlived their calls."""
 
 
 class Threads:
@@ -27,18 +37,29 @@ class Threads:
         self._most = most
         self._places = Places(most)
         self._idle: list[SimpleQueue[Job | None]] = []
+        self._left_behind = 0
 
     async def run(self, function: Callable[[], Any], *, timeout_seconds: float | None, owner: str = "") -> Any:
         """Return what the function does, or raise what it raises. Its time begins when it does, not while it waits.
 
         No owner, a run, holds the last threads.
 
-        Raises `TimeoutError`.
+        Raises `TimeoutError`, and `StuckThreads` where too many are at work on what nobody waits for.
         """
         async with self._places.one(owner):
+            if self._left_behind >= MOST_LEFT_BEHIND:
+                raise StuckThreads(
+                    f"{self._left_behind} functions that outlived their calls are still at work in this process: "
+                    "let them end by themselves in time, or restart the worker"
+                )
             ended = self._begin(contextvars.copy_context(), function)
-            async with asyncio.timeout(timeout_seconds):
-                value, error = await ended
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    value, error = await ended
+            except BaseException:
+                if ended.cancelled():
+                    self._leave_behind()
+                raise
         if error is not None:
             raise error
         return value
@@ -47,6 +68,15 @@ class Threads:
         """End the threads that are idle; the loop may not turn any more."""
         for jobs in self._idle:
             jobs.put(None)
+
+    def _leave_behind(self) -> None:
+        self._left_behind += 1
+        if self._left_behind.bit_count() == 1:  # told at 1, 2, 4, ...
+            logger.warning(
+                "%d functions outlived their calls and keep a thread each; from %d on no more are begun",
+                self._left_behind,
+                MOST_LEFT_BEHIND,
+            )
 
     def _begin(self, context: contextvars.Context, function: Callable[[], Any]) -> asyncio.Future[Ended]:
         loop = asyncio.get_running_loop()
@@ -58,7 +88,9 @@ class Threads:
                 self._idle.append(jobs)
             else:
                 jobs.put(None)
-            if not ended.done():
+            if ended.done():
+                self._left_behind -= 1
+            else:
                 ended.set_result(result)
 
         jobs.put(lambda: loop.call_soon_threadsafe(end, _captured(context, function)))

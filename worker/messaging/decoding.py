@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import kombu.compression
@@ -27,6 +29,20 @@ def restrict_decoding(limits: Limits) -> None:
         kombu.compression.register(encoder, _refuse, content_type)
     unpack = partial(unpacked, most_containers=limits.containers)
     registry.register(CONTENT, pack, unpack, content_type=_CONTENT_TYPE, content_encoding="binary")
+
+
+@contextmanager
+def decoding_restored() -> Iterator[None]:
+    """Leave this process to decode as it did before the block."""
+    compressions = {each: kombu.compression.get_encoder(each)[0] for each in kombu.compression.encoders()}
+    decompressions = {each: kombu.compression.get_decoder(each) for each in compressions}
+    encoded, decoded = registry._encoders[CONTENT], registry._decoders[_CONTENT_TYPE]
+    try:
+        yield
+    finally:
+        for each, encoder in compressions.items():
+            kombu.compression.register(encoder, decompressions[each], each)
+        registry.register(CONTENT, encoded.encoder, decoded, _CONTENT_TYPE, encoded.content_encoding)
 
 
 def _refuse(body: bytes) -> bytes:

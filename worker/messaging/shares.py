@@ -55,7 +55,12 @@ class Shares:
         )
 
     def take(self, run: str, lane: Hashable, begin: Begin, drop: Callable[[], object]) -> None:
-        """Begin a lane, or let it stand aside; one that stands there already is dropped."""
+        """Begin a lane, or let it stand aside; one that stands there already is dropped.
+
+        Whoever stands aside is looked at first: what was to do so later is lost with a connection to the broker.
+        """
+        if self._aside:
+            self._serve()
         aside = self._aside.get(run)
         if aside is None and self._may_begin(run):
             self._begin(run, begin)

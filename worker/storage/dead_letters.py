@@ -23,6 +23,7 @@ from acts_celery.worker.messaging.packing import pack, unpack
 
 from .audit import deed
 from .connections import redis_errors
+from .due import DueRuns
 from .keys import Keys, active_runs
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class DeadLetters:
         self._settings = settings
         self._letters = settings.key_prefix + ":{dead}:letters"
         self._times = settings.key_prefix + ":{dead}:times"
+        self._due = DueRuns(redis, settings.key_prefix)
 
     def list(self) -> Sequence[DeadLetter]:
         """All of them, the oldest first."""
@@ -116,6 +118,7 @@ class DeadLetters:
                     pipeline.execute()
                 seconds: Any = self._redis.time()[0]
                 self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)
+                self._due.note(call.run)
             self._forget([letter])
             self._tell("resent", [letter])
 

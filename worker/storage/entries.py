@@ -77,6 +77,8 @@ class Entry:
     """The run that is to answer the call (SPEC R9.3)."""
     spread: bytes | None = None
     """What the call is carried out with for each element since this entry (SPEC R4.10)."""
+    size: int = 0
+    """Of its fields, in bytes."""
     part: Part | None = None
     """The element of the call that has ended with this entry."""
     run_status: str | None = None
@@ -103,6 +105,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     status = fields[b"s"].decode() if b"s" in fields else None
     return Entry(
         id=id_.decode(),
+        size=sum(map(len, fields.values())),
         instance=fields[b"l"].decode() or None if b"l" in fields and loop is None else None,
         message=unpack(fields[b"m"]) if b"m" in fields else None,
         call=int(fields[b"c"]) if b"c" in fields else None,

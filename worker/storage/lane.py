@@ -190,6 +190,8 @@ class LaneView:
         self.run = run
         self.instance = instance
         self.seen = "0-0"
+        self.size = 0
+        """The bytes of what was read of it."""
         self.global_seen = run.seen
         self.mark = mark
         """Of the lane's published task, as it was before we read who is at work."""
@@ -325,6 +327,7 @@ class LaneView:
             if entry.gives_up:
                 self._note_given_up(entry.id)
             self.seen = entry.id
+            self.size += entry.size
         self.execution.receive()
 
     def _note_given_up(self, id_: str) -> None:
