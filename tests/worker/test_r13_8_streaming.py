@@ -131,6 +131,7 @@ def test_r13_8_a_call_begins_while_the_server_holds_the_rest_of_the_answer_back(
     assert (result.status, result.output) == ("completed", 23)
     assert [(call.index, call.tick) for call in result.calls] == [(0, 0), (1, 0), (2, 0)]
     assert streaming.speaker.asked[topic] == [0, 1]
+    assert [event.status for event in run.follow() if event.kind == "run"] == ["running", "completed"]
     assert len(solutions(run)) == 2
 
 

@@ -122,7 +122,7 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         snapshot=fields.get(b"h"),
         ruling=fields.get(b"j"),
         child=fields[b"r"].decode() if b"r" in fields else None,
-        spread=fields.get(b"f"),
+        spread=fields.get(b"f") if loop is None else None,  # of a loop it is a part of an answer
         part=_read_part(fields, detail),
         run_status=status if b"l" not in fields else None,
         loop=loop,
