@@ -43,7 +43,7 @@ def run(guarded: Guarded) -> str:
 def test_everybody_does_their_work_and_asks_for_nothing_else(guarded: Guarded, run: str) -> None:
     mailboxes = make_client_application(guarded.as_("flower").settings).control.inspect(timeout=2, limit=3).ping()
     assert {name.split("@")[0] for name in mailboxes} == {"instances", "delegates-2", "acts-2"}
-    # redis-py greets so and lives with the refusal. Redis 7.0 does not know the command, nor reads a file that grants it.
+    # redis-py greets so and lives with a refusal: Redis 7.0 does not know the command, nor loads a file that grants it.
     asked = {entry["object"] for entry in guarded.admin.acl_log()} - {"client|setinfo"}
     assert asked == set()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+
+from acts_celery.worker.client import progress
 
 from .backend import Backend
 from .test_control_cli import command
@@ -104,6 +107,17 @@ def test_log_shows_only_what_failed_or_what_a_tool_wrote(backend: Backend, large
 def test_log_follow_goes_on_behind_what_it_has_printed(backend: Backend, large: str) -> None:
     lines = command(backend, "log", large, "--follow", "--limit", "2").stdout.splitlines()
     assert len(lines) == 3
+
+
+def test_who_follows_behind_the_end_of_a_run_does_not_wait(
+    backend: Backend, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_BLOCK_MS", 60_000)
+    of = progress.Progress(large, backend.redis, backend.settings)
+    *_, last = of.entries("0-0")
+    begun = time.monotonic()
+    assert list(of.entries(last.id)) == []
+    assert time.monotonic() - begun < 30
 
 
 def test_run_is_quiet_on_request(backend: Backend) -> None:

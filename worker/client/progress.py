@@ -96,20 +96,20 @@ class Progress:
     def _after(self, stream: str, seen: str, timeout_seconds: float | None) -> Iterator[Entry]:
         """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
         deadline = Deadline(self._run, timeout_seconds)
+        is_over = self._newest().run_status in ENDED
         while True:
-            found = self._wait(stream, seen, deadline)
+            found = self._wait(stream, seen, None if is_over else deadline.block_ms())
             for entry in found:
                 yield entry
                 if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == self._newest().id):
                     return
             if found:
                 seen = found[-1].id
-            elif self._newest().run_status in ENDED:
+            elif is_over or self._newest().run_status in ENDED:
                 return
 
-    def _wait(self, stream: str, seen: str, deadline: Deadline) -> list[Entry]:
-        """The next entries behind an id; none after some seconds in which there were none."""
-        block = deadline.block_ms()
+    def _wait(self, stream: str, seen: str, block: int | None) -> list[Entry]:
+        """The next entries behind an id; none after so many ms in which there were none."""
         with redis_errors(self._settings):
             return read_stream(self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
 
