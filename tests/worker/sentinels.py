@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from redis import Redis
 from redis.backoff import ConstantBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from acts_celery.broker_config import GuardedProcess, find_server
@@ -55,7 +56,8 @@ class Watched:
 
 def client(port: int) -> Redis:
     """A client for a server that may be starting yet."""
-    return Redis(port=port, retry=Retry(ConstantBackoff(0.05), _TRIES), socket_timeout=60)
+    retry = Retry(ConstantBackoff(0.05), _TRIES, (RedisConnectionError, OSError))  # before redis-py 8 without the latter
+    return Redis(port=port, retry=retry, socket_timeout=60)
 
 
 @contextmanager
