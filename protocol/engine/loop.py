@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
+from acts_celery.protocol.language.limits import MOST
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.fold import Fold
 
@@ -301,7 +302,7 @@ def estimate_tokens(request_bytes: int, max_output_tokens: int) -> int:
 def charge_tokens(usage: Any, estimate: int, losses: int) -> int:
     """What a tick has cost: what was reported, or the estimate; attempts that were lost before are charged whole."""
     reported = [usage.get(key) for key in ("input", "output")] if isinstance(usage, Mapping) else []
-    counts = [count for count in reported if isinstance(count, int) and count >= 0]  # no answer gives tokens back
+    counts = [count for count in reported if isinstance(count, int) and 0 <= count <= MOST]  # none gives tokens back
     return losses * estimate + (sum(counts) if len(counts) == 2 else estimate)
 
 

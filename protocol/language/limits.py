@@ -17,6 +17,8 @@ Container = TypeVar("Container")
 _BYTES_PER_CONTAINER: Final = 8
 _INTEGERS: Final = range(-(2**63), 2**64)
 
+MOST: Final = 10**9
+"""No number of calls, tokens or seconds is larger: what is reckoned with it has to fit the log, too."""
 LONGEST_INSTANCE: Final = 200
 """Characters of an instance's name: it is repeated in the id of each of its calls."""
 

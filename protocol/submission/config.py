@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, UnknownName, pointer
+from acts_celery.protocol.language.limits import MOST
 from acts_celery.protocol.language.references import is_expression, parse
 
 _CODE: Final = re.compile(r"ACT\d{3}")
@@ -30,15 +32,17 @@ class Setting:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and (isinstance(value, int) or isfinite(value))
+    )
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
 
 
 def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
+    return _is_number(value) and 0 < value <= MOST
 
 
 def _is_approval(value: Any) -> bool:
@@ -59,8 +63,8 @@ def _are_codes(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and _CODE.fullmatch(each) for each in value)
 
 
-_COUNT: Final = (_is_whole, "a whole number, at least 1")
-_SECONDS: Final = (_is_positive, "a number of seconds, more than 0")
+_COUNT: Final = (_is_whole, "a whole number, at least 1 and at most a billion")
+_SECONDS: Final = (_is_positive, "a number of seconds, more than 0 and at most a billion")
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model", True, True),

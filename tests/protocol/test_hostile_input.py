@@ -255,3 +255,11 @@ def _carry_out(execution: Execution, fold: Fold, decision: Start | Outcome, valu
         fold.append(message, "a result")
     assert execution.record(outcome.index, outcome.status)
     assert not execution.record(outcome.index, outcome.status)
+
+
+@pytest.mark.parametrize("key", ["approve_seconds", "promise_seconds", "request_seconds", "max_concurrency"])
+@pytest.mark.parametrize("number", [2**63, 1e300, float("inf"), 10**400, 0, -1, True])
+def test_a_setting_beyond_what_is_reckoned_with_is_refused(key: str, number: Any) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_submission({"config": {key: number}, "solution": {"calls": []}})
+    assert any(problem.pointer in (f"/config/{key}", "/config", "") for problem in refused.value.errors)

@@ -79,7 +79,16 @@ def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"input": 5}, {"input": None, "output": 3}, {"input": -9, "output": 3}, "much"]
+    "usage",
+    [
+        None,
+        {},
+        {"input": 5},
+        {"input": None, "output": 3},
+        {"input": -9, "output": 3},
+        {"input": 10**30, "output": 3},
+        "much",
+    ],
 )
 def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
     assert charge_tokens(usage, 4_000, losses=0) == 4_000

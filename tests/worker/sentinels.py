@@ -56,7 +56,9 @@ class Watched:
 
 def client(port: int) -> Redis:
     """A client for a server that may be starting yet."""
-    retry = Retry(ConstantBackoff(0.05), _TRIES, (RedisConnectionError, OSError))  # before redis-py 8 without the latter
+    retry = Retry(
+        ConstantBackoff(0.05), _TRIES, (RedisConnectionError, OSError)
+    )  # before redis-py 8 without the latter
     return Redis(port=port, retry=retry, socket_timeout=60)
 
 

@@ -10,7 +10,7 @@ from acts_celery.broker_config import ConfiguredModel
 
 from .http_client import PLAIN
 from .profiles import Fitted
-from .request import Usage
+from .request import Usage, count_of
 from .sdk_model import Written
 from .wire_schema import ANTHROPIC, StrictMode
 
@@ -104,7 +104,7 @@ def _count(written: Written, usage: Any) -> None:
     if not isinstance(usage, dict):
         return
     before = written.usage or Usage(0, 0)
-    counts = {key: value for key, value in usage.items() if isinstance(value, int)}
+    counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
     read = counts.get("cache_read_input_tokens", before.cached)
     fresh = counts.get("input_tokens")
     made = counts.get("cache_creation_input_tokens", 0)

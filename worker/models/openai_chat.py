@@ -11,7 +11,7 @@ from acts_celery.broker_config import ConfiguredModel
 
 from .http_client import PLAIN
 from .profiles import Fitted
-from .request import Usage
+from .request import Usage, count_of
 from .sdk_model import Written
 from .wire_schema import OPENAI, StrictMode
 
@@ -87,8 +87,8 @@ def _usage(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(read, int) or not isinstance(written, int):
+    cached = count_of(details.get("cached_tokens")) if isinstance(details, dict) else None
+    read, written = count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens"))
+    if read is None or written is None:
         return None
-    return Usage(read, written, cached if isinstance(cached, int) else 0)
+    return Usage(read, written, cached or 0)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from acts_celery.protocol.language.limits import MOST
+
 Heard = Callable[[str], None]
 """Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
 
@@ -24,6 +26,11 @@ class ModelRequest:
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """`model`, `temperature`, `max_output_tokens`, `request_seconds` (SPEC R13.3); other keys are passed over."""
+
+
+def count_of(value: Any) -> int | None:
+    """A number of tokens that a provider tells; None where it is none, or beyond what any answer takes."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
 @dataclass(frozen=True, slots=True)
