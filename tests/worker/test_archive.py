@@ -124,7 +124,7 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
             ),
             ([lines[0], lines[2], lines[1]], "line 3: the entry .* stands behind .*: ids only grow"),
             ([*lines[:2], lines[1]], "line 3: the entry .* stands behind"),
-            ([*lines[:2], _entry({"type": "data", "data": _nested(900)})], "line 3: .* nested deeper than 264 levels"),
+            ([*lines[:2], _entry({"type": "data", "data": _nested(400)})], "line 3: .* nested deeper than 264 levels"),
         ):
             with pytest.raises(Rejected, match=said):
                 client.import_run(bad)
