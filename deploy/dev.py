@@ -6,6 +6,7 @@ test     the tests, in five processes; arguments go to pytest (-n 0: in one)
 redis    each Lua script and each command on Debian's Redis, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
          Redis; the scripts and commands on Redis 6.2; half an hour of chaos
+oldest   the tests with the oldest version of each library that pyproject.toml allows
 check    format, lint, types
 bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
 chaos    random faults under a mixed workload, and an audit (--seconds 3600 --seed 7)
@@ -39,7 +40,7 @@ NEXT = """That was a plan of eleven calls for each of eight customers, and what 
   acts check deploy/examples/reviews.json --mermaid    the plan as a picture
 and, in README.md, a file and functions of your own, the same from Python, a model that writes the plan."""
 INTERRUPTED = 130
-# Tests of workers mostly wait, so four share two cores. A module's tests stay in one, whose servers they share.
+# Tests of workers mostly wait, so five share two cores. A module's tests stay in one, whose servers they share.
 AT_ONCE = ["-n", "5", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
 NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> int:
         "run": run,
         "test": test,
         "redis": redis,
+        "oldest": oldest,
         "nightly": nightly,
         "check": check,
         "bench": bench,
@@ -118,11 +120,23 @@ def nightly(arguments: list[str]) -> int:
     results.append(
         find_redis() or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
     )
-    oldest = oldest_redis()
+    program = oldest_redis()
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
-    results.append(1 if oldest is None else subprocess.call(on_oldest, env={**os.environ, SERVER: oldest}))
+    results.append(1 if program is None else subprocess.call(on_oldest, env={**os.environ, SERVER: program}))
     results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]))
     return next((code for code in results if code), 0)
+
+
+def oldest(arguments: list[str]) -> int:
+    """Run the tests in an environment of the oldest libraries."""
+    python = os.path.join(ROOT, ".oldest", "bin", "python")
+    install = ["-m", "uv", "pip", "install", "-q", "--python", python, "--resolution", "lowest-direct", "-e", ".[dev]"]
+    return (
+        subprocess.call([PYTHON, "-m", "venv", os.path.join(ROOT, ".oldest")])
+        or subprocess.call([python, "-m", "pip", "install", "-qq", LOCK_TOOLS[0]])
+        or subprocess.call([python, *install], cwd=ROOT)
+        or subprocess.call([python, "-m", "pytest", "-m", "not nightly", *distribution(arguments), *arguments])
+    )
 
 
 def find_redis() -> int:
