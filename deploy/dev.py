@@ -2,7 +2,7 @@
 """One command each: python3 deploy/dev.py COMMAND [arguments]
 
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
-test     the tests, in five processes; arguments go to pytest (-n 0: in one)
+test     the tests, in four processes; arguments go to pytest (-n 0: in one)
 redis    each Lua script and each command on Debian's Redis, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
          Redis; the scripts and commands on Redis 6.2; half an hour of chaos
@@ -40,8 +40,8 @@ NEXT = """That was a plan of eleven calls for each of eight customers, and what 
   acts check deploy/examples/reviews.json --mermaid    the plan as a picture
 and, in README.md, a file and functions of your own, the same from Python, a model that writes the plan."""
 INTERRUPTED = 130
-# Tests of workers mostly wait, so five share two cores. A module's tests stay in one, whose servers they share.
-AT_ONCE = ["-n", "5", "--dist", "loadscope", "--no-loadscope-reorder"]
+# Tests of workers mostly wait, so four share two cores. A module's tests stay in one, whose servers they share.
+AT_ONCE = ["-n", "4", "--dist", "loadscope", "--no-loadscope-reorder"]
 IN_ONE = {"--pdb", "--trace", "-s", "--capture=no"}
 NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
 NIGHT_OF_CHAOS_SECONDS = 1800
@@ -224,7 +224,7 @@ def check(arguments: list[str]) -> int:
 
 
 def distribution(arguments: list[str]) -> list[str]:
-    """Return pytest's options for five processes; none where the terminal belongs to the tests."""
+    """Return pytest's options for four processes; none where the terminal belongs to the tests."""
     return [] if IN_ONE.intersection(arguments) else AT_ONCE
 
 
