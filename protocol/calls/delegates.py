@@ -11,6 +11,7 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.schemas import compiled
 
 from .call import Call
+from .tools import ANONYMOUS, Executor
 
 
 def delegate_context(
@@ -31,6 +32,20 @@ def declares_tools(definition: Mapping[str, Any]) -> bool:
     """Whether a delegate's definition has tools of its own: it is a loop then, and its answer a run (SPEC R9.3)."""
     context = definition.get("context") or ()
     return bool(definition.get("tools")) or any(message.get("type") == "tool" for message in context)
+
+
+def unawaited_problem(call: Call, delegates: Mapping[str, Any], *, is_request: bool) -> str | None:
+    """What is wrong with a call without an output path whose delegate, of those definitions, is answered by a run or, in
+    a request, by a model: both are counted with their result (SPEC R9.3, R13.3).
+    """
+    if not call.is_fire_and_forget or call.runner.executor is not Executor.DELEGATE:
+        return None
+    name = call.runner.name
+    if declares_tools(delegates.get(name, {})):
+        return f"delegate {name!r} has tools, and is a run: give the call an _outputPath"
+    if is_request and (name in delegates or name == ANONYMOUS):
+        return f"delegate {name!r} is answered by a model, whose tokens are counted with its result: give the call an _outputPath"
+    return None
 
 
 def input_schema(own: Sequence[Message]) -> Any:

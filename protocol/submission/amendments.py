@@ -2,7 +2,8 @@
 
 An amendment is `{"calls": […]}` or `{"solution": {"calls": […]}}`, with `tools` and `delegates` as in a submission. Its
 calls are checked like those of a submission whose context is all that the run's log holds; calls at work are writers,
-and so are those that stay where calls are added, of which an ended run has none.
+and so are those that stay where calls are added, of which an ended run has none. Limits of input hold for what is handed
+in; the log has its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from acts_celery.protocol.language.messages import Message
 
 from .checking import RejectedCalls, Surroundings, check_calls
 from .layout import Layout
-from .submission import read_submission
+from .submission import read_parts, within_limits
 
 _KEYS: Final = frozenset({"calls", "solution", "tools", "delegates"})
 
@@ -53,15 +54,20 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
         for key in value
         if key not in _KEYS
     ]
-    whole = {
-        "context": list(so_far.messages),
+    handed_in = {
         "solution": value.get("solution", {"calls": value.get("calls")}),
-        "tools": _joined(so_far.tools, value.get("tools")),
-        "delegates": _joined(so_far.delegates, value.get("delegates")),
-        "config": dict(so_far.config),
+        **{key: value[key] for key in ("tools", "delegates") if key in value},
     }
     try:
-        submission, problems = read_submission(whole, known.limits)
+        given, problems = within_limits(handed_in, known.limits)
+        whole = {
+            **given,
+            "context": list(so_far.messages),
+            "tools": _joined(so_far.tools, given.get("tools")),
+            "delegates": _joined(so_far.delegates, given.get("delegates")),
+            "config": dict(so_far.config),
+        }
+        submission, problems = read_parts(whole, known.limits, problems)
         submission = replace(submission, is_template=so_far.is_template, first=so_far.first)
         return check_calls(submission, [*unknown, *problems], _narrowed(known, so_far), begun=_unfinished(so_far))
     except RejectedCalls as rejected:

@@ -21,7 +21,7 @@ from acts_celery.protocol.calls.call import (
     read_expressions,
     shape_problems,
 )
-from acts_celery.protocol.calls.delegates import input_misfit
+from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from acts_celery.protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
@@ -96,6 +96,8 @@ def check_calls(
     if is_upfront(submission):
         problems += upfront_problems(submission, known.definitions)
         problems += _misfits(submission, calls, [*problems], toolbox)
+    if not any(problem.pointer.startswith("/delegates") for problem in problems):
+        problems += unawaited_problems(submission, calls)
     if begun is None:  # the tools of a run that an amendment finds are those that its calls have named
         problems += _approval_problems(submission, toolbox, calls, known)
     if not submission.is_whole or not paths_are_known:
@@ -195,6 +197,15 @@ def _misfits(
         and toolbox.tools.get(call.tool) is submission.tools.get(call.tool)
         for problem in input_misfit(submission.delegates[call.runner.name], call)
     ]
+
+
+def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterator[Problem]:
+    """Calls without an output path that need one, as far as the submission holds the definitions of their delegates."""
+    is_request = submission.is_request or "tokens" in submission.config  # an amendment to one is none itself
+    for call in calls:
+        text = unawaited_problem(call, submission.delegates, is_request=is_request)
+        if text is not None:
+            yield Problem(pointer(*submission.place(call.index)), text)
 
 
 def _writing(calls: Iterable[Call], begun: Mapping[str | None, Sequence[Call]] | None) -> Iterator[Call]:

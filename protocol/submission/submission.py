@@ -121,6 +121,14 @@ def decode(data: bytes, limits: Limits | None = None) -> Any:
 
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
+    value, problems = within_limits(value, limits)
+    return read_parts(value, limits, problems)
+
+
+def within_limits(value: Any, limits: Limits) -> tuple[dict[str, Any], list[Problem]]:
+    """What may be read of a submission, and everything in it that exceeds a limit. Raises `Rejected` where nothing may
+    be.
+    """
     if not isinstance(value, dict):
         remedy = f"; write {_WITH_CALLS}" if isinstance(value, list) else ""
         shape = "a submission must be an object with a context, and a solution or a plan message"
@@ -144,6 +152,15 @@ def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Proble
     problems += _size_problems(value, limits)
     if reading(*_schemas(value)).is_too_large(limits.schema_work):
         raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
+    return value, problems
+
+
+def read_parts(
+    value: Mapping[str, Any], limits: Limits, problems: Iterable[Problem] = ()
+) -> tuple[Submission, list[Problem]]:
+    """The submission that a value is which was held against the limits, with these problems and those of its shape."""
+    problems = [*problems]
+    context = value["context"]
     messages, message_problems_ = _messages(context)
     problems += message_problems_
     declared, tool_problems = read_tools(context, value.get("tools"))

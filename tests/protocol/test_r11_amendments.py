@@ -10,6 +10,7 @@ import pytest
 from acts_celery.protocol import Plan, Rejected, check_amendment
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
+from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.protocol.submission.checking import Surroundings
 
@@ -116,3 +117,30 @@ def test_tools_of_the_run_and_of_the_amendment_are_known() -> None:
     calls = [{"_tool": "old", "_output": 1, "_outputPath": "†state.a"}, {"_tool": "new", "_output": 1}]
     plan = checked({"calls": calls, "tools": {"new": {"type": "object"}}}, tools={"old": {"type": "object"}})
     assert set(plan.tools) == {"old", "new"}
+
+
+def test_limits_of_input_hold_for_what_is_handed_in_and_not_for_the_log() -> None:
+    known = replace(KNOWN, limits=Limits(depth=5, message_bytes=400, submission_bytes=1000, messages=2, containers=20))
+    deep: Any = 1
+    for _ in range(9):
+        deep = {"a": deep}
+    log = [{"type": "state", "deep": deep}, *({"type": "state", f"n{n}": "x" * 500} for n in range(9))]
+    plan = check_amendment({"calls": [echo("†state.n3", "†state.b")]}, SoFar(log, {}, first=7), known)
+    assert [call.index for call in plan.calls] == [7]
+    for calls in (
+        [echo(deep, "†state.b")],
+        [echo("x" * 500, "†state.b")],
+        [echo(n, f"†state.b{n}") for n in range(30)],
+    ):
+        with pytest.raises(Rejected, match="ACTS_LIMIT_"):
+            check_amendment({"calls": calls}, SoFar(log, {}, first=7), known)
+
+
+def test_a_call_without_a_path_is_not_added_where_tokens_are_counted() -> None:
+    value = {"calls": [{"_tool": "write", "_delegate": "writer"}], "delegates": {"writer": {"context": []}}}
+    known = Surroundings(activities={}, delegates=(), model=True)
+    assert check_amendment(value, SoFar((), {}, first=0), known).calls
+    with pytest.raises(
+        Rejected, match=r"/calls/0: delegate 'writer' is answered by a model.*give the call an _outputPath"
+    ):
+        check_amendment(value, SoFar((), {}, first=0, config={"tokens": 1000}), known)

@@ -204,3 +204,23 @@ def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_pools() -> No
     parent = Parent(CallId("r", "①", 3), 2, 1, (Pool("r", 5, None),))
     assert Parent.read(parent.to_fields()["parent"]) == parent
     assert Parent.read(b'["r", null, 3, 2, 1]') == Parent(CallId("r", None, 3), 2, 1)
+
+
+def test_r13_3_a_call_whose_cost_nobody_would_count_is_refused_in_an_answer_and_the_others_run(loops: Backend) -> None:
+    plain, inner = {"_tool": "plain"}, {"_tool": "inner"}
+    child = Told(loops, answer(output=1))
+    asked = asking(
+        loops,
+        answer(plain, SUM, inner),
+        answer(output="†state.sum"),
+        delegates={"plain": PLAIN, "inner": child.definition()},
+        tokens=1_000_000,
+    )
+    result = asked.result()
+    assert (result.status, result.output) == ("completed", 3)
+    assert [(call.tool, call.status) for call in result.calls] == [("add", "done")]
+    errors = {error["data"]["call"]["_tool"]: error["data"]["error"] for error in asked.messages("error")}
+    assert errors.keys() == {"plain", "inner"}
+    assert "delegate 'plain' is answered by a model" in errors["plain"]["message"]
+    assert "delegate 'inner' has tools, and is a run: give the call an _outputPath" in errors["inner"]["message"]
+    assert not child.asked

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 
 from acts_celery.worker.execution.places import Places
 from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.messaging import shares
+from acts_celery.worker.messaging.consumer import lane_of
+from acts_celery.worker.messaging.messages import lane_task
 from acts_celery.worker.messaging.shares import Shares, may_hold_another
 
 
@@ -61,6 +64,13 @@ def test_lanes_beyond_a_runs_share_stand_aside_and_others_begin(monkeypatch: pyt
     assert worker.begun[-1] == ("small", 0)
     worker.end("wide", 0)
     assert worker.begun[-1] == ("wide", share), "in their order"
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_a_lane_is_the_same_whether_it_was_lost_before_or_not(was_lost: bool) -> None:
+    message = lane_task("run", "①", "queue", was_lost=was_lost)
+    task = SimpleNamespace(headers={"task": message.task}, payload=[[message.body], {}, {}])
+    assert lane_of(task) == ("run", "①"), "else it would be begun beyond the share of its run"
 
 
 def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monkeypatch: pytest.MonkeyPatch) -> None:

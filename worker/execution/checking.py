@@ -17,7 +17,7 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
 from acts_celery.protocol.requests.staged import first_schema
 from acts_celery.protocol.submission.amendments import SoFar, placed
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Surroundings, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.support import unsupported
 from acts_celery.worker.messaging.limits import limits_of
@@ -103,7 +103,10 @@ class Checker:
 
     def complete(self, layout: Layout) -> Layout:
         """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
-        return _supported(self._known_delegates.with_definitions(layout), is_new=False)
+        complete = _supported(self._known_delegates.with_definitions(layout), is_new=False)
+        if problems := list(unawaited_problems(complete.submission, complete.calls)):
+            raise Rejected(problems)
+        return complete
 
     def tool_of(self, function: Callable[..., Any]) -> str:
         """The tool that an activity's function is registered as; its own name where it is not."""
@@ -138,6 +141,7 @@ class Checker:
                 )
         complete = self._known_delegates.with_definitions(plan)
         problems += self._unfit_loops(complete)
+        problems += unawaited_problems(complete.submission, complete.calls)
         if problems:
             raise Rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
@@ -158,12 +162,6 @@ class Checker:
                 for problem in rejected.errors:
                     if not problem.pointer.startswith("/delegates"):
                         yield replace(problem, pointer=pointer("delegates", name) + problem.pointer)
-        for call in plan.calls:
-            if call.is_fire_and_forget and declares_tools(delegates.get(call.runner.name, {})):
-                at = pointer(*plan.submission.place(call.index))
-                yield Problem(
-                    at, f"delegate {call.runner.name!r} has tools, and is a run: give the call an _outputPath"
-                )
 
     def _loosened(self, plan: Plan) -> Iterator[Problem]:
         """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LONGEST_LANE: Final = 2_000
-"""Bytes of a lane's name that shares are kept of; it may be longer."""
+"""Bytes of a lane's task that shares are kept of; it may be longer."""
 _NOT_PERMITTED: Final = 3
 """How a worker ends whose user may not take from its queues."""
 _ANSWER_SECONDS: Final = 0.005
@@ -170,7 +170,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
             self._hand.hold(task, given_back)
             begin()
 
-        lane = _lane_of(task) if self._has_shares else None
+        lane = lane_of(task) if self._has_shares else None
         if lane is None:
             take_in_hand()
         else:
@@ -186,8 +186,10 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         signals.task_rejected.send(sender=self, message=message, exc=None)
 
 
-def _lane_of(task: Any) -> tuple[str, bytes] | None:
-    """The run and the name of the lane that a task drives; None for any other task, and for what will be refused."""
+def lane_of(task: Any) -> tuple[str, str | None] | None:
+    """The run and the lane that a task drives, whatever else it says of it; None for any other task, and for what will be
+    refused.
+    """
     if task.headers["task"] != EXECUTE_INSTANCE:
         return None
     arguments = task.payload[0]
@@ -195,10 +197,10 @@ def _lane_of(task: Any) -> tuple[str, bytes] | None:
     if not isinstance(argument, bytes) or len(argument) > _LONGEST_LANE:
         return None
     try:
-        run, _ = unpack(argument)
+        run, instance, *_ = unpack(argument)
     except (ValueError, TypeError, msgpack.UnpackException):
         return None
-    return (run, argument) if isinstance(run, str) else None
+    return (run, instance) if isinstance(run, str) and isinstance(instance, str | None) else None
 
 
 def outlive_channel(message: Any) -> None:
