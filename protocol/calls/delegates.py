@@ -35,8 +35,8 @@ def declares_tools(definition: Mapping[str, Any]) -> bool:
 
 
 def unawaited_problem(call: Call, delegates: Mapping[str, Any], *, is_request: bool) -> str | None:
-    """What is wrong with a call without an output path whose delegate, of those definitions, is answered by a run or, in
-    a request, by a model: both are counted with their result (SPEC R9.3, R13.3).
+    """What is wrong with a call without an output path whose delegate is answered by a run, or by a model in a request:
+    both are counted with their result (SPEC R9.3, R13.3). `delegates` are the definitions.
     """
     if not call.is_fire_and_forget or call.runner.executor is not Executor.DELEGATE:
         return None
@@ -44,7 +44,8 @@ def unawaited_problem(call: Call, delegates: Mapping[str, Any], *, is_request: b
     if declares_tools(delegates.get(name, {})):
         return f"delegate {name!r} has tools, and is a run: give the call an _outputPath"
     if is_request and (name in delegates or name == ANONYMOUS):
-        return f"delegate {name!r} is answered by a model, whose tokens are counted with its result: give the call an _outputPath"
+        why = "is answered by a model, whose tokens are counted with its result"
+        return f"delegate {name!r} {why}: give the call an _outputPath"
     return None
 
 

@@ -8,12 +8,12 @@ changed, so the messages of a tick begin with those of the one before, byte for 
     Schema: {"type":"object"}
     {"text":"Hello"}
 
-Every value stands on one line, whatever it holds: data cannot forge a heading. Provenance is in none of it (SPEC R1.4).
+Every value stands on one line, whatever it holds, and hides nothing: data cannot forge a heading. Provenance is in none
+of it (SPEC R1.4).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
 
@@ -35,8 +36,6 @@ ChatMessage = dict[str, Any]
 """`{"role": "system" or "user", "content": text}`; a chat message of the context stays as it is."""
 Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
-_LINE_ENDS: Final = re.compile("[\\x00-\\x1f\\x7f\\x85\\u2028\\u2029]")
-"""What may be taken for the end of a line; JSON escapes a part of it by itself."""
 _KIND: Final = re.compile(r"[^\W\d_][\w-]*")
 _TEXT_KEYS: Final = ("message", "text", "content")
 _MOST_BYTES: Final = Limits().call_bytes
@@ -79,7 +78,7 @@ def render(request: Request) -> list[ChatMessage]:
 
 def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> list[ChatMessage]:
     """What follows the first answer of a staged tick: for each slot its name, its tool, and where its call writes."""
-    lines = [f"{name}. {_one_line(tool)}{f' → {_one_line(path)}' if path else ''}" for name, tool, path in slots]
+    lines = [f"{name}. {one_line(tool)}{f' → {one_line(path)}' if path else ''}" for name, tool, path in slots]
     return [_chat("user", "\n".join([texts.slots_heading(tick), *(lines or [texts.NO_CALLS])]))]
 
 
@@ -88,7 +87,7 @@ def _tool(tool: Tool) -> str:
     named = [name for name in tool.document["properties"] if not name.startswith("_")]
     description = tool.declaration.get("description")
     said = f": {' '.join(description.split())}" if isinstance(description, str) else ""
-    return _one_line(f"- {tool.name}({', '.join(named)}){said}")
+    return one_line(f"- {tool.name}({', '.join(named)}){said}")
 
 
 def render_context(
@@ -174,11 +173,11 @@ class _Data:
         """One identity: its heading, what is said of it, and its value as its reader sees it. Raises `TooLarge`."""
         kind, instance = identity
         name = DAGGER + kind if _KIND.fullmatch(kind) else compact(kind)  # what cannot be referred to is quoted
-        lines = [f"## Data: {name}" + (f" {_one_line(instance)}" if instance is not None else "")]
+        lines = [f"## Data: {name}" + (f" {one_line(instance)}" if instance is not None else "")]
         messages = self.identities[identity]
         descriptions = [m["description"] for m in messages if isinstance(m.get("description"), str)]
         schemas = [m["schema"] for m in messages if "schema" in m and not is_written(m)]
-        lines += [f"Description: {_one_line(' '.join(text.split()))}" for text in descriptions[-1:]]
+        lines += [f"Description: {one_line(' '.join(text.split()))}" for text in descriptions[-1:]]
         lines += [f"Schema: {compact(schema)}" for schema in schemas[-1:]]
         value = self._context.fold(instance).root(kind)
         if value is not MISSING:
@@ -198,16 +197,7 @@ class _Data:
 
 def compact(value: Any) -> str:
     """A value as JSON on one line."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _LINE_ENDS.sub(_escaped, text)
-
-
-def _one_line(text: str) -> str:
-    return _LINE_ENDS.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    return json_text(value, separators=(",", ":"))
 
 
 def _cut(text: str, show_bytes: int | None) -> str:
@@ -221,10 +211,10 @@ def _cut(text: str, show_bytes: int | None) -> str:
 
 def _receipt(fate: Fate) -> str:
     """One line: index, tool, instance, fate, path, reason."""
-    instance = f" {_one_line(fate.instance)}" if fate.instance is not None else ""
-    path = f" → {_one_line(fate.path)}" if fate.path is not None else ""
-    reason = f" ({_one_line(fate.reason)})" if fate.reason else ""
-    return f"{fate.index}. {_one_line(fate.tool)}{instance}: {fate.fate}{path}{reason}"
+    instance = f" {one_line(fate.instance)}" if fate.instance is not None else ""
+    path = f" → {one_line(fate.path)}" if fate.path is not None else ""
+    reason = f" ({one_line(fate.reason)})" if fate.reason else ""
+    return f"{fate.index}. {one_line(fate.tool)}{instance}: {fate.fate}{path}{reason}"
 
 
 def _error(message: Message) -> str:
@@ -254,7 +244,7 @@ def _text_of(message: Message) -> str:
     text = next((message[key] for key in keys if key != "type" and isinstance(message.get(key), str)), None)
     found = text if text is not None else compact(shown(message))
     instance = message.get("_instance")
-    return found if instance is None else f"{_one_line(instance)}: {found}"
+    return found if instance is None else f"{one_line(instance)}: {found}"
 
 
 def _chat(role: str, content: str) -> ChatMessage:

@@ -2,8 +2,8 @@
 
 An amendment is `{"calls": […]}` or `{"solution": {"calls": […]}}`, with `tools` and `delegates` as in a submission. Its
 calls are checked like those of a submission whose context is all that the run's log holds; calls at work are writers,
-and so are those that stay where calls are added, of which an ended run has none. Limits of input hold for what is handed
-in; the log has its own.
+and so are those that stay where calls are added, of which an ended run has none. The limits of input hold for what is
+handed in; the log has its own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
@@ -165,7 +165,7 @@ def read_parts(
     problems += message_problems_
     declared, tool_problems = read_tools(context, value.get("tools"))
     problems += tool_problems
-    delegates = value.get("delegates") if value.get("delegates") is not None else {}
+    delegates: Any = value.get("delegates") if value.get("delegates") is not None else {}
     problems += _delegate_problems(delegates)
     problems += _request_problems(value)
     solution = value.get("solution")
@@ -187,7 +187,8 @@ def read_parts(
                 ),
             ]
         )
-    is_object = isinstance(solution, dict)
+    written: Mapping[str, Any] = solution if isinstance(solution, dict) else {}
+    config: Any = value.get("config")
     submission = Submission(
         context=messages,
         calls=calls,
@@ -196,13 +197,11 @@ def read_parts(
         tools=declared.tools,
         declared=declared.places,
         delegates=delegates if isinstance(delegates, dict) else {},
-        output=solution.get("output") if is_object else None,
+        output=written.get("output"),
         schema=value.get("schema"),
-        config=settings_of(config) if isinstance(config := value.get("config"), dict) else {},
+        config=settings_of(config) if isinstance(config, dict) else {},
         is_whole=len(messages) == len(context) and not call_problems,
-        beside={k: v for k, v in solution.items() if k not in ("calls", "output")}
-        if isinstance(solution, dict)
-        else {},
+        beside={key: part for key, part in written.items() if key not in ("calls", "output")},
     )
     return submission, problems
 

@@ -157,9 +157,7 @@ def _odd_answers() -> dict[str, Any]:
 def _forgotten_models() -> dict[str, Any]:
     """Requests to a model, one for each element, that are sent and forgotten."""
     delegates = {"writer": {"context": [{"type": "system", "message": "Write."}], "schema": {"type": "string"}}}
-    tools = {
-        "write": {"type": "object", "properties": {"_delegate": {"const": "writer"}, "_each": {"const": "n"}, "n": {}}}
-    }
+    tools = {"write": {"type": "object", "properties": {"_delegate": {"const": "writer"}, "_each": {}, "n": {}}}}
     context = [{"type": "data", "data": {"n": [*range(1_000)]}}]
     config = {"model": "forgetful", "tokens": 1_000_000, "ticks": 3}
     return {"context": context, "tools": tools, "delegates": delegates, "schema": {}, "config": config}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import pytest
@@ -14,6 +15,10 @@ import pytest
 from acts_celery import Client
 from acts_celery.broker_config import load
 from acts_celery.protocol import Rejected
+from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.delegates import solve
+from acts_celery.worker.models.errors import InvalidAnswer
+from acts_celery.worker.models.request import Answer, ModelRequest
 
 from .backend import Backend, Meeting, ended, status_of
 
@@ -260,3 +265,14 @@ def test_a_submissions_own_definition_comes_before_registered_code(backend: Back
     call = {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†state.x"}
     result = backend.run([call], [{"type": "state", "text": "Bonjour"}], delegates={"showContext": TRANSLATOR})
     assert result.data()["state"]["x"] == "Hello"
+
+
+def test_an_answer_that_cannot_be_read_is_not_quoted_where_others_may_read_the_error() -> None:
+    class Leaking:
+        async def ask(self, request: ModelRequest) -> Answer:
+            return Answer("I was told: " + request.messages[-1]["content"], "leaking", None)
+
+    context = [{"type": "text", "message": "the code is 4711"}]
+    with pytest.raises(InvalidAnswer, match="cannot be read: it is no JSON") as refused:
+        asyncio.run(solve(cast(Models, Leaking()), context, None, {}, lambda cost: None))
+    assert "4711" not in str(refused.value)

@@ -8,7 +8,6 @@ value cannot rewrite the terminal or fake a line.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 import unicodedata
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import click
+
+from acts_celery.protocol.language.visible import json_text
 
 LONGEST_LINE: Final = 1_000
 """Characters of one error line on stderr; machine output is never cut."""
@@ -42,9 +43,9 @@ def prepare_streams() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write one JSON document on one line of stdout."""
+    """Write one JSON document on one line of stdout; whatever cannot be seen in it is escaped, which JSON allows."""
     # A lone surrogate, which UTF-8 cannot hold, becomes `\udXXX`: the very escape that JSON has for it.
-    text = json.dumps(value, ensure_ascii=False) + "\n"
+    text = json_text(value) + "\n"
     with _writing() as stream:
         stream.flush()
         stream.buffer.write(text.encode("utf-8", "backslashreplace"))

@@ -25,6 +25,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
+from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests import texts
 from acts_celery.protocol.requests.staged import emptied
 from acts_celery.worker.errors import NoLoop, RunNotFound
@@ -73,7 +74,7 @@ def script_of(history: History) -> str:
             entries.append({**when, "answer": entry.message["solution"]})
     if not entries:
         raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
-    return json.dumps(entries[::-1], ensure_ascii=False, indent=1)  # what only later requests say comes first
+    return json_text(entries[::-1], indent=1)  # what only later requests say comes first
 
 
 def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:
@@ -231,7 +232,7 @@ def _refused(number: int, text: str) -> Rejected:
 
 
 def _line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json_text(value)
 
 
 def _text(value: bytes) -> str:

@@ -187,9 +187,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
 
 def lane_of(task: Any) -> tuple[str, str | None] | None:
-    """The run and the lane that a task drives, whatever else it says of it; None for any other task, and for what will be
-    refused.
-    """
+    """The run and the lane that a task drives; None for any other task, and for what will be refused."""
     if task.headers["task"] != EXECUTE_INSTANCE:
         return None
     arguments = task.payload[0]

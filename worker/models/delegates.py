@@ -5,6 +5,7 @@ The answer is an object whose `output` is the result: providers that enforce a s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from acts_celery.protocol.schemas import compiled
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
 from .request import Answer, ModelRequest
+
+logger = logging.getLogger(__name__)
 
 _INSTRUCTION: Final = 'Answer with one JSON object, {"output": …}, and nothing else.'
 _SHOWN_CHARACTERS: Final = 500
@@ -101,7 +104,9 @@ def enveloped(schema: Any) -> dict[str, Any]:
 
 
 def _output(answer: Answer) -> Any:
-    """The output of an answer, which has no calls. Raises `InvalidAnswer`."""
+    """The output of an answer, which has no calls. Raises `InvalidAnswer`, which quotes nothing of it: who may read the
+    run's errors may not see all that the delegate was given.
+    """
     try:
         solution = parsed(answer.text)
         if not isinstance(solution, dict) or solution.get("output") is None:
@@ -109,6 +114,6 @@ def _output(answer: Answer) -> Any:
         if solution.get("calls"):
             raise Unreadable("it has calls, where there are no tools")
     except Unreadable as error:
-        shown = answer.text[:_SHOWN_CHARACTERS]
-        raise InvalidAnswer(f"the model's answer cannot be read: {error}. It begins: {shown}", answer=answer) from None
+        logger.debug("an answer that cannot be read begins: %s", answer.text[:_SHOWN_CHARACTERS])
+        raise InvalidAnswer(f"the model's answer cannot be read: {error}", answer=answer) from None
     return solution["output"]
