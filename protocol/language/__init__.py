@@ -5,5 +5,6 @@
 `paths`       walking values along a path
 `messages`    what a message carries
 `limits`      how large a submission may be
+`visible`     characters that cannot be seen, as escapes
 `spelling`    the known name that an unknown one was probably meant to be
 """

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from kombu import Consumer, Queue
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.holding import MOST_BYTES, Hand
 from acts_celery.worker.messaging.queue_order import QueueOrder
 from acts_celery.worker.messaging.transport import BackendConnection
 
@@ -82,3 +87,47 @@ def test_small_messages_of_one_queue_do_not_wait_for_all_large_ones_of_another(s
     last_small = len(taken) - 1 - taken[::-1].index("small")
     assert taken[:last_small].count("large") <= 5  # of 20, where both queues take turns
     assert taken.count("large") == 20
+
+
+def test_a_queue_of_which_much_is_in_hand_is_not_asked_until_some_of_it_is_answered() -> None:
+    order, hand = QueueOrder(), Hand()
+    order.update(["heavy", "light"])
+    order.is_closed = hand.is_full_of
+    answered: list[str] = []
+
+    def message(queue: str, size: int) -> Any:
+        answer = partial(answered.append, queue)
+        return SimpleNamespace(
+            payload=[[b"x" * size], {}, {}],
+            delivery_info={"taken_from": queue},
+            ack_log_error=lambda *_: answer(),
+            reject_log_error=lambda *_: answer(),
+        )
+
+    large = [message("heavy", MOST_BYTES // 4) for _ in range(4)]
+    for one in (*large, *(message("light", 1_000) for _ in range(1_000))):
+        assert order.consume(2) == (["heavy", "light"] if one in large else ["light"])
+        hand.hold(one)
+    assert order.consume(2) == ["light"]
+    large[0].ack_log_error()
+    large[0].reject_log_error()
+    assert (order.consume(2), answered) == (["heavy", "light"], ["heavy"])
+
+
+def test_a_message_that_is_answered_stays_in_memory_no_longer() -> None:
+    class Message(SimpleNamespace):
+        def acknowledge(self) -> None:
+            self.is_answered = True
+
+    message = Message(payload=[[b"x"], {}, {}], delivery_info={"taken_from": "queue"})
+    message.ack_log_error = message.reject_log_error = message.acknowledge
+    gone = weakref.ref(message)
+    gc.disable()  # only a cycle would have to wait for it
+    try:
+        Hand().hold(message)
+        message.ack_log_error()
+        assert message.is_answered
+        del message
+        assert gone() is None
+    finally:
+        gc.enable()

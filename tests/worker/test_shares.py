@@ -167,6 +167,27 @@ def test_what_others_wait_for_is_a_step_of_a_heavy_run_and_not_all_its_lanes() -
     assert left > 5 * beside, f"20 steps of a light run took {beside:.2f} s, and the heavy one {left:.2f} s more"
 
 
+def test_a_lane_that_has_begun_a_call_goes_on_before_others_begin_theirs() -> None:
+    async def work() -> int:
+        turns, begun, most = Turns(), 0, 0
+
+        async def lane() -> None:
+            nonlocal begun, most
+            await asyncio.sleep(0)  # it is read, as all are before one begins
+            _busy(0.03)
+            turns.begin()
+            begun, most = begun + 1, max(most, begun + 1)
+            await asyncio.sleep(0)
+            _busy(0.03)
+            begun -= 1
+
+        lanes = [asyncio.ensure_future(turns.take("heavy", lane())) for _ in range(50)]
+        await asyncio.gather(*lanes, turns.take("light", _light(200)))
+        return most
+
+    assert asyncio.run(work()) < 10, "each holds in memory what its call is given"
+
+
 def test_errors_and_cancellations_pass_through() -> None:
     async def fail() -> None:
         await asyncio.sleep(0)

@@ -94,6 +94,8 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
                 if once and is_redelivered:
                     return
                 message = message_of(request["args"], request["kwargs"])
+                if isinstance(request["args"], list):
+                    request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
                 if message is None:
                     return
                 if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end

@@ -18,8 +18,6 @@ from typing import Any, Final, TextIO
 
 import click
 
-from acts_celery.protocol.language.visible import json_text
-
 LONGEST_LINE: Final = 1_000
 """Characters of one error line on stderr; machine output is never cut."""
 
@@ -44,6 +42,8 @@ def prepare_streams() -> None:
 
 def print_json(value: Any) -> None:
     """Write one JSON document on one line of stdout; whatever cannot be seen in it is escaped, which JSON allows."""
+    from acts_celery.protocol.language.visible import json_text
+
     # A lone surrogate, which UTF-8 cannot hold, becomes `\udXXX`: the very escape that JSON has for it.
     text = json_text(value) + "\n"
     with _writing() as stream:

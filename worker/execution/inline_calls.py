@@ -55,7 +55,7 @@ class InlineCalls:
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Hold the lease of an attempt while a coroutine is at work on it."""
-        task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working)))
+        task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
         self._tasks[task] = attempt
         task.add_done_callback(self._ring)
         self._services.leases.hold(self._run, attempt.id.member)

@@ -147,6 +147,8 @@ class LaneRunner:
         is_left = self._results or self._of_calls.asked
         is_all = not is_left and not self._is_full(len(outcomes) + len(starts) + len(holds))
         starts = await self._admission.admit(starts)
+        if starts:
+            self._services.turns.begin()
         settled = self._lane.newly_settled()
         if outcomes or rests or delegated or starts or holds or settled:
             indexes = (*(outcome.index for outcome in outcomes), *(rest.index for rest in rests))

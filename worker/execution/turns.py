@@ -3,7 +3,7 @@
 Whatever a lane does between two waits holds the loop: validation, resolving, packing. Here each such step is timed. The
 lanes of a run whose turn is over stand in line until the loop has gone round; where another run has done something
 lately, for as long as they have worked. So what others wait for is a step or two of it, however many lanes it has, and
-a run that is alone loses nothing.
+a run that is alone loses nothing. Who has begun a call goes on before who has not: it holds what the call is given.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ class _Turn:
     began: float = 0.0
     used: float = 0.0
     is_over: bool = False
-    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    begun: deque[asyncio.Future[None]] = field(default_factory=deque)
+    """Those that wait and have begun a call."""
+    new: deque[asyncio.Future[None]] = field(default_factory=deque)
+    """All others that wait."""
     lanes: int = 0
 
     def let_in(self, most: int) -> None:
         """Let lanes go on that wait."""
-        while self.waiting and most:
-            waiter = self.waiting.popleft()
+        while most and (line := self.begun or self.new):
+            waiter = line.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 most -= 1
@@ -57,22 +60,28 @@ class Turns:
         """When it did."""
         self._other = 0.0
         """When the run before it did."""
+        self._has_begun = False
+        """Whether what makes a step has begun a call in it."""
 
-    async def take(self, run: str, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns that works for a run."""
+    async def take(self, run: str, work: Coroutine[Any, Any, T], *, is_new: bool = True) -> T:
+        """What a coroutine returns that works for a run; one that is not new carries out a call that has begun."""
         turn = self._turns.get(run)
         if turn is None:
             turn = self._turns[run] = _Turn()
         turn.lanes += 1
         try:
-            return await self._taken(turn, work)
+            return await self._taken(turn, work, is_new)
         finally:
             turn.lanes -= 1
             if not turn.lanes:
                 del self._turns[run]
 
+    def begin(self) -> None:
+        """Note that what makes a step now has begun a call: from now on it goes before those that have not."""
+        self._has_begun = True
+
     @coroutine
-    def _taken(self, turn: _Turn, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def _taken(self, turn: _Turn, work: Coroutine[Any, Any, T], is_new: bool) -> Generator[Any, Any, T]:
         """Drive a coroutine step by step; in between its run's turn may be over.
 
         What costs a microsecond here costs several for each call.
@@ -80,12 +89,13 @@ class Turns:
         error: BaseException | None = None
         send = work.send
         while True:
-            if turn.is_over or turn.waiting:
+            if turn.is_over or turn.begun or (is_new and turn.new):
                 try:
-                    yield from self._wait(turn)
+                    yield from self._wait(turn, turn.new if is_new else turn.begun)
                 except BaseException as raised:
                     error = raised
             began = monotonic()
+            self._has_begun = False
             try:
                 awaited = send(None) if error is None else work.throw(error)
             except StopIteration as end:
@@ -96,17 +106,18 @@ class Turns:
                 self._worked(turn, began)
                 raise
             self._worked(turn, began)
+            is_new = is_new and not self._has_begun
             error = None
             try:
                 yield awaited
             except BaseException as raised:  # it is the coroutine's to deal with, its cancellation too
                 error = raised
 
-    def _wait(self, turn: _Turn) -> Generator[Any, Any, None]:
+    def _wait(self, turn: _Turn, line: deque[asyncio.Future[None]]) -> Generator[Any, Any, None]:
         """Stand in line until the turn has begun and those before have gone on."""
         while True:
             waiter = asyncio.get_running_loop().create_future()
-            turn.waiting.append(waiter)
+            line.append(waiter)
             yield from waiter
             if not turn.is_over:
                 return
@@ -121,7 +132,7 @@ class Turns:
         turn.used += ended - began
         if turn.used > _TURN_SECONDS:
             self._use_up(turn, ended)
-        if turn.waiting and not turn.is_over:
+        if not turn.is_over:
             turn.let_in(1)
 
     def _use_up(self, turn: _Turn, ended: float) -> None:

@@ -160,6 +160,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def _taken(self, message: Any) -> Iterable[Any]:
         """The tasks of a message."""
         if not is_envelope(message):
+            keep_once(message)
             return (message,)
         return take_apart(message, self._limits, max(1, getattr(message.channel.qos, "room", 1)))
 
@@ -199,6 +200,13 @@ def lane_of(task: Any) -> tuple[str, str | None] | None:
     except (ValueError, TypeError, msgpack.UnpackException):
         return None
     return (run, instance) if isinstance(run, str) and isinstance(instance, str | None) else None
+
+
+def keep_once(message: Any) -> None:
+    """Let go of the forms of a message's body that are not needed once it is decoded: they take twice its memory."""
+    message.body = message.payload
+    message.content_type = message.content_encoding = None  # of a body that is to be decoded
+    message._raw["body"] = ""
 
 
 def outlive_channel(message: Any) -> None:

@@ -3,17 +3,25 @@
 That ledger (`unacked`) costs a transaction for each message taken and one for each acknowledged, and nothing of ours is
 brought back by it: a lane, a result or a call whose worker dies is found in the log's own records within seconds, long
 before a visibility timeout is over, and the broker's second opinion on remote calls is refused (see `recovery.sweep`).
-What it is needed for otherwise stays: a worker takes no more than it may have in hand.
+What it is needed for otherwise stays: a worker takes no more than it may have in hand. That is counted in tasks, and of
+each queue in bytes as well: a hundred calls of megabytes wait in the queue, where they take no worker's memory.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from kombu.transport.virtual import QoS
 
+from .admission import queue_of
+
+MOST_BYTES: Final = 48 * 2**20
+"""Of a queue of which a worker has so much in hand it takes nothing more."""
+_LARGE_BYTES: Final = 2**16
+"""Smaller messages are not counted."""
 _UNLIMITED: Final = 1_000_000
 
 
@@ -26,23 +34,41 @@ class Hand:
     def __init__(self, is_blocked: Callable[[], bool] = lambda: False) -> None:
         self.tasks = 0
         self.is_blocked = is_blocked
+        self._bytes = Counter[str]()
 
     def hold(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
         """Count a task's message until it is answered; `given_back` is called then."""
         self.tasks += 1
-        is_held = True
+        size, queue = _size_of(task), queue_of(task)
+        self._bytes[queue] += size
 
         def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self.tasks -= 1
-                if given_back is not None:
-                    given_back()
+            if task.ack_log_error is _answered:
+                return
+            task.ack_log_error = task.reject_log_error = _answered  # or it would stay until garbage is looked for
+            self.tasks -= 1
+            self._bytes[queue] -= size
+            if given_back is not None:
+                given_back()
             answer(*arguments, **named)
 
         task.ack_log_error = partial(let_go, task.ack_log_error)
         task.reject_log_error = partial(let_go, task.reject_log_error)
+
+    def is_full_of(self, queue: str) -> bool:
+        """Whether so many bytes of a queue are in hand that nothing more is to be taken from it."""
+        return self._bytes[queue] >= MOST_BYTES
+
+
+def _answered(*_: Any, **__: Any) -> None:
+    """A message is answered once."""
+
+
+def _size_of(task: Any) -> int:
+    """The bytes of a task's argument; 0 where they are few."""
+    arguments = task.payload[0]
+    argument = arguments[0] if arguments else None
+    return len(argument) if isinstance(argument, bytes) and len(argument) >= _LARGE_BYTES else 0
 
 
 class Held(QoS):  # type: ignore[misc]  # kombu has no types
@@ -75,3 +101,4 @@ def hold(channel: Any, hand: Hand) -> None:
     if channel._qos is not None:
         channel._qos.restore_unacked_once()  # nothing; but else the process keeps it, and the channel, to its end
     channel._qos = Held(hand, channel)
+    channel._queue_cycle.is_closed = hand.is_full_of

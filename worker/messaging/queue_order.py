@@ -7,7 +7,7 @@ queue that has messages gets an equal share of the time (start-time fair queuein
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class QueueOrder:
@@ -17,6 +17,8 @@ class QueueOrder:
         self._used: dict[str, float] = {}
         """Seconds."""
         self._last: str | None = None
+        self.is_closed: Callable[[str], bool] = lambda queue: False
+        """Whether nothing is to be taken from a queue now."""
 
     def update(self, queues: Iterable[str]) -> None:
         """Set which queues there are; a new one begins with no advantage."""
@@ -25,7 +27,8 @@ class QueueOrder:
 
     def consume(self, count: int) -> list[str]:
         """The first queues, in the order in which the broker looks for a message."""
-        return sorted(self._used, key=self._used.__getitem__)[:count]
+        open_queues = (queue for queue in self._used if not self.is_closed(queue))
+        return sorted(open_queues, key=self._used.__getitem__)[:count]
 
     def rotate(self, queue: str) -> None:
         """Note from which queue a message was taken."""
