@@ -29,6 +29,7 @@ SCRIPTS: Final = {
     "steer": "worker/test_control",
     "sweep": "worker/test_sweep_script",
     "window": "worker/test_window",
+    "write": "worker/test_run_writer",
 }
 """Each Lua script, and the module of tests that takes its ways."""
 COMMANDS: Final = {

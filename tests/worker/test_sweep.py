@@ -18,14 +18,15 @@ from acts_celery.worker.messaging.heartbeats import Reports
 from acts_celery.worker.messaging.packing import pack, unpack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.storage import run_writer
 from acts_celery.worker.storage.audit import deed
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.definition import FORMAT
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.retention import delete_run
-from acts_celery.worker.storage.run_writer import RunWriter
 
 from .backend import Backend, Meeting, settings_apart
+from .test_run_writer import StallingWriter
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +136,16 @@ def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper:
     assert run.status()["calls"] == {"failed": 1}
 
 
-def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(swept: Backend, sweeper: Sweeper) -> None:
+def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
+    swept: Backend, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
-    writer = RunWriter(swept.redis, swept.settings)
     order, now = deed(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
-    writing = [*writer._listing(keys, now), *writer._writing(plan, keys, now, order, {})]
-    for part in (writing[:-1], writing[-1:]):
-        writer._execute(iter(part))
-        sweeper.sweep()
+    monkeypatch.setattr(run_writer, "_COMMANDS", 1)
+    writer = StallingWriter(swept, lambda number: sweeper.sweep())
+    writer.write(plan, keys, now, order)
+    sweeper.sweep()
     looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
     lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
     delete_run(swept.redis, keys)

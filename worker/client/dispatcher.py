@@ -21,7 +21,7 @@ from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.storage.audit import deed
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id
-from acts_celery.worker.storage.run_writer import RunWriter
+from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
 
 from .labels import NO_LABEL, Label, claimed, release
 
@@ -51,6 +51,10 @@ class Dispatcher:
         order = deed(self._settings, "submitted")
         try:
             lanes = self._writer.write(plan, keys, milliseconds, order, label.fields())
+        except TakenOver:
+            if label.id is None or claimed(self._redis, keys, label):
+                raise
+            return keys.run
         finally:
             release(self._redis, keys, label)
         order.tell(keys.run)

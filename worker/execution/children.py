@@ -30,7 +30,6 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import loop_alarm
 from acts_celery.worker.storage.pools import TOKENS, Pool
-from acts_celery.worker.storage.retention import delete_run
 from acts_celery.worker.storage.run_writer import RunWriter
 
 from .checking import Checker, most_of
@@ -89,7 +88,6 @@ class Children:
             plan = self._plan(own, context, definition, left)
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
-        delete_run(self._redis, keys)  # what one that died on the way has left
         order = Deed("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, pools).to_fields()
         lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)

@@ -15,6 +15,7 @@ from acts_celery.worker.messaging.messages import TaskMessage, lane_task
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.lane import RunView
+from acts_celery.worker.storage.run_writer import TakenOver
 
 from .budget import Budget
 from .children import Started
@@ -111,7 +112,7 @@ class Starter:
             started = await self._services.children.start(start, attempt, execution, self._definition)
         except Conflict as conflict:
             return Failure("Conflict", str(conflict))
-        except RedisError as error:
+        except (RedisError, TakenOver) as error:  # one that is taken over finds the other's run the next time
             return Retry(Failure("Unavailable", str(error)), _UNAVAILABLE_SECONDS)
         if isinstance(started, Started):
             queue = self._services.settings.queue_instances

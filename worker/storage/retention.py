@@ -26,7 +26,7 @@ def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
     submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
     if submitted is not None:
         RunList(redis, keys.prefix).note_ended(keys.run, submitted)  # first: it is in one of the lists at any time
-    _unlist(redis, keys)
+    unlist(redis, keys)
     status: Any = redis.hget(keys.state, "status")
     if submitted is not None and status is not None and status.decode() not in ENDED:
         redis.zadd(active_runs(keys.prefix), {keys.run: submitted})
@@ -36,12 +36,13 @@ def delete_run(redis: Redis, keys: Keys) -> None:
     """Delete what there is of a run, as far as the server can be reached."""
     try:
         redis.unlink(*keys.all)
-        _unlist(redis, keys)
+        unlist(redis, keys)
         redis.zrem(ended_runs(keys.prefix), keys.run)
     except RedisError as error:
         logger.warning("run %s could not be deleted: %s", keys.run, error)
 
 
-def _unlist(redis: Redis, keys: Keys) -> None:
+def unlist(redis: Redis, keys: Keys) -> None:
+    """Take a run from the lists of those under way. Raises `RedisError`."""
     redis.zrem(active_runs(keys.prefix), keys.run)
     redis.zrem(due_runs(keys.prefix), keys.run)

@@ -1,24 +1,27 @@
 """Writing a run down: a checked plan becomes the run's keys in Redis.
 
-The run is listed first, then its keys are written, and it is started by one last command, so that half
-of it never counts as a run; what a writer that died here has left, the sweep removes.
+The run is listed first, then its keys are written, in parts, and it is started by one last command, so that half of it
+never counts as a run; what a writer that died here has left, the sweep removes. Another may take over from a writer
+that does not get on: what the first one still sends is refused (lua/write.lua).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, count, islice
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from types import MappingProxyType
 from typing import Any, Final
 
 from redis import Redis
-from redis.client import Pipeline
+from redis.exceptions import RedisError
 
-from acts_celery.broker_config import Settings, is_cluster
+from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop, LoopLimits
 from acts_celery.protocol.graph.lanes import Lane
-from acts_celery.worker.messaging.attempts import lane_token
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.messaging.attempts import lane_token, owner_token
 from acts_celery.worker.messaging.packing import pack
 
 from .audit import Deed
@@ -27,15 +30,23 @@ from .due import DueRuns
 from .keys import Keys, active_runs, due_runs
 from .leases import PUBLISHED_SECONDS
 from .loop_entries import LOOP
-from .retention import delete_run
+from .retention import unlist
+from .scripts import Script, pack_list
+
+logger = logging.getLogger(__name__)
 
 _PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _COMMANDS: Final = 1_000
-"""How many commands in one pipeline, and how many values in one command."""
+"""How many commands in one part, and how many values in one command."""
+_PART_BYTES: Final = 2**20
+"""A part that has so many bytes gets no further command: the server does nothing else meanwhile."""
 
-Command = Callable[[Pipeline], Any]
-Fields = dict[Any, Any]
-"""Of a stream's entry, as redis-py takes them."""
+Value = str | bytes | int
+Command = list[Value]
+
+
+class TakenOver(InfrastructureError):
+    """Another writes this run down, or has: this writer did not get on."""
 
 
 class RunWriter:
@@ -44,6 +55,7 @@ class RunWriter:
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
+        self._script = Script(redis, "write")
 
     def write(
         self,
@@ -53,26 +65,48 @@ class RunWriter:
         order: Deed,
         more: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[str]:
-        """Write a run down and start it; `more` are fields of its state. Returns the lanes to be published."""
+        """Write a run down and start it; `more` are fields of its state. Returns the lanes to be published.
+
+        Raises `TakenOver`, and then has left nothing of its own.
+        """
+        who = owner_token()
         try:
-            commands = self._listing(keys, milliseconds), self._writing(plan, keys, milliseconds, order, more)
-            # The nodes of a cluster take what is sent together in any order, and the run is to be listed first.
-            for group in commands if is_cluster(self._settings.require_redis()) else [chain(*commands)]:
-                self._execute(group)
+            self._list(keys, milliseconds)
+            for number, part in enumerate(_parts(self._writing(plan, keys, milliseconds, order, more))):
+                if not self._send(keys, who, number, part):
+                    raise TakenOver(f"run {keys.run} is written by another client, which has taken over: look for it")
+        except TakenOver:
+            raise
         except BaseException:
-            delete_run(self._redis, keys)
+            self._give_up(keys, who)
             raise
         return self._lanes(plan)[0]
 
     def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
-        self._execute(_marking(keys.published, batch, 0, is_known=True) for batch in _batches(lanes))
+        for batch in _batches(lanes):
+            self._redis.zadd(keys.published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
-    def _listing(self, keys: Keys, milliseconds: int) -> Iterator[Command]:
-        """The commands that list a run, so that what a client that dies leaves of it is found."""
-        yield lambda p: p.zadd(active_runs(self._settings.key_prefix), {keys.run: milliseconds})
-        yield lambda p: p.zadd(due_runs(self._settings.key_prefix), {keys.run: milliseconds + _PUBLISHED_MS})
+    def _list(self, keys: Keys, milliseconds: int) -> None:
+        """List a run, so that what a client that dies leaves of it is found."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
+            pipeline.zadd(due_runs(keys.prefix), {keys.run: milliseconds + _PUBLISHED_MS})
+            pipeline.execute()
+
+    def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
+        """Write a part; whether the run is still this writer's."""
+        others = (key for key in keys.all if key != keys.state)
+        return bool(self._script(keys=[keys.state, *others], args=[who, number, pack_list(part)]))
+
+    def _give_up(self, keys: Keys, who: str) -> None:
+        """Delete what this writer has written, as far as the server can be reached, and nothing of another's."""
+        try:
+            if self._send(keys, who, -1, ()):
+                unlist(self._redis, keys)
+        except RedisError as error:
+            logger.warning("run %s could not be deleted: %s", keys.run, error)
 
     def _writing(
         self, plan: Plan, keys: Keys, milliseconds: int, order: Deed, more: Mapping[str, Any]
@@ -80,9 +114,9 @@ class RunWriter:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
         due = milliseconds + _PUBLISHED_MS
-        yield lambda p: p.set(keys.definition, pack_definition(plan))
+        yield ["SET", keys.definition, pack_definition(plan)]
         for batch in _batches(instances):
-            yield _pushing(keys.instances, batch)
+            yield ["RPUSH", keys.instances, *batch]
         ids = (f"{milliseconds}-{sequence}" for sequence in count())
         last: dict[str, str] = {}
         for (lane, fields), id_ in zip(_entries(plan), ids, strict=False):
@@ -95,10 +129,11 @@ class RunWriter:
         is_request = plan.submission.is_request
         published, backlog = self._lanes(plan)
         for lanes in _batches(published):
-            yield _marking(keys.published, lanes, due)
+            marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
+            yield ["ZADD", keys.published, *marks]
         for lanes in _batches(backlog):
-            yield _pushing(keys.backlog, lanes)
-        state: dict[Any, Any] = {
+            yield ["RPUSH", keys.backlog, *lanes]
+        state: dict[str, Any] = {
             "format": FORMAT,
             "status": "running" if plan.size or is_request else "completed",
             "total": plan.size,
@@ -113,7 +148,7 @@ class RunWriter:
         id_ = next(ids)
         yield _adding(keys.log, id_, {"s": state["status"], "w": order.pack()})
         yield _adding(keys.statuses, id_, {"s": state["status"]})
-        yield lambda p: p.hset(keys.state, mapping=state)
+        yield _setting(keys.state, state)
 
     def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
         """The lanes with something to do, the global one first: those published at once, and those that follow."""
@@ -122,14 +157,6 @@ class RunWriter:
         lanes += [LOOP] if plan.submission.is_request else []
         window = self._settings.publish_window
         return lanes[:window], lanes[window:]
-
-    def _execute(self, commands: Iterator[Command]) -> None:
-        """Send the commands in pipelines of bounded size, in order."""
-        while batch := list(islice(commands, _COMMANDS)):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for command in batch:
-                    command(pipeline)
-                pipeline.execute()
 
 
 def _waits_for_promises(plan: Plan) -> bool:
@@ -141,7 +168,7 @@ def _has_work(lane: Lane) -> bool:
     return bool(lane.calls) or (lane.gathers is not None and bool(lane.gathers.waiting))
 
 
-def _entries(plan: Plan) -> Iterator[tuple[str, Fields]]:
+def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
     """The lanes and fields of a submission's entries: the messages in order, each lane's record with its first."""
     is_template = plan.submission.is_template
     records = {lane_token(instance): pack_lane(lane, is_template=is_template) for instance, lane in plan.lanes.items()}
@@ -153,20 +180,26 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Fields]]:
         yield lane, {"k": left}
 
 
-def _adding(stream: str, id_: str, fields: Fields) -> Command:
-    return lambda p: p.xadd(stream, fields, id=id_)
+def _adding(stream: str, id_: str, fields: Mapping[str, Value]) -> Command:
+    return ["XADD", stream, id_, *chain.from_iterable(fields.items())]
 
 
-def _setting(hash_: str, values: dict[Any, Any]) -> Command:
-    return lambda p: p.hset(hash_, mapping=values)
+def _setting(hash_: str, values: Mapping[Any, Any]) -> Command:
+    return ["HSET", hash_, *chain.from_iterable(values.items())]
 
 
-def _marking(published: str, lanes: Sequence[str], due: int, *, is_known: bool = False) -> Command:
-    return lambda p: p.zadd(published, dict.fromkeys(lanes, due), xx=is_known)
-
-
-def _pushing(list_: str, values: Sequence[str]) -> Command:
-    return lambda p: p.rpush(list_, *values)
+def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
+    """The commands in parts of bounded size; numbers as Redis has them, not as Lua would."""
+    part: list[list[str | bytes]] = []
+    size = 0
+    for command in commands:
+        part.append([value if isinstance(value, (str, bytes)) else str(value) for value in command])
+        size += sum(map(len, part[-1]))
+        if len(part) == _COMMANDS or size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
