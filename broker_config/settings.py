@@ -170,7 +170,11 @@ class Settings(BaseSettings):
         "base64, or any text; 16 bytes at least.",
     )
 
-    key_prefix: str = Field("acts", pattern=PREFIX_PATTERN, description="What the log's keys in Redis begin with.")
+    key_prefix: str = Field(
+        "acts",
+        pattern=PREFIX_PATTERN,
+        description="What the log's keys in Redis begin with. Queues have no prefix: give each backend a database.",
+    )
     retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
     queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")

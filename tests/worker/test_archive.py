@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import copy
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgpack
 import pytest
 
 from acts_celery import Client
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import RunOver
+from acts_celery.worker.client.archive import read_whole
+from acts_celery.worker.errors import OtherFormat, RunOver
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command
@@ -130,6 +137,63 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
                 client.import_run(bad)
             assert list(client._redis.scan_iter(f"*{{{exported[0]}}}*")) == [], said
         assert list(client.runs()) == []
+
+
+ODD: list[Any] = [None, True, -1, 2**70, 1.5, "", "x", "\x00", "999999999999999999", [], [1], {}, {"a": 1}]
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in pairs:
+        yield from _places(below, (*at, key))
+
+
+def _changed(value: Any, at: Sequence[Any], random: Random) -> Any:
+    """The value with something else at a place, or nothing."""
+    if not at:
+        return random.choice(ODD)
+    changed = copy.deepcopy(value)
+    inner = changed
+    for key in at[:-1]:
+        inner = inner[key]
+    if isinstance(inner, dict) and random.random() < 0.3:
+        del inner[at[-1]]
+    else:
+        inner[at[-1]] = _packed_oddly(inner[at[-1]], random)
+    return changed
+
+
+def _packed_oddly(value: Any, random: Random) -> Any:
+    """Another value; of one that is msgpack in base64 mostly msgpack in base64, too."""
+    if isinstance(value, str) and random.random() < 0.7:
+        with suppress(OverflowError, ValueError, msgpack.UnpackException):
+            packed = msgpack.unpackb(base64.b64decode(value, validate=True), strict_map_key=False)
+            if isinstance(packed, (dict, list)):
+                changed = _changed(packed, random.choice(list(_places(packed))), random)
+                return base64.b64encode(msgpack.packb(changed, default=str)).decode()
+    return random.choice(ODD)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_file_that_was_changed_is_refused_or_can_be_read(exported: tuple[str, Path], seed: int) -> None:
+    random = Random(seed)
+    lines = [json.loads(line) for line in exported[1].read_text(encoding="utf-8").splitlines()]
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        for _ in range(100):
+            number = random.randrange(len(lines))
+            changed = list(lines)
+            changed[number] = _changed(lines[number], random.choice(list(_places(lines[number]))), random)
+            try:
+                run = client.import_run([json.dumps(line) for line in changed])
+            except (Rejected, OtherFormat):
+                assert list(client._redis.scan_iter("*{*}*")) == []
+                continue
+            read_whole(run)
+            (summary,) = client.runs()
+            assert summary.run == run.id
+            list(run.export())
+            run.delete()
 
 
 def test_the_commands_go_through_a_pipe(backend: Backend, exported: tuple[str, Path]) -> None:

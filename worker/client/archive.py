@@ -14,12 +14,13 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
@@ -41,6 +42,9 @@ from acts_celery.worker.storage.lane import id_key
 from acts_celery.worker.storage.retention import delete_run, expire_run
 
 from .labels import ID
+
+if TYPE_CHECKING:
+    from .runs import Run
 
 VERSION: Final = 1
 _AT_ONCE: Final = 500
@@ -104,9 +108,10 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
         yield _line(entry | ({"fields": others} if others else {}))
 
 
-def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes]) -> str:
-    """Write down a run from its file; returns its id. Raises `Rejected`, and then nothing was written; `OtherFormat`,
-    `RedisError`.
+def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes], read: Callable[[str], object]) -> str:
+    """Write down a run from its file; returns its id. What `read` cannot read of it is no run.
+
+    Raises `Rejected`, and then nothing was written; `OtherFormat`, `RedisError`.
     """
     rows = iter(lines)
     head = _read(next(rows, b""), 1)
@@ -125,12 +130,39 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes])
         done = deed(settings, "imported")
         redis.xadd(keys.log, {"w": done.pack()})
         redis.hset(keys.state, mapping=state)
+        _prove(run, read)
         expire_run(redis, keys, settings.retention_seconds)
     except BaseException:
         delete_run(redis, keys)
         raise
     done.tell(run)
     return run
+
+
+def read_whole(run: Run) -> None:
+    """Read all that there is of a run. Raises whatever that does."""
+    run.status()
+    for _ in run.export():
+        pass
+    result = run.result()
+    ids = [entry.id for entry in run.log(audit=True, every=True)]
+    for id_ in ids[:: max(1, len(ids) // 4)]:
+        run.result(id_)
+    for instance in (None, *result.instances)[:2]:
+        for kind in result.data(instance):
+            run.explain(kind, instance=instance)
+            run.explain_absence(f"{kind}.none", instance=instance)
+
+
+def _prove(run: str, read: Callable[[str], object]) -> None:
+    """Have a run read once, before anybody relies on it. Raises `Rejected`."""
+    try:
+        read(run)
+    except RedisError:
+        raise
+    except Exception as error:
+        text = f"it cannot be read as a run: {type(error).__name__}: {shortened(str(error))}"
+        raise Rejected([Problem("", text)]) from error
 
 
 def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, Any]:
@@ -194,14 +226,17 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> dict[str, 
     if not isinstance(id_, str) or not isinstance(others, dict):
         raise _refused(number, "an entry has no id, or fields that are no object")
     lane = {"l": entry["lane"], "p": entry.get("before", "0-0")} if "lane" in entry else {}
-    message = {"m": pack(entry["message"])} if "message" in entry else {}
-    fields = {**lane, **{key: _decoded(value, number) for key, value in others.items()}, **message}
+    decoded = {key: _decoded(value, number) for key, value in others.items()}
     try:
+        message = {"m": pack(entry["message"])} if "message" in entry else {}
+        fields = {**lane, **decoded, **message}
+        if not fields:
+            raise ValueError(id_)
         if not _ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):
             raise ValueError(id_)
         raw = {key.encode(): value if isinstance(value, bytes) else value.encode() for key, value in fields.items()}
         read = read_entry(id_.encode(), raw)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _refused(number, f"the entry {id_:.40} cannot be read") from error
     if problem := next(value_problems([read.message, read.error], limits), None):
         raise _refused(number, f"the entry {id_:.40} holds what no run does: {shortened(problem.message)}")

@@ -124,10 +124,11 @@ class Client:
 
         Raises `protocol.Rejected`, `OtherFormat`, `InfrastructureError`.
         """
-        from .archive import import_lines
+        from .archive import import_lines, read_whole
 
         with redis_errors(self.settings):
-            return self.run_of(import_lines(self._redis, self.settings, lines))
+            run = import_lines(self._redis, self.settings, lines, lambda run: read_whole(self.run_of(run)))
+            return self.run_of(run)
 
     @cached_property
     def checker(self) -> Checker:
