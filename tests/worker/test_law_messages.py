@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
@@ -32,6 +32,7 @@ from acts_celery.worker.messaging.messages import (
     pack_lane_call,
     pack_message,
     pack_report,
+    tick_answer,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
@@ -42,6 +43,7 @@ from acts_celery.worker.messaging.messages import (
 )
 from acts_celery.worker.messaging.packing import pack, unpack
 
+TICK: Final = ("written", "answer", "error", "model", "usage", "type", "message", "input", "output", "cached")
 LIMITS: Final = Limits()
 ATTEMPT: Final = Attempt(CallId("run", "①", 3), 2, 1, True, "token", "seal", 5)
 SIGN: Final = Sign("run", "①", 3, 2, "token")
@@ -138,3 +140,30 @@ def test_any_value_at_any_field_is_read_within_its_bounds_or_refused(
 def test_what_was_packed_is_read(kind: str) -> None:
     packed, read = KINDS[kind]
     assert read(packed, LIMITS)
+
+
+@given(st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from([*TICK, "x"]), inner)))
+@example({"answer": "x", "error": {"type": "a", "message": "b"}})
+@example({"answer": "x", "usage": {"input": 2**63, "output": 1}})
+@example({"answer": {}, "usage": None})
+@example({"model": "m"})
+def test_whatever_a_delegate_worker_says_of_a_tick_is_an_answer_or_an_error(value: Any) -> None:
+    said = tick_answer(value)
+    (kind,) = said.keys() & {"written", "answer", "error"}
+    if kind == "error":
+        assert all(isinstance(said["error"][key], str) for key in ("type", "message"))
+    else:
+        assert isinstance(said[kind], str)
+    usage = said.get("usage") or {}
+    assert all(isinstance(count, int) and 0 <= count <= 10**9 for count in usage.values())
+
+
+def test_the_answers_of_ticks_are_taken_as_they_are() -> None:
+    usage = {"input": 3, "output": 4, "cached": 0}
+    for said in (
+        {"answer": "{}", "model": "m", "usage": usage},
+        {"error": {"type": "Refused", "message": "no"}, "model": "m"},
+        {"error": {"type": "Truncated", "message": "cut"}},
+        {"written": "{"},
+    ):
+        assert tick_answer(said) == said

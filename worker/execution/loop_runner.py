@@ -20,7 +20,7 @@ from acts_celery.protocol.engine.loop import Stage, charge_tokens
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task
+from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task, tick_answer
 from acts_celery.worker.storage.children import Parent, child_result
 from acts_celery.worker.storage.commits import Advance, Claim, Rest
 from acts_celery.worker.storage.keys import ENDED
@@ -247,7 +247,7 @@ class LoopRunner:
             self._results.pop(0)  # it is in the log already, or came too late
             return True
         if isinstance(result, Success):
-            said = result.value
+            said = tick_answer(result.value)
             return await (self._take_part(said[WRITTEN]) if WRITTEN in said else self._conclude(said, attempt.losses))
         if loop.stage is Stage.OPEN:  # calls of it run already
             failure = result.failure if isinstance(result, Retry) else result

@@ -20,13 +20,14 @@ from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
 from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import LONGEST_INSTANCE, TooManyContainers, unpacked, value_problems
+from acts_celery.protocol.language.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
 from acts_celery.worker.errors import MalformedMessage
 
 from .attempts import Attempt, Count, InstanceName, Milliseconds, Result, Retry, RunName, Token, lane_token
 from .packing import pack, unpack
 
 T = TypeVar("T")
+Spent = Annotated[int, Field(ge=0, le=MOST)]
 
 _ENVELOPE_BYTES: Final = 64 * 1024
 """What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
@@ -254,6 +255,20 @@ def closing_of(attempt: Attempt, result: Result) -> Closing:
             return Closing(sign, (type_, message))
 
 
+def tick_answer(value: Any) -> Mapping[str, Any]:
+    """What a delegate worker says of a tick's request: `written`, what there is of an answer so far; or `answer`, its
+    text, or `error`, each with the `model` and its `usage`. Anything else is an invalid answer.
+    """
+    try:
+        found = asdict(_TICK_ANSWER.validate_python(value))
+        said = {key: part for key, part in found.items() if part is not None}
+        if len(said.keys() & {WRITTEN, "answer", "error"}) == 1:
+            return said
+    except ValidationError:
+        pass
+    return {"error": {"type": "InvalidAnswer", "message": "what the delegate worker has sent is no answer of a model"}}
+
+
 def pack_report(report: Report) -> bytes:
     """The bytes of a report."""
     return pack({field.name: getattr(report, field.name) for field in fields(report)})
@@ -337,6 +352,34 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class _TickUsage:
+    """What a tick's answer has cost, as the provider counts it."""
+
+    input: Spent
+    output: Spent
+    cached: Spent = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _TickError:
+    """Why there is no answer."""
+
+    type: Annotated[str, Field(max_length=LONGEST_TYPE)]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _TickAnswer:
+    """The result of a tick's request."""
+
+    written: str | None = None
+    answer: str | None = None
+    error: _TickError | None = None
+    model: Annotated[str, Field(max_length=_LONGEST_NAME)] | None = None
+    usage: _TickUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Usage:
     """Tokens, as the provider counts them."""
 
@@ -383,6 +426,7 @@ _ANY_CALL: Final = TypeAdapter(_AnyCall)
 _ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
 _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
+_TICK_ANSWER: Final = TypeAdapter(_TickAnswer)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
 _LANE_CALL: Final = TypeAdapter(tuple[RunName, InstanceName | None] | tuple[RunName, InstanceName | None, bool])
