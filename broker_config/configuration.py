@@ -133,6 +133,7 @@ def _results(settings: Settings) -> dict[str, object]:
 
 def _watching(settings: Settings) -> dict[str, object]:
     return {
+        "worker_redirect_stdouts_level": "INFO",  # what an activity prints is no warning
         "worker_send_task_events": settings.send_events,
         "task_send_sent_event": settings.send_events,
         # One more event and one more write per task, for a state the progress stream already shows.

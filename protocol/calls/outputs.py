@@ -140,7 +140,10 @@ def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
     for value in {id(write.value): write.value for write in writes}.values():
         problems = schema.problems(value, known=())
         if problems:
-            raise OutputError(f"the result is not what the tool's _output promises: {_joined(problems)}")
+            declared = tool.compiled_choice
+            is_declared = declared is not None and declared.problems(value, known=())
+            who = "the tool's _output" if is_declared else "the function's return annotation"
+            raise OutputError(f"the result is not what {who} promises: {_joined(problems)}")
 
 
 def element_writes(whole: Write) -> Iterator[Write]:

@@ -5,6 +5,7 @@ All structural errors are found at once. Each check is a function of its own tha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -316,7 +317,9 @@ class _Reader:
         """The same, looked up."""
         if tool is None and (not delegate or delegate == ANONYMOUS):
             cause = UnknownName(name, self.toolbox.names)
-            return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}", cause)]
+            is_delegate = self.toolbox.delegates is not None and name in self.toolbox.delegates
+            remedy = f': it is a delegate, so write "_delegate": {json.dumps(name)}, too' if is_delegate else ""
+            return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}{remedy}", cause)]
         if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
             return _stand_in(name), []
         if unfit := list(self.toolbox.choice_problems(tool, properties)):

@@ -80,6 +80,7 @@ def test_r4_2_a_tool_is_known_when_declared_registered_or_run_by_a_registered_de
     [
         ({"_tool": "giev"}, "/_tool", "did you mean 'give'?"),
         ({"_tool": "zzz"}, "/_tool", "unknown tool 'zzz'"),
+        ({"_tool": "d"}, "/_tool", 'it is a delegate, so write "_delegate": "d", too'),
         ({"_tool": "give", "_delegate": "nobody"}, "/_delegate", "nobody"),
         ({"_tool": "zzz", "_delegate": "nobody"}, "/_delegate", "nobody"),
         ({"_tool": "zzz", "_delegate": "anonymous"}, "/_tool", "zzz"),

@@ -242,3 +242,10 @@ def test_r4_6_what_a_tool_promises_may_refer_to_what_it_takes(output: Any, good:
     for result, status in ((good, "done"), (bad, "failed")):
         outcome = run(call("give", to="†state.x"), tools={"give": tool}, functions={"give": lambda *_, r=result: r})
         assert statuses(outcome) == [status]
+
+
+def test_r4_6_a_result_that_breaks_a_return_annotation_says_that_it_is_the_functions() -> None:
+    annotated = {"give": {"_output": {"type": "integer", "x-plain": "always"}}}
+    result = run(call(to="†state.a", value="x"), tools=annotated)
+    message = (result.outcome(0).error or {})["message"]
+    assert message.startswith("the result is not what the function's return annotation promises: the value is not")

@@ -108,3 +108,15 @@ def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixt
     assert result == Failure("TimeoutError", "took longer than 0.001 seconds")
     assert record.getMessage() == "charge failed: TimeoutError, call r1:4:①, attempt 2 of 2"
     assert record.exc_info is None
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_no_coroutine_can_raise_is_named_as_it_was_raised(is_async: bool) -> None:
+    def plain() -> Any:
+        raise StopIteration("nothing left")
+
+    async def coroutine() -> Any:
+        raise StopIteration("nothing left")
+
+    result = attempted(coroutine if is_async else plain, Policy(), is_async=is_async)
+    assert result == Failure("StopIteration", "nothing left")

@@ -83,6 +83,15 @@ def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: B
     assert backend.client.submit([], note["solution"], id=f"{name}-2", name="n", tags=["t"]).id == f"{name}-2"
 
 
+def test_a_fork_of_a_run_that_has_ended_has_ended_too(backend: Backend) -> None:
+    run = backend.client.submit_document(ECHO)
+    backend.wait(run.id)
+    fork = run.fork()
+    (summary,) = [one for one in backend.client.runs() if one.run == fork.id]
+    assert (summary.status, summary.finished is not None) == ("completed", True)
+    assert summary.duration_seconds == 0
+
+
 def test_wait_prints_the_result_and_tells_by_its_code(backend: Backend, meeting: Meeting, name: str) -> None:
     waits = {"solution": {"calls": [{"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.a"}]}}
     run = submitted(backend, value=waits)

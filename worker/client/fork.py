@@ -319,6 +319,7 @@ class Forker:
             "total": total,
             "remaining": remaining,
             "submitted": milliseconds,
+            **({} if remaining else {"finished": milliseconds}),
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_TEXT: Final = 10_000
 _MOST_DOUBLINGS: Final = 64
+_PACKED: Final = (StopIteration, StopAsyncIteration)
+"""What no coroutine can raise: it arrives as the cause of a RuntimeError."""
 
 
 async def invoke(
@@ -49,9 +51,10 @@ async def invoke(
     try:
         value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
         return Success(to_json_value(value, limits))
-    except BaseException as error:  # whatever it raises, SystemExit too, becomes the call's error
+    except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
         if _is_cancelled():
             raise
+        error = raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised
         found = _found(error, policy)
         failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
         failures = attempt.failures + 1

@@ -140,6 +140,7 @@ class RunWriter:
             "remaining": plan.size + is_request,
             **({"loop": Loop(LoopLimits()).name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
+            **({} if plan.size or is_request else {"finished": milliseconds}),
             "look": due,
             **approve_ms(plan.submission.config),
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
