@@ -16,6 +16,7 @@ from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at
+from .test_control_cli import command
 from .test_promises import given, promised, wait_idle
 
 __all__ = ["alone", "gate"]  # fixtures
@@ -44,6 +45,8 @@ def test_r10_4_a_reduction_over_instances_needs_no_barrier(backend: Backend) -> 
     assert (result.status, result.data()["data"]["all"]) == ("completed", everything)
     assert all(result.data(mark)["state"]["back"] == everything for mark in MARKS)
     assert run.status()["calls"] == {"done": 7}
+    told = command(backend, "explain", run.id, "†data.all")
+    assert "had read †state.n from every instance that has it" in told.stdout
 
 
 def test_r10_4_it_waits_for_the_last_instance_and_holds_nothing_meanwhile(

@@ -67,6 +67,7 @@ def _document(explanation: Explanation) -> dict[str, Any]:
 
 def _origin(origin: Origin) -> dict[str, Any]:
     message = origin.logged.message
+    is_gathered = (message.get("_call") or {}).get("_gather") is True
     return {
         "id": origin.logged.id,
         "instance": origin.logged.instance,
@@ -77,7 +78,10 @@ def _origin(origin: Origin) -> dict[str, Any]:
         "index": origin.logged.call,
         "call": message.get("_call"),
         "date": message.get("_date"),
-        "reads": [{"path": read.reference, **_valued(read.value)} for read in origin.reads],
+        "reads": [
+            {"path": read.reference, **_valued(read.value), **({"gathered": True} if is_gathered else {})}
+            for read in origin.reads
+        ],
     }
 
 
@@ -95,7 +99,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         what = f"{message['method']} {escaped(message['path'])} {_value(message)}"
         yield f"{click.style(message['id'], dim=True)}  {effect}  {_writer(message)}: {what}"
         for read in message["reads"]:
-            yield f"    had read {escaped(read['path'])} {_value(read)}"
+            what = "from every instance that has it" if "gathered" in read else _value(read)
+            yield f"    had read {escaped(read['path'])} {what}"
     if not document["messages"]:
         yield "no message says anything of it" + ("" if where else "; --instance I looks into an instance")
     if "absence" in document:
