@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis.asyncio
@@ -21,6 +22,7 @@ from acts_celery.worker.storage.pools import Draw, Lack, Pool
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings
 from .test_r9_3_children import Told
+from .test_r13_5_steering import gated
 
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 PLAIN = {"schema": {"type": "integer"}}
@@ -43,7 +45,8 @@ def asking(backend: Backend, *answers: Mapping[str, Any], delegates: Mapping[str
     tools: dict[str, Any] = {
         name: {"type": "object", "properties": {"_delegate": {"const": name}, "after": {}}} for name in delegates
     }
-    return Asked(backend, *answers, delegates=delegates, tools={"add": ADD, **tools}, config=config)
+    tools |= {"add": ADD, "waitAtGate": {"type": "object", "properties": {"gate": {}, "value": {}}}}
+    return Asked(backend, *answers, delegates=delegates, tools=tools, config=config)
 
 
 def test_r13_3_what_a_child_has_cost_is_charged_to_its_parent(loops: Backend) -> None:
@@ -79,6 +82,7 @@ def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_oth
     waiting = [child_id(CallId(asked.run.id, None, index)) for index in (0, 1)]
     conditions: list[str] = []
     while not any(condition.startswith("retry:") for condition in conditions):  # one of them waits
+        assert "failed" not in asked.run.status()["calls"]
         conditions = [str(loops.redis.hget(Keys(loops.settings.key_prefix, run).calls, "?\x1f0")) for run in waiting]
         conditions = [condition.removeprefix("b'") for condition in conditions]
     assert sorted(sum(told.asked.values()) for told in (one, two)) == [0, 1]
@@ -224,3 +228,34 @@ def test_r13_3_a_call_whose_cost_nobody_would_count_is_refused_in_an_answer_and_
     assert "delegate 'plain' is answered by a model" in errors["plain"]["message"]
     assert "delegate 'inner' has tools, and is a run: give the call an _outputPath" in errors["inner"]["message"]
     assert not child.asked
+
+
+def test_r13_3_a_child_that_starts_while_another_has_all_reserved_waits_for_what_it_gives_back(
+    loops: Backend, meeting: Meeting
+) -> None:
+    gate, later = secrets.token_hex(4), secrets.token_hex(4)
+    most = {"config": {"max_output_tokens": 40_000}}
+    one = Told(loops, answer(output=1, usage=[1_000, 10], gate=gate))
+    two = Told(loops, answer(output=2, usage=[1_000, 10]))
+    asked = asking(
+        loops,
+        answer(
+            ask("one", "†state.a"),
+            gated(later, 1),
+            ask("two", "†state.b", after=f"†state.{later}"),
+            usage=[1_000, 100],
+        ),
+        answer(output="†state.b", usage=[1_000, 10]),
+        delegates={"one": one.definition(**most), "two": two.definition(**most)},
+        tokens=70_000,
+    )
+    assert loops.meeting.redis.blmpop(60, 1, f"requests:{one.topic}", direction="LEFT") is not None
+    meeting.take(f"at:{later}")
+    meeting.open_gate(later)
+    keys = Keys(loops.settings.key_prefix, child_id(CallId(asked.run.id, None, 2)))
+    until = time.monotonic() + 60
+    while b"retry:" not in (cast(Any, loops.redis.hget(keys.calls, "?\x1f0")) or b""):
+        assert time.monotonic() < until, asked.run.status()
+        assert "failed" not in asked.run.status()["calls"]
+    loops.meeting.open_gate(gate)
+    assert (asked.result().status, asked.result().output) == ("completed", 2)

@@ -103,8 +103,10 @@ class Children:
         pools = pools_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
         left: dict[str, float] = {}
         for pool in pools:
-            drawn: Any = self._redis.hmget(Keys(keys.prefix, pool.run).pool, "=tokens", "=calls")
-            rest = pool.less({"=tokens": int(drawn[0] or 0), "=calls": int(drawn[1] or 0)})
+            drawn: Any = self._redis.hmget(Keys(keys.prefix, pool.run).pool, "=tokens", "=open", "=calls")
+            tokens, reserved, calls = (int(number or 0) for number in drawn)
+            # What others have only reserved may be given back: the child waits for it, as any request does.
+            rest = pool.less({"=tokens": tokens - reserved, "=calls": calls})
             for key, number in (("tokens", rest.tokens), ("calls", rest.calls)):
                 if number is not None:
                     left[key] = min(number, left.get(key, number))
