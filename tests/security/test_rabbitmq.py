@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -121,3 +122,17 @@ def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str,
     else:
         with pytest.raises(InfrastructureError, match="certificate verify failed"):
             publisher.waiting("never used")
+
+
+def test_a_server_that_is_short_of_memory_is_an_error_and_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    with rabbitmq_server(tmp_path, "vm_memory_high_watermark.absolute = 1MB") as port:
+        settings = load(env_file=None, broker_url=f"amqp://guest:guest@127.0.0.1:{port}//")
+        publisher = Publisher(make_client_application(settings))
+
+        def tell_often() -> None:
+            until = time.monotonic() + 60  # until it has looked at its memory, it takes everything
+            while time.monotonic() < until:
+                publisher.tell_cancelled("key")
+
+        with pytest.raises(InfrastructureError, match="short of memory or disk"):
+            tell_often()

@@ -10,9 +10,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kombu import Consumer, Queue
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.messaging.consumer import keep_once
 from acts_celery.worker.messaging.holding import MOST_BYTES, Hand
 from acts_celery.worker.messaging.queue_order import QueueOrder
 from acts_celery.worker.messaging.transport import BackendConnection
@@ -131,3 +133,13 @@ def test_a_message_that_is_answered_stays_in_memory_no_longer() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("raw", [{}, {"_raw": {"body": "x"}}])  # over RabbitMQ, over Redis
+def test_a_message_is_kept_once_over_either_broker(raw: dict[str, Any]) -> None:
+    message = SimpleNamespace(
+        payload=[[b"x"], {}, {}], body=b"packed", content_type="msgpack", content_encoding="b", **raw
+    )
+    keep_once(message)
+    assert (message.body, message.content_type, message.content_encoding) == ([[b"x"], {}, {}], None, None)
+    assert vars(message).get("_raw", {"body": ""}) == {"body": ""}

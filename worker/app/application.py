@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from celery import Celery
 
 from acts_celery.broker_config import Settings, celery_configuration, queue
+from acts_celery.broker_config.urls import scheme_of
 from acts_celery.worker.messaging.admission import QueueConsumer
 from acts_celery.worker.messaging.consumer import CONSUMER
 from acts_celery.worker.messaging.decoding import restrict_decoding
@@ -44,9 +47,15 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     return app
 
 
+_ANSWERED_WITHIN: Final = {"read_timeout": 5, "write_timeout": 5}
+"""A RabbitMQ that is short of memory or disk takes nothing and says nothing: seconds until that is an error."""
+
+
 def make_client_application(settings: Settings) -> Celery:
     """An application that only publishes; nothing of its process is changed."""
     app = Celery("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
+    if scheme_of(settings.require_broker()).startswith("amqp"):
+        app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_ANSWERED_WITHIN}
     app.amqp.Connection = BackendConnection
     return app

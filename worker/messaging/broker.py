@@ -15,6 +15,9 @@ from acts_celery.worker.errors import InfrastructureError, QueueRefused
 _TRIES: Final = 120
 
 
+_SILENT: Final = "it does not answer; RabbitMQ takes nothing while it is short of memory or disk (rabbitmqctl status)"
+
+
 @contextmanager
 def broker_failures(what: str) -> Iterator[None]:
     """Turn what the broker's client raises into an `InfrastructureError` that begins with `what`.
@@ -25,7 +28,7 @@ def broker_failures(what: str) -> Iterator[None]:
         yield
     except (KombuError, OperationalError, RedisError, OSError) as error:
         kind = QueueRefused if any(map(_is_permanent, _causes(error))) else InfrastructureError
-        raise kind(f"{what}: {error}") from error
+        raise kind(f"{what}: {str(error) or _SILENT}") from error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -206,7 +206,8 @@ def keep_once(message: Any) -> None:
     """Let go of the forms of a message's body that are not needed once it is decoded: they take twice its memory."""
     message.body = message.payload
     message.content_type = message.content_encoding = None  # of a body that is to be decoded
-    message._raw["body"] = ""
+    if (raw := getattr(message, "_raw", None)) is not None:  # Redis' form of it
+        raw["body"] = ""
 
 
 def outlive_channel(message: Any) -> None:

@@ -41,6 +41,13 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
             transport.Channel = _channel_class(transport.Channel)
         return transport
 
+    def ensure(self, obj: Any, fun: Any, errback: Any = None, max_retries: int | None = None, **options: Any) -> Any:
+        """Return what does something once more where the connection fails; kombu would do so without end.
+
+        What is to be tried for longer says so itself.
+        """
+        return super().ensure(obj, fun, errback, 1 if max_retries is None else max_retries, **options)
+
     def Pool(self, limit: int | None = None, **_: Any) -> Any:
         """Return a pool of connections that are like this one."""
         return _ConnectionPool(self, limit)
