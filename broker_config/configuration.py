@@ -10,10 +10,10 @@ import ssl
 from urllib.parse import parse_qsl, urlsplit
 
 from acts_celery.broker_config.queues import queues, routes
-from acts_celery.broker_config.settings import Settings
+from acts_celery.broker_config.settings import DEFAULT_PREFIX, Settings
 from acts_celery.broker_config.urls import scheme_of
 
-__all__ = ["celery_configuration", "transport_options"]
+__all__ = ["celery_configuration", "queue_prefix", "transport_options"]
 
 CONTENT = "msgpack"
 
@@ -67,12 +67,22 @@ def transport_options(settings: Settings) -> dict[str, object]:
         # Finds half-open sockets, also the blocking BRPOP's.
         "health_check_interval": 5,
         # `retry_on_timeout` stays out: it switches batch publishing off.
+        "global_keyprefix": queue_prefix(settings),
     }
     if scheme == "sentinel":
         options["master_name"] = settings.sentinel_master
         if settings.sentinel_password is not None:
             options["sentinel_kwargs"] = {"password": settings.sentinel_password.get_secret_value()}
     return options
+
+
+def queue_prefix(settings: Settings) -> str:
+    """Return what the names of queues, mailboxes and channels begin with in Redis, so that two backends with prefixes
+    of their own can share a database. The default prefix leaves names as Celery and its tools know them.
+    """
+    if scheme_of(settings.require_broker()).startswith("amqp") or settings.key_prefix == DEFAULT_PREFIX:
+        return ""
+    return f"{settings.key_prefix}:broker:"
 
 
 def _broker(url: str) -> dict[str, object]:

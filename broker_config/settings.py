@@ -68,6 +68,7 @@ _ONLY_IF_NAMED = (
 )
 """What code is loaded, where keys and data are sent, which folder is written: a file that merely lies in the current
 folder, such as that of a repository that was cloned, decides none of it."""
+DEFAULT_PREFIX = "acts"
 _RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -171,9 +172,9 @@ class Settings(BaseSettings):
     )
 
     key_prefix: str = Field(
-        "acts",
+        DEFAULT_PREFIX,
         pattern=PREFIX_PATTERN,
-        description="What the log's keys in Redis begin with. Queues have no prefix: give each backend a database.",
+        description="What all names in Redis begin with; the broker's only if it is not the default.",
     )
     retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
     queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")

@@ -18,6 +18,7 @@ from redis import Redis
 
 from acts_celery import Client, Result
 from acts_celery.broker_config import EmbeddedServer, Settings, load
+from acts_celery.broker_config.configuration import queue_prefix
 from tests.acceptance.forks import Forked
 from tests.environment import without_settings
 
@@ -73,6 +74,10 @@ class Backend:
     @cached_property
     def client(self) -> Client:
         return Client(self.settings)
+
+    def queue(self, name: str) -> str:
+        """The key of a queue in Redis."""
+        return f"{queue_prefix(self.settings)}{name}"
 
     @cached_property
     def redis(self) -> Redis:

@@ -75,7 +75,7 @@ def test_foreign_content_is_refused_and_harms_nothing(backend: Backend, tmp_path
 
 
 def test_what_operators_are_shown_of_a_remote_call_holds_no_data(aside: Backend) -> None:
-    aside.redis.delete("aside-delegates")
+    aside.redis.delete(aside.queue("aside-delegates"))
     call = {"_tool": "ask", "_delegate": "showContext", "_scopes": ["state"], "word": "verysecret", "_instance": "①",
             "_outputPath": "†state.x"}  # fmt: skip
     run = aside.client.submit([{"type": "state", "password": "verysecret", "_instance": "①"}], {"calls": [call]})
@@ -88,9 +88,7 @@ def test_what_operators_are_shown_of_a_remote_call_holds_no_data(aside: Backend)
 
 
 def test_what_operators_are_shown_of_a_lane_is_its_name(aside: Backend) -> None:
-    client = type(aside.client)(
-        aside.settings.model_copy(update={"queue_instances": "unserved", "key_prefix": "shown"})
-    )
+    client = type(aside.client)(aside.settings.model_copy(update={"queue_instances": "unserved"}))
     run = client.submit([{"type": "state", "a": "verysecret"}], {"calls": [{"_tool": "echo", "value": "verysecret"}]})
     message = queued(aside, "unserved")
     assert "verysecret" not in json.dumps(message)

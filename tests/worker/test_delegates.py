@@ -27,7 +27,8 @@ NOWHERE = "redis://127.0.0.1:1/0"
 
 def queued(backend: Backend, queue: str) -> dict[str, Any]:
     """The newest message on a queue, as it lies in Redis; waits for it, and leaves it there."""
-    found: Any = backend.redis.blmove(queue, queue, 4, "LEFT", "LEFT")
+    key = backend.queue(queue)
+    found: Any = backend.redis.blmove(key, key, 4, "LEFT", "LEFT")
     assert found is not None, f"nothing on {queue}"
     message: dict[str, Any] = json.loads(found)
     return message
@@ -45,7 +46,7 @@ def argument(message: dict[str, Any]) -> Any:
 @pytest.fixture
 def secretive(aside: Backend) -> str:
     """A run that waits for its delegate: the id."""
-    aside.redis.delete("aside-delegates")
+    aside.redis.delete(aside.queue("aside-delegates"))
     context: list[dict[str, Any]] = [
         {"type": "system", "message": "not for delegates"},
         {"type": "input", "question": "global", "keep": 1},

@@ -14,6 +14,7 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer, find_server
+from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.messaging.heartbeats import Reports
 from acts_celery.worker.messaging.messages import Closing, Report, Sign
@@ -61,7 +62,7 @@ def test_its_failure_does_not_affect_the_run(backend: Backend, meeting: Meeting)
 
 
 def test_a_delegate_without_an_output_path_is_sent_to_the_background(aside: Backend) -> None:
-    aside.redis.delete("aside-background")
+    aside.redis.delete(aside.queue("aside-background"))
     result = aside.run([{"_tool": "ask", "_delegate": "showContext", "question": "why"}])
     assert (result.status, [call.status for call in result.calls]) == ("completed", ["sent"])
     message = queued(aside, "aside-background")
@@ -71,12 +72,12 @@ def test_a_delegate_without_an_output_path_is_sent_to_the_background(aside: Back
 
 
 def test_the_run_does_not_wait_for_it_and_its_message_asks_for_no_result(aside: Backend) -> None:
-    aside.redis.delete("aside-background")
+    aside.redis.delete(aside.queue("aside-background"))
     result = aside.run([{"_tool": "note", "name": "never-run"}])
     assert result.status == "completed"
     message = queued(aside, "aside-background")
     assert message["headers"]["ignore_result"] is True
-    assert aside.redis.llen("aside-background") == 1
+    assert aside.redis.llen(aside.queue("aside-background")) == 1
 
 
 @pytest.fixture
@@ -122,7 +123,8 @@ def test_what_is_reported_of_an_end_never_expires(server: EmbeddedServer) -> Non
     for report in (Report(begun=(sign,)), Report(closed=(Closing(sign),))):
         reports.send(report)
     with Redis.from_url(server.redis_url) as redis:
-        lasts = ["expiration" not in json.loads(item)["properties"] for item in redis.lrange("lasting-reports", 0, -1)]
+        found: Any = redis.lrange(f"{queue_prefix(settings)}lasting-reports", 0, -1)
+        lasts = ["expiration" not in json.loads(item)["properties"] for item in found]
     assert lasts == [True, False], "the newest first"
 
 

@@ -45,7 +45,8 @@ def another_worker(swept: Backend) -> Iterator[None]:
 @pytest.fixture
 def sweeper(swept: Backend) -> Iterator[Sweeper]:
     """One that sweeps when it is told to, in this process."""
-    swept.redis.delete("swept-instances", "swept:recovery")  # no worker swept meanwhile, so recovery would pause
+    swept.redis.delete(swept.queue("swept-instances"))
+    swept.redis.delete("swept:recovery")  # no worker swept meanwhile, so recovery would pause
     with connect(swept.settings) as redis:
         yield sweeper_of(swept.settings, redis)
 
@@ -60,14 +61,14 @@ def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
 
 
 def queue_length(backend: Backend) -> int:
-    found: Any = backend.redis.llen(backend.settings.queue_instances)
+    found: Any = backend.redis.llen(backend.queue(backend.settings.queue_instances))
     return int(found)
 
 
 def test_a_task_that_was_lost_is_published_again(swept: Backend, sweeper: Sweeper) -> None:
     run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
     assert queue_length(swept) == 1
-    swept.redis.delete("swept-instances")
+    swept.redis.delete(swept.queue("swept-instances"))
     sweeper.sweep()
     assert queue_length(swept) == 0, "not before its time"
     swept.redis.zadd(Keys("swept", run.id).published, {"": 1})
@@ -122,7 +123,7 @@ def test_a_call_that_takes_longer_than_its_lease_is_not_run_twice(
 
 def test_a_call_whose_workers_die_again_and_again_fails(swept: Backend, sweeper: Sweeper) -> None:
     run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
-    swept.redis.delete("swept-instances")
+    swept.redis.delete(swept.queue("swept-instances"))
     keys = Keys("swept", run.id)
     swept.redis.hset(keys.calls, "\x1f0", f"running:{swept.settings.limit_attempts}:0:somebody")
     swept.redis.hset(keys.state, "running", 1)

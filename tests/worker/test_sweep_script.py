@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.messaging.attempts import Attempt, CallId
@@ -86,7 +87,7 @@ class Judged(Log):
 
     def come_out(self, queue: str) -> None:
         """As if a worker had taken the last probe from a queue, and all that lay there before."""
-        self.redis.delete(queue)
+        self.redis.delete(f"{queue_prefix(self.settings)}{queue}")
         *_, sent = str(self.redis.hget(probes(self.prefix), queue)).split(":")
         self.reports.send(Report(probes=(probe(queue, int(sent)),)))
 

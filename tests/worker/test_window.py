@@ -36,7 +36,7 @@ def test_a_submission_publishes_a_window_and_the_rest_follows_as_lanes_are_taken
     plan = {"type": "plan", "calls": [echo("†state.mark", "†state.seen")]}
     run = narrow.client.submit([plan, *context()])
     keys = Keys("narrow", run.id)
-    assert narrow.redis.llen("narrow-instances") == WINDOW
+    assert narrow.redis.llen(narrow.queue("narrow-instances")) == WINDOW
     assert narrow.redis.zcard(keys.published) == WINDOW
     assert narrow.redis.llen(keys.backlog) == LANES - WINDOW
     with narrow.worker():
@@ -73,10 +73,10 @@ def test_a_run_that_is_resumed_goes_on_through_the_window(narrow: Backend) -> No
     run = narrow.client.submit([plan, *context()])
     keys = Keys("narrow", run.id)
     run.pause()
-    narrow.redis.delete("narrow-instances", keys.published)
+    narrow.redis.delete(narrow.queue("narrow-instances"), keys.published)
     narrow.redis.zadd(keys.published, {"i0": 0, "i1": 0})
     narrow.redis.lpush(keys.backlog, "i3", "i2")
     run.resume()
-    assert narrow.redis.llen("narrow-instances") == narrow.redis.zcard(keys.published) == WINDOW
+    assert narrow.redis.llen(narrow.queue("narrow-instances")) == narrow.redis.zcard(keys.published) == WINDOW
     with narrow.worker():
         assert narrow.wait(run.id).status == "completed"

@@ -111,11 +111,12 @@ def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
     """
     channel = queue.channel
     with channel.conn_or_acquire() as client:
-        found = client.lrange(queue.name, -most, -1)[::-1]
+        key = f"{channel.global_keyprefix}{queue.name}"  # kombu prefixes neither LRANGE nor LREM
+        found = client.lrange(key, -most, -1)[::-1]
         yield [_body(channel, item) for item in found]
         with client.pipeline(transaction=False) as pipeline:
             for item in found:
-                pipeline.lrem(queue.name, -1, item)
+                pipeline.lrem(key, -1, item)
             pipeline.execute()
 
 
