@@ -6,6 +6,7 @@ is done by the plain client in a thread. An order that has begun is carried out 
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -16,7 +17,7 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.analysis.provenance import Explanation
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.storage.connections import connect_async_client, redis_errors
+from acts_celery.worker.storage.connections import PASSING, connect_async_client, redis_errors
 from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
@@ -217,18 +218,31 @@ class AsyncRun:
         """The entries of a stream of the run, as they come, until the run has ended. Raises `TimeoutError`."""
         await to_thread(self._run.require)
         deadline, seen = Deadline(self.id, timeout_seconds), "0-0"
+        is_over = (await self._newest()).run_status in ENDED
         while True:
-            block = deadline.block_ms()
-            with redis_errors(self._settings):
-                found = read_stream(await self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+            found = await self._next(stream, seen, deadline, blocks=not is_over)
             for entry in found:
                 yield entry
                 if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == (await self._newest()).id):
                     return
             if found:
                 seen = found[-1].id
-            elif (await self._newest()).run_status in ENDED:
+            elif is_over or (await self._newest()).run_status in ENDED:
                 return
+
+    async def _next(self, stream: str, seen: str, deadline: Deadline, *, blocks: bool) -> list[Entry]:
+        """As `Progress` waits."""
+        pauses = deadline.pauses()
+        with redis_errors(self._settings):
+            while True:
+                block = deadline.block_ms() if blocks else None
+                try:
+                    return read_stream(await self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+                except PASSING:
+                    pause = next(pauses, None)
+                    if pause is None:
+                        raise
+                    await asyncio.sleep(pause)
 
     async def _newest(self) -> Entry:
         """The last change of the run's status. Raises `RunNotFound` where the run is kept no longer."""

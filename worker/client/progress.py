@@ -16,13 +16,15 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.storage.connections import redis_errors
+from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.held_calls import unpack_hold, unpack_ruling
 from acts_celery.worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000
+_FAILOVER_SECONDS: Final = 60
+"""Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Progress:
         deadline = Deadline(self._run, timeout_seconds)
         is_over = self._newest().run_status in ENDED
         while True:
-            found = self._wait(stream, seen, None if is_over else deadline.block_ms())
+            found = self._wait(stream, seen, deadline, blocks=not is_over)
             for entry in found:
                 yield entry
                 if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == self._newest().id):
@@ -108,10 +110,19 @@ class Progress:
             elif is_over or self._newest().run_status in ENDED:
                 return
 
-    def _wait(self, stream: str, seen: str, block: int | None) -> list[Entry]:
-        """The next entries behind an id; none after so many ms in which there were none."""
+    def _wait(self, stream: str, seen: str, deadline: Deadline, *, blocks: bool) -> list[Entry]:
+        """The next entries behind an id; none where none came for a while. A server that fails over is waited for."""
+        pauses = deadline.pauses()
         with redis_errors(self._settings):
-            return read_stream(self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+            while True:
+                block = deadline.block_ms() if blocks else None
+                try:
+                    return read_stream(self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+                except PASSING:
+                    pause = next(pauses, None)
+                    if pause is None:
+                        raise
+                    time.sleep(pause)
 
 
 class Deadline:
@@ -129,6 +140,16 @@ class Deadline:
         if left <= 0:
             raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
         return min(_BLOCK_MS, left)
+
+    def pauses(self) -> Iterator[float]:
+        """How long to wait before each further try of a reading, in seconds, while a server may be failing over."""
+        gone = time.monotonic() + _FAILOVER_SECONDS
+        if self._at is not None:
+            gone = min(gone, self._at)
+        pause = 0.1
+        while (left := gone - time.monotonic()) > 0:
+            yield min(pause, left)
+            pause = min(2 * pause, 2.0)
 
 
 def event_of(entry: Entry) -> Event | None:
