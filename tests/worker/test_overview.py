@@ -15,7 +15,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound, RunOver
 from acts_celery.worker.storage.keys import Keys, active_runs, ended_runs
-from acts_celery.worker.storage.retention import expire_run
+from acts_celery.worker.storage.retention import expire_runs
 from acts_celery.worker.storage.run_list import RunList
 
 from .backend import Backend, Meeting, settings_for
@@ -139,12 +139,12 @@ def test_ended_runs_are_listed_as_long_as_they_are_kept() -> None:
             redis, prefix = client._redis, settings.key_prefix
             ids = [client.submit([], {"calls": []}).id for _ in range(3)]
             for run in ids:
-                expire_run(redis, Keys(prefix, run), 1_000)
+                expire_runs(redis, prefix, [Keys(prefix, run)], 1_000)
             assert redis.zcard(active_runs(prefix)) == 0
             assert {summary.run for summary in client.runs()} == set(ids)
             redis.unlink(*Keys(prefix, ids[0]).all)  # its time is over
             assert {summary.run for summary in client.runs()} == {ids[2], ids[1]}
-            RunList(redis, prefix).note_ended(ids[2], 1)
+            RunList(redis, prefix).note_ended({ids[2]: 1})
             assert redis.zcard(ended_runs(prefix)) == 2
 
 
@@ -161,7 +161,7 @@ def test_a_run_is_found_at_every_moment_of_its_end() -> None:
     with EmbeddedServer() as server, Client(settings_for(server)) as client:
         run = client.submit([], {"calls": []}, name="ending")
         keys = Keys(client.settings.key_prefix, run.id)
-        expire_run(Watched.from_url(client.settings.require_redis()), keys, 1_000)
+        expire_runs(Watched.from_url(client.settings.require_redis()), keys.prefix, [keys], 1_000)
         assert (client._redis.zscore(active_runs(keys.prefix), run.id), looked.count("ZREM")) == (None, 2)
 
 

@@ -39,7 +39,7 @@ from acts_celery.worker.storage.entries import read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane import id_key
-from acts_celery.worker.storage.retention import delete_run, expire_run
+from acts_celery.worker.storage.retention import delete_run, expire_runs
 
 from .labels import ID
 
@@ -131,7 +131,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
         redis.xadd(keys.log, {"w": done.pack()})
         redis.hset(keys.state, mapping=state)
         _prove(run, read)
-        expire_run(redis, keys, settings.retention_seconds)
+        expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
     except BaseException:
         delete_run(redis, keys)
         raise

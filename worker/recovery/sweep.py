@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any, Final
@@ -33,17 +34,18 @@ from acts_celery.worker.errors import InfrastructureError, QueueRefused
 from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
 from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
 from acts_celery.worker.messaging.outages import Outage
+from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
 from acts_celery.worker.messaging.tokens import Tokens
-from acts_celery.worker.storage.children import PARENT, Parent, result_of
+from acts_celery.worker.storage.children import Parent, result_of
 from acts_celery.worker.storage.connections import PASSING, connect
 from acts_celery.worker.storage.definition import FORMAT
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
-from acts_celery.worker.storage.retention import delete_run, expire_run
+from acts_celery.worker.storage.retention import delete_run, expire_runs
 from acts_celery.worker.storage.scripts import Script, pack_request
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, move_other_types, readable
@@ -71,6 +73,23 @@ _NEVER: Final = -1
 _OF_CALLS: Final = ("begun", "ended", "held")
 _SIGNS: Final = (*_OF_CALLS, "closed", "unanswered")
 """What reports say of calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the script finds in a run; the fields are its answer's (see sweep.lua)."""
+
+    status: str | None = None
+    parent: str | None = None
+    lanes: list[str]
+    suspects: list[str]
+    let_out: list[str]
+    lost: int
+    is_all: bool
+    forgotten: int
+    next_ms: int
+    awaited: list[str]
+    untold: list[str]
 
 
 class Sweeper:
@@ -266,35 +285,61 @@ class Sweeper:
 
         Returns when to look at each again, in milliseconds, where something will be due.
         """
-        queue = self._settings.queue_instances
         later = int(time.time() * 1000 + _BROKEN_SECONDS * 1000)
         again = dict.fromkeys(runs, later)
         while runs:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in runs:
-                    self._judge(Keys(self._settings.key_prefix, run), pipeline)
+                    self._judge(self._keys(run), pipeline)
                 answers = pipeline.execute(raise_on_error=False)
-            found = {run: answer for run, answer in zip(runs, answers, strict=True) if self._heed(run, answer)}
-            for run, (status, lanes, let_out, lost, _, forgotten, next_ms, awaited, untold, suspects) in found.items():
-                if lost:
-                    logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, lost)
+            left: dict[str, float] = {}
+            over: list[str] = []
+            for run, answer in zip(runs, answers, strict=True):
                 with self._passing_over(run):
-                    self._awaited.update(queue.decode() for queue in awaited)
-                    if self._hook is not None:
-                        self._hook.tell(run, [member.decode() for member in untold])
-                    self._publisher.publish(
-                        lane_task(run, lane.decode() or None, queue, was_lost=lane in suspects)
-                        for lane in (*lanes, *let_out)
-                    )
-                    if forgotten:
+                    if not self._heed(run, answer):
+                        continue
+                    found = Found(**unpack(answer))
+                    self._publish(run, found)
+                    if not found.is_all:
+                        left[run] = runs[run]
+                    if found.forgotten:
                         self._awaited |= self._outbox.sweep(run, self._patience)
-                        again[run] = int(next_ms)
-                    elif self._end(Keys(self._settings.key_prefix, run), runs[run], status):
-                        again[run] = later
-                    else:
-                        again[run] = int(next_ms)
-            runs = {run: runs[run] for run, (*_, is_all, _, _, _, _, _) in found.items() if not is_all}
+                    elif found.status is None:
+                        self._remove_unfinished(self._keys(run), runs[run])
+                    elif found.status in ENDED:
+                        if self._answer(run, found):
+                            continue
+                        over.append(run)
+                    again[run] = found.next_ms
+            self._expire(over)
+            runs = left
         return again
+
+    def _publish(self, run: str, found: Found) -> None:
+        """Publish what was found lost or due, and tell of what waits for a person."""
+        if found.lost:
+            logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, found.lost)
+        self._awaited.update(found.awaited)
+        if self._hook is not None:
+            self._hook.tell(run, found.untold)
+        queue = self._settings.queue_instances
+        self._publisher.publish(
+            lane_task(run, lane or None, queue, was_lost=lane in found.suspects)
+            for lane in (*found.lanes, *found.let_out)
+        )
+
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._settings.key_prefix, run)
+
+    def _expire(self, runs: Iterable[str]) -> None:
+        """See to it that what is over does not stay for ever; a run that is broken keeps no other from its end."""
+        prefix, seconds = self._settings.key_prefix, self._settings.retention_seconds
+        try:
+            expire_runs(self._redis, prefix, [self._keys(run) for run in runs], seconds)
+        except (ResponseError, *UNREADABLE):
+            for run in runs:
+                with self._passing_over(run):
+                    expire_runs(self._redis, prefix, [self._keys(run)], seconds)
 
     @contextmanager
     def _passing_over(self, run: str) -> Iterator[None]:
@@ -349,28 +394,18 @@ class Sweeper:
         )
         self._script(keys=names, args=[pack_request(request)], client=pipeline)
 
-    def _end(self, keys: Keys, submitted_seconds: float, status: bytes | None) -> bool:
-        """See to it that what is over, or was never begun, does not stay for ever; says whether to look again."""
-        if status is None:
-            self._remove_unfinished(keys, submitted_seconds)
-        elif status.decode() in ENDED:
-            if self._answer(keys, status.decode()):
-                return True
-            expire_run(self._redis, keys, self._settings.retention_seconds)
-        return False
-
-    def _answer(self, keys: Keys, status: str) -> bool:
+    def _answer(self, run: str, found: Found) -> bool:
         """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""
-        field: Any = self._redis.hget(keys.state, PARENT)
-        parent = Parent.read(field)
-        if parent is None:
+        parent = Parent.read(found.parent)
+        if parent is None or found.status is None:
             return False
-        above = Keys(keys.prefix, parent.call.run)
+        keys = self._keys(run)
+        above = self._keys(parent.call.run)
         run_status: Any = self._redis.hget(above.state, "status")
         entry: Any = self._redis.hget(above.calls, parent.call.member)
         if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
             return False
-        result = result_of(status, History(self._redis, keys).entries())
+        result = result_of(found.status, History(self._redis, keys).entries())
         tokens = read_tokens(self._redis, keys.prefix)
         self._publisher.publish([parent.answer(keys.run, result, tokens, self._settings.queue_instances)])
         return True

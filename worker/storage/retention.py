@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from redis import Redis
@@ -15,21 +16,38 @@ from .scripts import Script
 logger = logging.getLogger(__name__)
 
 
-def expire_run(redis: Redis, keys: Keys, seconds: int) -> None:
-    """Give every key of a run that is over its expiry, and list it no more among those under way.
+def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -> None:
+    """Give every key of runs that are over its expiry, and list them no more among those under way.
 
-    Calls may be added to it at the same time (SPEC R11.7): it is listed again then. Raises `RedisError`.
+    Calls may be added to one at the same time (SPEC R11.7): it is listed again then. However many they are, it takes
+    the same few round trips. Raises `RedisError`.
     """
     script = Script(redis, "run", "expire")
-    if not script(keys=[keys.state, *keys.all], args=[seconds]):
+    with redis.pipeline(transaction=False) as pipeline:
+        for keys in runs:
+            script(keys=[keys.state, *keys.all], args=[seconds], client=pipeline)
+        are_over = pipeline.execute()
+    over = [keys for keys, is_over in zip(runs, are_over, strict=True) if is_over]
+    if not over:
         return
-    submitted: Any = redis.zscore(active_runs(keys.prefix), keys.run)
-    if submitted is not None:
-        RunList(redis, keys.prefix).note_ended(keys.run, submitted)  # first: it is in one of the lists at any time
-    unlist(redis, keys)
-    status: Any = redis.hget(keys.state, "status")
-    if submitted is not None and status is not None and status.decode() not in ENDED:
-        redis.zadd(active_runs(keys.prefix), {keys.run: submitted})
+    names = [keys.run for keys in over]
+    listed: Any = redis.zmscore(active_runs(prefix), names)
+    submitted = {name: at for name, at in zip(names, listed, strict=True) if at is not None}
+    if submitted:
+        RunList(redis, prefix).note_ended(submitted)  # first: each is in one of the lists at any time
+    redis.zrem(active_runs(prefix), *names)
+    redis.zrem(due_runs(prefix), *names)
+    with redis.pipeline(transaction=False) as pipeline:
+        for keys in over:
+            pipeline.hget(keys.state, "status")
+        statuses = pipeline.execute()
+    again = {
+        name: submitted[name]
+        for name, status in zip(names, statuses, strict=True)
+        if name in submitted and status is not None and status.decode() not in ENDED
+    }
+    if again:
+        redis.zadd(active_runs(prefix), again)
 
 
 def delete_run(redis: Redis, keys: Keys) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from math import inf
@@ -38,11 +38,13 @@ class RunList:
                 if state:  # not one that is half written, or whose time is over
                     yield run, {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
 
-    def note_ended(self, run: str, submitted: float) -> None:
-        """List a run that has ended, and no longer the oldest ones that are kept no more."""
+    def note_ended(self, submitted: Mapping[str, float]) -> None:
+        """List runs that have ended, and no longer the oldest ones that are kept no more."""
         key = ended_runs(self._prefix)
-        self._redis.zadd(key, {run: submitted})
-        oldest: Any = self._redis.zrange(key, 0, _LOOKED_AFTER - 1)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.zadd(key, dict(submitted))
+            pipeline.zrange(key, 0, _LOOKED_AFTER + len(submitted) - 1)
+            _, oldest = pipeline.execute()
         with self._redis.pipeline(transaction=False) as pipeline:
             for name in oldest:
                 pipeline.exists(Keys(self._prefix, name.decode()).state)

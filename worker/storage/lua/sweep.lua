@@ -13,10 +13,12 @@
 --        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
 --        window.lua), format (of the runs that this version writes down; it leaves others alone), tells (whether there is a
 --        web hook to be told of what is held), most_told (of how many calls at most), telling_ms (how long that may take)
--- Returns {run status or nil, {lanes to publish again}, {lanes let out}, how many tasks and calls were lost, whether that
---          is all of them, how many calls were sent and forgotten and not done, when to look again (in ms; 0 where nothing
---          will be due), {queues from which a probe is awaited}, {held calls of which the web hook is to be
---          told}, {those of the lanes to publish again that were lost}}. A call found lost, or due, can be claimed anew.
+-- Returns msgpack: status (of the run; none where there is no such run), parent (the call of another run that it is to
+--          answer), lanes (to publish again), suspects (those of them that were lost), let_out (lanes of the backlog), lost
+--          (how many tasks and calls), is_all (whether that is all of them), forgotten (how many calls were sent and
+--          forgotten and not done), next_ms (when to look again; 0 where nothing will be due), awaited (queues from which a
+--          probe is), untold (held calls of which the web hook is to be told). A call found lost, or due, can be claimed
+--          anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
@@ -26,13 +28,25 @@ local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
 local request = cmsgpack.unpack(ARGV[1])
 local taken = request.taken[request.instances] or 0
 local awaited = {}
-local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms')
+local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent')
 local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
 local lanes, lost = {}, 0
 local forgotten = redis.call('ZCARD', KEYS[6])
+
+-- What was found, as the answer.
+local function answer(next_ms, more)
+    local found = {
+        status = status or nil, parent = run[5] or nil, lanes = lanes, suspects = {}, let_out = {}, lost = lost, is_all = true,
+        forgotten = forgotten, next_ms = tonumber(next_ms), awaited = {}, untold = {},
+    }
+    for name, value in pairs(more or {}) do
+        found[name] = value
+    end
+    return cmsgpack.pack(found)
+end
 
 -- Note when to look again: when the soonest of what these hold is due, and not twice in one sweep.
 local function look_again(...)
@@ -64,7 +78,7 @@ local function look_again(...)
 end
 
 if format and tonumber(format) ~= request.format or not status then
-    return { status, lanes, {}, lost, 1, forgotten, string.format('%.0f', now + 2 * request.published_ms), {}, {}, {} }
+    return answer(now + 2 * request.published_ms)
 end
 
 local untold = {}
@@ -75,7 +89,7 @@ if request.tells and (status == 'running' or status == 'paused') then
     end
 end
 if status ~= 'running' then
-    return { status, lanes, {}, lost, 1, forgotten, look_again(KEYS[6]), {}, untold, {} }
+    return answer(look_again(KEYS[6]), { untold = untold })
 end
 
 local suspects = {}
@@ -186,4 +200,6 @@ local keys = { state = state, published = published, backlog = KEYS[4], parked =
 local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(keys, request.window, due)
 local next_look = look_again(leases, published, KEYS[6])
-return { status, lanes, let_out, lost, is_all and 1 or 0, forgotten, next_look, names(awaited), untold, suspects }
+return answer(next_look, {
+    let_out = let_out, is_all = is_all, awaited = names(awaited), untold = untold, suspects = suspects,
+})
