@@ -11,6 +11,7 @@ import pytest
 
 from acts_celery import Answer, Usage
 from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, load
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.models import asking
 from acts_celery.worker.models.configured import Models, verify_models
@@ -48,7 +49,7 @@ class Speaker:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(asking, "_BACKOFF", Backoff(0.001, 20.0, jitter=True))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.messaging import relay as module
 from acts_celery.worker.messaging.messages import TaskMessage
@@ -18,7 +19,7 @@ def tasks(count: int, size: int) -> list[TaskMessage]:
 
 
 def test_a_broker_that_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LONGEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_BACKOFF", Backoff(0.1, 0.2))
     sent: list[int] = []
 
     async def send(batch: Sequence[TaskMessage]) -> None:

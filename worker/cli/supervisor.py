@@ -17,12 +17,12 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.cli.failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
 from acts_celery.worker.cli.output import tell
 from acts_celery.worker.cli.supervised import LOADED
 
-_FIRST_DELAY_SECONDS: Final = 1.0
-_LONGEST_DELAY_SECONDS: Final = 30.0
+_BACKOFF: Final = Backoff(1.0, 30.0)
 _LASTING_SECONDS: Final = 60.0
 """A process that ran as long is started again after the first delay."""
 _WAYS_TO_STOP: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
@@ -64,7 +64,7 @@ class Supervisor:
 
     async def _keep(self, place: int) -> None:
         """Run one process, again and again, until all are to end."""
-        delay = _FIRST_DELAY_SECONDS
+        failures = 0
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
             code = await self._run_once(place)
@@ -77,11 +77,11 @@ class Supervisor:
                 self._stop()
                 return
             lasted = asyncio.get_running_loop().time() - began
-            delay = _FIRST_DELAY_SECONDS if lasted > _LASTING_SECONDS else delay
+            failures = 1 if lasted > _LASTING_SECONDS else failures + 1
+            delay = _BACKOFF.seconds(failures)
             name = self._announced[place]["worker"]
             tell(f"worker {name} ended unasked ({_told(code)}); another is started in {delay:g} s")
             await self._sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, place: int) -> int:
         """Run one process to its end; return its exit code, negative for a signal."""

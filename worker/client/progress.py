@@ -15,6 +15,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.entries import Entry, read_entry
@@ -23,6 +24,7 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
 _BLOCK_MS: Final = 5_000
+_BACKOFF: Final = Backoff(0.1, 2.0)
 _FAILOVER_SECONDS: Final = 60
 """Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
@@ -146,10 +148,10 @@ class Deadline:
         gone = time.monotonic() + _FAILOVER_SECONDS
         if self._at is not None:
             gone = min(gone, self._at)
-        pause = 0.1
-        while (left := gone - time.monotonic()) > 0:
-            yield min(pause, left)
-            pause = min(2 * pause, 2.0)
+        for wait_seconds in _BACKOFF.waits():
+            if (left := gone - time.monotonic()) <= 0:
+                return
+            yield min(wait_seconds, left)
 
 
 def event_of(entry: Entry) -> Event | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from pydantic import ValidationError
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import CallFailed, InvalidParameters
 from acts_celery.worker.messaging.attempts import Attempt, Result, Retry, enter
 from acts_celery.worker.messaging.messages import LONGEST_TYPE
@@ -31,7 +31,6 @@ from .values import to_json_value
 logger = logging.getLogger(__name__)
 
 _LONGEST_TEXT: Final = 10_000
-_MOST_DOUBLINGS: Final = 64
 _PACKED: Final = (StopIteration, StopAsyncIteration)
 """What no coroutine can raise: it arrives as the cause of a RuntimeError."""
 
@@ -72,7 +71,8 @@ async def invoke(
         )
         if is_last:
             return failure
-        return Retry(failure, _backoff_seconds(policy, failures))
+        backoff = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True)
+        return Retry(failure, backoff.seconds(failures))
 
 
 async def _called(
@@ -92,11 +92,6 @@ def _is_cancelled() -> bool:
 
 def _may_retry(error: BaseException) -> bool:
     return error.retry if isinstance(error, CallFailed) else True
-
-
-def _backoff_seconds(policy: Policy, failures: int) -> float:
-    longest: float = min(policy.backoff_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), policy.backoff_max_seconds)
-    return longest * random.uniform(0.5, 1.0)
 
 
 def _found(error: BaseException, policy: Policy) -> Failure | None:

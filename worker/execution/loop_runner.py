@@ -19,6 +19,7 @@ from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.protocol.engine.loop import Stage, charge_tokens
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task, tick_answer
 from acts_celery.worker.storage.children import Parent, child_result
@@ -48,8 +49,7 @@ from .ticks import (
     written_calls,
 )
 
-_FIRST_WAIT_SECONDS: Final = 0.05
-_LONGEST_WAIT_SECONDS: Final = 5.0
+_BACKOFF: Final = Backoff(0.05, 5.0)
 _LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
 
 
@@ -82,7 +82,7 @@ class LoopRunner:
         self._parts_read = (-1, 0)
         """Of a tick how many calls the part had that was read last. The next one has half as many more, since reading
         takes as long as the part is."""
-        self._patience_seconds = _FIRST_WAIT_SECONDS
+        self._refusals = 0
         self._has_left = False
         self._now_ms = 0
         """The server's time at the last look, where the loop's time is limited."""
@@ -162,8 +162,8 @@ class LoopRunner:
         """
         if not self._results:
             return False
-        self._refused, self._patience_seconds = None, min(2 * self._patience_seconds, _LONGEST_WAIT_SECONDS)
-        self._mailbox.remind(self._view.loop.request, self._patience_seconds)
+        self._refused, self._refusals = None, self._refusals + 1
+        self._mailbox.remind(self._view.loop.request, _BACKOFF.seconds(self._refusals + 1))
         await self._mailbox.wait()
         return True
 

@@ -28,5 +28,6 @@
 `log_context`   which run, instance and call a log line is about
 `health`        what is wrong with this process
 `health_file`   the file in which it says so
+`duties`        what a process does again and again in a thread of its own
 `outages`       one line when something stops working, one when it works again
 """

@@ -23,6 +23,7 @@ from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
 from .attempts import Attempt, Result, current_attempt
 from .broker import broker_failures, retry_while_unavailable
+from .duties import Duty
 from .limits import limits_of
 from .messages import (
     LONGEST_WHY,
@@ -36,7 +37,6 @@ from .messages import (
     sign_of,
     unpack_report,
 )
-from .outages import Outage
 from .pulse import Pulse
 from .together import Together
 
@@ -147,7 +147,6 @@ class Reporter:
 
     def __init__(self, reports: Reports, *, interval_seconds: float, pulse: Pulse | None = None) -> None:
         self._reports = reports
-        self._interval_seconds = interval_seconds
         self._pulse = pulse
         self._at_work: set[Sign] = set()
         self._reported: set[Sign] = set()
@@ -155,16 +154,21 @@ class Reporter:
         self._unanswered: dict[Sign, tuple[Unanswered, float]] = {}
         """What is not reported yet of requests to models, each with the time of its next try."""
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._duty = Duty(
+            "reporting the calls at work",
+            self.report,
+            thread="acts-reports",
+            interval_seconds=interval_seconds,
+            passing=(InfrastructureError,),
+        )
         self._telling = ThreadPoolExecutor(1, thread_name_prefix="acts-tell")
         self._begun = Together[Sign](self._tell_begun, self._telling)
         self._closed = Together[Closing](self._tell_closed, self._telling)
         self._probes = Together[Probe](self._tell_probes, self._telling)
-        self._stopped = threading.Event()
 
     def stop(self) -> None:
         """Report nothing any more."""
-        self._stopped.set()
+        self._duty.stop()
         self._telling.shutdown()
 
     @contextmanager
@@ -175,9 +179,7 @@ class Reporter:
             self._at_work.add(sign)
             if attempt.is_repeated:
                 self._reported.add(sign)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._report_forever, name="acts-reports", daemon=True)
-                self._thread.start()
+            self._duty.start()
         try:
             yield
         except BaseException:
@@ -251,10 +253,6 @@ class Reporter:
             was_reported = sign in self._reported
             self._reported.discard(sign)
         return was_reported
-
-    def _report_forever(self) -> None:
-        outage = Outage(logger, "reporting the calls at work")
-        outage.keep_doing(self.report, self._stopped, self._interval_seconds, InfrastructureError)
 
 
 def _parts(closings: Sequence[Closing]) -> Iterator[tuple[Closing, ...]]:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, NamedTuple
 
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import InfrastructureError, QueueRefused
 
 from .messages import TaskMessage
@@ -28,8 +29,7 @@ _MOST_KEPT_BYTES: Final = 64 * 2**20
 """How many bytes those have at most."""
 _TOGETHER_BYTES: Final = 2**20
 """How many bytes of tasks go out together, or one task that has more."""
-_FIRST_WAIT_SECONDS: Final = 0.1
-_LONGEST_WAIT_SECONDS: Final = 1.0
+_BACKOFF: Final = Backoff(0.1, 1.0)
 
 Send = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 
@@ -74,7 +74,7 @@ class Relay:
             self._working = asyncio.get_running_loop().create_task(self._work(), context=Context())
         while not self._is_away and not tried.done():
             sent = self._sent
-            await asyncio.wait((tried,), timeout=_LONGEST_WAIT_SECONDS)
+            await asyncio.wait((tried,), timeout=_BACKOFF.longest_seconds)
             # One that takes large tasks slowly is not away: what is made meanwhile would fill the memory.
             if not tried.done() and self._sent == sent:
                 self._is_away = True
@@ -121,8 +121,7 @@ class Relay:
 
     async def _deliver(self, tasks: Sequence[TaskMessage]) -> None:
         """Publish, however long it takes; meanwhile who hands something in does not wait for it."""
-        wait_seconds = _FIRST_WAIT_SECONDS
-        while True:
+        for wait_seconds in _BACKOFF.waits():
             try:
                 await self._send_or_refuse(tasks)
             except InfrastructureError as error:
@@ -131,7 +130,6 @@ class Relay:
                 for parcel in self._parcels:
                     _release(parcel.tried)
                 await asyncio.sleep(wait_seconds)
-                wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
             except Exception:
                 logger.exception("%d tasks cannot be published", len(tasks))
                 return

@@ -7,9 +7,8 @@ as `heartbeats` does for what is at work. Where as many messages are taken as ca
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from celery import bootsteps
@@ -19,12 +18,10 @@ from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXEC
 from acts_celery.protocol import Limits
 from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
+from .duties import Duty
 from .heartbeats import Reports, report_interval_seconds
 from .limits import limits_of
 from .messages import Report, Sign, sign_in
-from .outages import Outage
-
-logger = logging.getLogger(__name__)
 
 _REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
@@ -34,25 +31,29 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
 
     def __init__(self, parent: WorkController, **options: object) -> None:
         super().__init__(parent, **options)
-        self._stopped = threading.Event()
+        self._duty: Duty | None = None
 
     def start(self, parent: WorkController) -> None:
         """Called by the worker when it starts."""
         settings: Settings = parent.app.conf.acts_settings
-        arguments = Reports(parent.app, settings), limits_of(settings), report_interval_seconds(settings)
-        threading.Thread(target=self._report_forever, args=arguments, name="acts-reserved", daemon=True).start()
+        self._duty = Duty(
+            "reporting the calls that are reserved",
+            partial(_report, Reports(parent.app, settings), limits_of(settings)),
+            thread="acts-reserved",
+            interval_seconds=report_interval_seconds(settings),
+            passing=(InfrastructureError,),
+        )
+        self._duty.start()
 
     def stop(self, parent: WorkController) -> None:
         """Called by the worker when it stops."""
-        self._stopped.set()
+        if self._duty is not None:
+            self._duty.stop()
 
-    def _report_forever(self, reports: Reports, limits: Limits, interval_seconds: float) -> None:
-        def report() -> None:
-            if held := tuple(_reserved(limits)):
-                reports.send(Report(held=held))
 
-        outage = Outage(logger, "reporting the calls that are reserved")
-        outage.keep_doing(report, self._stopped, interval_seconds, InfrastructureError)
+def _report(reports: Reports, limits: Limits) -> None:
+    if held := tuple(_reserved(limits)):
+        reports.send(Report(held=held))
 
 
 def _reserved(limits: Limits) -> Iterator[Sign]:

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
+from acts_celery.worker.backoff import Backoff
+
 from .errors import ModelError, Truncated, Unreachable
 from .request import Answer, Heard, Model, ModelRequest
 
 logger = logging.getLogger(__name__)
 
-_FIRST_WAIT_SECONDS: Final = 0.5
-_LONGEST_WAIT_SECONDS: Final = 20.0
-_MOST_DOUBLINGS: Final = 16
+_BACKOFF: Final = Backoff(0.5, 20.0, jitter=True)
 _SPREAD: Final = 1.1
 
 
@@ -57,7 +57,7 @@ async def answered(
     try:
         async with asyncio.timeout(seconds):
             for attempt in count():
-                wait_seconds = _backoff_seconds(attempt)
+                wait_seconds = _BACKOFF.seconds(attempt + 1)
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
                     try:
@@ -82,8 +82,3 @@ async def answered(
     except TimeoutError:
         pass
     raise error
-
-
-def _backoff_seconds(attempt: int) -> float:
-    longest: float = min(_FIRST_WAIT_SECONDS * 2.0 ** min(attempt, _MOST_DOUBLINGS), _LONGEST_WAIT_SECONDS)
-    return longest * random.uniform(0.5, 1.0)

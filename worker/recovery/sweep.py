@@ -13,7 +13,6 @@ A run whose keys are broken is passed over with a line in the log; the others ar
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,9 +30,9 @@ from redis.exceptions import LockError, RedisError, ResponseError
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import InfrastructureError, QueueRefused
+from acts_celery.worker.messaging.duties import Duty
 from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
 from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
-from acts_celery.worker.messaging.outages import Outage
 from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
@@ -124,17 +123,21 @@ class Sweeper:
         """Where the slow round over all runs is."""
         self._broken: set[str] = set()
         """The runs whose keys are broken, as far as that was said already."""
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="acts-sweep", daemon=True)
+        self._duty = Duty(
+            "the sweep",
+            self.take_turn,
+            thread="acts-sweep",
+            interval_seconds=settings.sweep_interval_seconds,
+            passing=(RedisError, InfrastructureError),
+        )
 
     def start(self) -> None:
         """Begin to sweep."""
-        self._thread.start()
+        self._duty.start()
 
     def stop(self) -> None:
         """End the sweeping; returns when it has ended."""
-        self._stopped.set()
-        self._thread.join()
+        self._duty.stop(waits=True)
         if self._hook is not None:
             self._hook.stop()
 
@@ -222,10 +225,6 @@ class Sweeper:
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
         arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000 / 2), since_ms]
         self._suspended = bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
-
-    def _run(self) -> None:
-        interval = self._settings.sweep_interval_seconds
-        Outage(logger, "the sweep").keep_doing(self.take_turn, self._stopped, interval, RedisError, InfrastructureError)
 
     def _drain_heartbeats(self) -> None:
         """Take note of the reports that have come in."""

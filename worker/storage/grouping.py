@@ -14,6 +14,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.messaging.outages import Outage
 
 from .connections import PASSING
@@ -26,8 +27,7 @@ _MOST_BYTES: Final = 2**20
 """How many bytes they have: what is behind waits until a server has read them."""
 _PIPELINES: Final = 2
 """How many pipelines are under way at a time; what is asked for meanwhile waits, and goes out together."""
-_FIRST_WAIT_SECONDS: Final = 0.05
-_LONGEST_WAIT_SECONDS: Final = 2.0
+_BACKOFF: Final = Backoff(0.05, 2.0)
 
 Command = tuple[Any, ...]
 Waiting = tuple[Command, asyncio.Future[Any]]
@@ -87,10 +87,11 @@ class GroupedCommands:
     async def _send_all(self) -> None:
         while self._waiting:
             group = self._next()
-            wait_seconds = _FIRST_WAIT_SECONDS
-            while group := await self._ask([one for one in group if not one[1].done()]):
+            for wait_seconds in _BACKOFF.waits():
+                group = await self._ask([one for one in group if not one[1].done()])
+                if not group:
+                    break
                 await asyncio.sleep(wait_seconds)
-                wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
             self._outage.succeeded()
 
     def _next(self) -> list[Waiting]:

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.outages import Outage
+from acts_celery.worker.messaging.duties import Duty
 from acts_celery.worker.messaging.pulse import Pulse
 
 from .clock import server_ms
@@ -59,12 +59,18 @@ class Leases:
         self._pulse = pulse
         self._held: dict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
-        self._closed = threading.Event()
-        threading.Thread(target=self._renew_forever, name="acts-leases", daemon=True).start()
+        self._duty = Duty(
+            "renewing leases",
+            self.renew,
+            thread="acts-leases",
+            interval_seconds=min(lease_seconds / 3, _NOTICE_SECONDS),
+            passing=(RedisError,),
+        )
+        self._duty.start()
 
     def close(self) -> None:
         """Renew nothing any more."""
-        self._closed.set()
+        self._duty.stop()
 
     def hold(self, run: str, lease: str) -> None:
         """This is at work from now on; the first renewal comes after a third of the lease."""
@@ -101,7 +107,3 @@ class Leases:
         for run, status in zip(held, statuses, strict=True):
             if status == b"cancelled":
                 self._on_cancelled(run)
-
-    def _renew_forever(self) -> None:
-        interval = min(self._lease_seconds / 3, _NOTICE_SECONDS)
-        Outage(logger, "renewing leases").keep_doing(self.renew, self._closed, interval, RedisError)

@@ -1,0 +1,32 @@
+"""Backoff: how long to wait before something that failed is tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+_MOST_DOUBLINGS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double from the first to the longest; with `jitter` each is between half of that and the whole, so
+    that those who failed together do not come back together.
+    """
+
+    first_seconds: float
+    longest_seconds: float
+    jitter: bool = False
+
+    def seconds(self, failures: int) -> float:
+        """How long to wait after so many failures, counted from 1."""
+        doubled = self.first_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+        longest: float = min(doubled, self.longest_seconds)
+        return longest * random.uniform(0.5, 1.0) if self.jitter else longest
+
+    def waits(self) -> Iterator[float]:
+        """The waits after the first failure, the second and so on, without end."""
+        return map(self.seconds, count(1))
