@@ -8,6 +8,7 @@ threads are daemons: the process does not wait for them when it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -93,7 +94,12 @@ class Threads:
             else:
                 ended.set_result(result)
 
-        jobs.put(lambda: loop.call_soon_threadsafe(end, _captured(context, function)))
+        def job() -> None:
+            result = _captured(context, function)
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits for the result
+                loop.call_soon_threadsafe(end, result)
+
+        jobs.put(job)
         return ended
 
 
