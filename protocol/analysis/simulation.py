@@ -236,7 +236,8 @@ class _Run:
         self._ends[instance, outcome.index] = outcome
         others = self._awaiting.get(outcome.index, ()) if instance is None else ()
         for name in (instance, *others):
-            self._executions[name].record(outcome.index, outcome.status)
+            for event in outcome.events:
+                self._executions[name].apply(event)
             self._undecided[name] = None
             self._settle(name, outcome.index)
 

@@ -5,6 +5,7 @@
 `holds`            calls that wait for a person
 `guests`           calls that wait in the lanes of all instances
 `elements`         calls that are carried out for each element of a list
+`events`           what an entry of the log says
 `decisions`        what is to be done, what comes of it, and what that means for the log
 `execution`        what can be done next, and what a result means
 `loop`             the ticks of a request, and its limits

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import call_of, element_of
 
+from .events import CallEnded, ElementEnded, MessageAdded
 from .holds import Snapshot
 from .statuses import Status
 
@@ -70,3 +72,15 @@ class Outcome:
     """What asking models for it has cost, as in `Success`."""
     value: Any = None
     """The result of an element: the call writes it, with the others."""
+
+    @property
+    def events(self) -> Iterator[MessageAdded | CallEnded | ElementEnded]:
+        """The same as entries of the log: each message is one, and the last says how the call ended."""
+        call, messages = call_of(self.index), self.messages
+        for message in messages[:-1]:
+            yield MessageAdded(message, call)
+        last = messages[-1] if messages else None
+        if element_of(self.index) is None:
+            yield CallEnded(call, self.status, last, self.error, self.reason, self.cost)
+        else:
+            yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)

@@ -1,13 +1,14 @@
 """Execution: the state machine of one lane's calls, without I/O (SPEC R5, R6.4-R6.6, R7.2).
 
-`record` takes in what the log says; `decide` says what can be done next; `finish` says, given the result of a call,
+`apply` takes in what the log says; `decide` says what can be done next; `finish` says, given the result of a call,
 what is to be appended to the log. An execution changes only by what the log says, so it can be rebuilt from the log at
 any moment, and two of them that have read the same log are in the same state.
 
     execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=lane.instance)
     for decision in execution.decide(date):    # a Start to carry out, a Hold to write down, or an Outcome to append
         ...
-    execution.record(index, status)            # once it is in the log, its messages appended to the fold
+    for event in outcome.events:               # once they are in the log, their messages appended to the fold
+        execution.apply(event)
 
 Results that end at the same time are finished one after the other, each when the one before is in the fold: what may
 be written hangs on what is there.
@@ -51,6 +52,16 @@ from acts_celery.protocol.state.scopes import scoped, scoped_messages
 
 from .decisions import Failure, Hold, Outcome, Spread, Start, Success
 from .elements import Elements, unfit
+from .events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    ElementEnded,
+    Event,
+    FanOutBegun,
+    MessageAdded,
+    PromisesGivenUp,
+)
 from .holds import Ruling, Snapshot, Verdict
 from .readiness import Readiness, verdict
 from .statuses import FINAL, TRANSITIONS, Status
@@ -67,7 +78,7 @@ class Execution:
     """The state of one lane's calls.
 
     `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
-    the messages of the log as the lane's reader sees them, and is fed by the caller before `record`. `returns` are the
+    the messages of the log as the lane's reader sees them, and is fed by the caller before `apply`. `returns` are the
     tools that activities are, by name: what those say of results counts where a call's own tool says nothing. `gather`
     gives the folds of all instances once each has settled what a gather call of the global lane reads, None before;
     see `guests`. `limits` bound what one call is given. With `defers_errors` what a failed call says is in its outcome
@@ -136,7 +147,7 @@ class Execution:
         return self._left == 0
 
     def record(self, index: int, status: Status) -> bool:
-        """Take note of what the log says of a call; says whether that was news.
+        """Take note of a call's status, from the log or of what is under way; says whether that was news.
 
         What the transitions do not allow is a duplicate or came late, and changes nothing.
         """
@@ -152,35 +163,61 @@ class Execution:
                 self._settle(reader, place)
         return True
 
-    def hold(self, index: int, snapshot: Snapshot) -> None:
-        """Take note that the log says that a call is held, and with what (SPEC R14.2)."""
-        if self.record(index, Status.HELD):
-            self._snapshots[index] = snapshot
-            self._rulings.pop(index, None)
+    def apply(self, event: Event) -> bool:
+        """Take in what an entry of the log says, its message appended to the fold; says whether that was news."""
+        take = _TAKES.get(type(event))
+        return take is not None and take(self, event)
 
-    def spread(self, index: int, snapshot: Snapshot) -> None:
-        """Take note that the log says that a call is carried out for each element, and with what (SPEC R4.10)."""
+    def _end(self, event: CallEnded) -> bool:
+        return self.record(event.call, event.status)
+
+    def _end_element(self, event: ElementEnded) -> bool:
+        if event.element not in self._calls or not self.record(event.element, event.status):
+            return False
+        elements = self._elements[event.call]
+        elements.end(event.element, event.status, event.value, event.error)
+        if not elements.left:
+            self.reconsider(event.call)
+        return True
+
+    def _hold(self, event: CallHeld) -> bool:
+        is_news = self.record(event.call, Status.HELD)
+        if is_news:
+            self._snapshots[event.call] = event.snapshot
+            self._rulings.pop(event.call, None)
+        return is_news
+
+    def _let_go(self, event: CallDecided) -> bool:
+        if self.status(event.call) is not Status.HELD:
+            return False
+        self._rulings[event.call] = event.ruling
+        return self.record(event.call, Status.WAITING)
+
+    def _fan_out(self, event: FanOutBegun) -> bool:
+        index = event.call
         if index not in self._calls or index in self._elements or not self.record(index, Status.RUNNING):
-            return
-        elements = self._elements[index] = Elements.of(self._calls[index], snapshot.parameters)
+            return False
+        elements = self._elements[index] = Elements.of(self._calls[index], event.snapshot.parameters)
         self._calls |= elements.calls
         self._left += len(elements.calls)
-        self._snapshots |= dict.fromkeys((index, *elements.calls), snapshot)
+        self._snapshots |= dict.fromkeys((index, *elements.calls), event.snapshot)
         self._candidates |= dict.fromkeys(elements.calls)
+        return True
 
-    def end_element(self, outcome: Outcome) -> None:
-        """Take note of how an element ended, by its own outcome or as the log says."""
-        if outcome.index in self._calls and self.record(outcome.index, outcome.status):
-            call = call_of(outcome.index)
-            self._elements[call].end(outcome.index, outcome.status, outcome.value, outcome.error)
-            if not self._elements[call].left:
-                self.reconsider(call)
+    def _give_up_promises(self, _: PromisesGivenUp) -> bool:
+        """What is promised counts as something that no call brings, and `||` falls back."""
+        self._given_up |= self._promises
+        for node in (given_up := list(self._promises)):
+            self._end_promise(node)
+        return bool(given_up)
 
-    def rule(self, index: int, ruling: Ruling) -> None:
-        """Take note that the log says what was decided of a held call."""
-        if self.status(index) is Status.HELD:
-            self._rulings[index] = ruling
-            self.record(index, Status.WAITING)
+    def _receive(self, _: MessageAdded) -> bool:
+        self.receive()
+        return True
+
+    def receive(self) -> None:
+        """Note that the fold has grown elsewhere: what was promised may have come (SPEC R11.6)."""
+        self._may_have_come = True
 
     def decide(self, date: str, *, most: int | None = None) -> list[Start | Outcome]:
         """Everything that can be done now and was not decided before, in the order listed; at most so many, and no more
@@ -233,16 +270,6 @@ class Execution:
     def promised(self) -> tuple[Reference, ...]:
         """The promised places that calls of the lane wait for (SPEC R6.3)."""
         return tuple(self._promises.values())
-
-    def receive(self) -> None:
-        """Note that the fold was fed a message that no call wrote: what it was promised may have come (SPEC R11.6)."""
-        self._may_have_come = True
-
-    def give_up_promises(self) -> None:
-        """Wait no longer for what is promised: it counts as something that no call brings, and `||` falls back."""
-        self._given_up |= self._promises
-        for node in list(self._promises):
-            self._end_promise(node)
 
     def missed(self, outcome: Outcome) -> tuple[Reference, ...]:
         """The promised places that were given up and that a call had to do without (SPEC R11.6): it was skipped for
@@ -513,6 +540,17 @@ def _fitting(call: Call, writes: list[Write], fold: Fold) -> Call:
         return replace(call, method=Method.SET, properties=properties)
     return call
 
+
+_TAKES: Final[Mapping[type, Callable[[Execution, Any], bool]]] = {
+    MessageAdded: Execution._receive,
+    CallEnded: Execution._end,
+    ElementEnded: Execution._end_element,
+    CallHeld: Execution._hold,
+    CallDecided: Execution._let_go,
+    FanOutBegun: Execution._fan_out,
+    PromisesGivenUp: Execution._give_up_promises,
+}
+"""What each event changes; the others change nothing that can be done."""
 
 _MOST_NAMED = 3
 _FATES = {

@@ -14,10 +14,9 @@ from typing import Any
 
 from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.engine.events import CallEnded, ElementEnded, Event, FanOutBegun, MessageAdded
 from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Spread, Start, Status, Success
 from acts_celery.protocol.engine.guests import Guests
-from acts_celery.protocol.engine.holds import Snapshot
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -30,15 +29,6 @@ class Entry:
 
     lane: str | None
     outcome: Outcome
-
-
-@dataclass(frozen=True)
-class Spreading:
-    """Another one: a call of a lane is carried out for each element, with what it has now."""
-
-    lane: str | None
-    index: int
-    snapshot: Snapshot
 
 
 @dataclass(frozen=True)
@@ -86,21 +76,14 @@ class _LaneState:
     results: dict[int, Success | Failure] = field(default_factory=dict)
     """Calls carried out whose results are on their way."""
 
-    def take(self, entry: Entry | Spreading) -> bool:
-        """Take in a commit of this lane or of the global one; says whether it was news."""
-        if isinstance(entry, Spreading):
-            self.execution.spread(entry.index, entry.snapshot)
-            return self.execution.status(entry.index) is Status.RUNNING
-        fold = self.shared if entry.lane is None else self.fold
-        for message in entry.outcome.messages:
-            fold.append(message, f"result of call {entry.outcome.index}")
-        if element_of(entry.outcome.index) is not None:
-            before = self.execution.status(entry.outcome.index)
-            self.execution.end_element(entry.outcome)
-            return self.execution.status(entry.outcome.index) is not before
-        if self.guests is not None:
-            self.guests.end(entry.outcome.index)
-        return self.execution.record(entry.outcome.index, entry.outcome.status)
+    def take(self, lane: str | None, event: Event) -> bool:
+        """Take in what the log says of this lane or of the global one; says whether it was news."""
+        fold = self.shared if lane is None else self.fold
+        if isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
+            fold.append(event.message, f"result of call {event.call}")
+        if self.guests is not None and isinstance(event, CallEnded):
+            self.guests.end(event.call)
+        return self.execution.apply(event)
 
 
 class Driver:
@@ -110,7 +93,8 @@ class Driver:
         self, plan: Plan, functions: Mapping[str, Function], *, random: Random | None = None, date: str = "now"
     ) -> None:
         self.log: list[Entry] = []
-        self.spread: list[Spreading] = []
+        self.events: list[tuple[str | None, Event]] = []
+        """All that the log says, in order, each with its lane."""
         self.started: list[tuple[str | None, int]] = []
         self.sent: list[Sent] = []
         self._plan = plan
@@ -153,8 +137,7 @@ class Driver:
             if isinstance(decision, Outcome):
                 self._commit(instance, decision)
             elif isinstance(decision, Spread):
-                self.spread.append(Spreading(instance, decision.call.index, decision.snapshot))
-                assert self._lanes[instance].take(self.spread[-1])
+                self._append(instance, FanOutBegun(decision.call.index, decision.snapshot))
             else:
                 self._start(instance, decision)
         return bool(decisions)
@@ -179,15 +162,19 @@ class Driver:
 
     def _commit(self, instance: str | None, outcome: Outcome) -> None:
         """What the log's atomic script does, once for each call; then whoever reads the log takes note."""
-        entry = Entry(instance, outcome)
-        self.log.append(entry)
-        assert self._lanes[instance].take(entry)
+        self.log.append(Entry(instance, outcome))
+        for event in outcome.events:
+            self._append(instance, event)
+        for call in self._gathers:
+            self._lanes[None].execution.reconsider(call)
+
+    def _append(self, instance: str | None, event: Event) -> None:
+        self.events.append((instance, event))
+        assert self._lanes[instance].take(instance, event)
         if instance is None:
             for other, lane in self._lanes.items():
                 if other is not None:
-                    lane.take(entry)
-        for call in self._gathers:
-            self._lanes[None].execution.reconsider(call)
+                    lane.take(None, event)
 
     def _read(self, instance: str | None) -> _LaneState:
         """A lane from the context and the log, as a worker that knows nothing yet reads it."""
@@ -201,12 +188,9 @@ class Driver:
             lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns, gather=self._gathered
         )
         state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
-        for spread in self.spread:
-            if spread.lane == instance:
-                state.take(spread)
-        for entry in self.log:
-            if entry.lane in (None, instance):
-                state.take(entry)
+        for lane_of, event in self.events:
+            if lane_of in (None, instance):
+                state.take(lane_of, event)
         return state
 
     def _gathered(self, call: Call) -> dict[str, Fold] | None:
@@ -226,7 +210,8 @@ class Driver:
             entry = random.choice(self.log)
             before = self.statuses
             assert not self._lanes[entry.lane].execution.record(entry.outcome.index, random.choice(list(Status)))
-            self._lanes[entry.lane].execution.end_element(entry.outcome)
+            *_, end = entry.outcome.events
+            assert not self._lanes[entry.lane].execution.apply(end)
             assert self.statuses == before
 
     def _data(self) -> dict[str | None, dict[str, Any]]:

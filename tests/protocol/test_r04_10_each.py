@@ -11,6 +11,7 @@ from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.analysis.values import value_findings
 from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.elements import call_of, element_index, element_of
+from acts_celery.protocol.engine.events import CallDecided, CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Spread, Start, Status, Success
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.requests import compose, read_answer, render
@@ -120,11 +121,12 @@ def test_r7_1_the_results_together_are_no_more_than_a_call_may_be_given() -> Non
     lane = execution(EACH, limits=Limits(call_bytes=100))
     (spread,) = lane.decide(DATE)
     assert isinstance(spread, Spread)
-    lane.spread(0, spread.snapshot)
+    lane.apply(FanOutBegun(0, spread.snapshot))
     for start in lane.decide(DATE):
         assert isinstance(start, Start)
         lane.record(start.call.index, Status.RUNNING)
-        lane.end_element(lane.finish(start.call.index, Success("x" * 60), DATE))
+        for event in lane.finish(start.call.index, Success("x" * 60), DATE).events:
+            assert lane.apply(event)
     (outcome,) = lane.decide(DATE)
     assert isinstance(outcome, Outcome)
     assert (outcome.status, outcome.error and outcome.error["type"]) == (Status.FAILED, "TooLarge")
@@ -147,8 +149,8 @@ def test_r14_1_it_is_held_as_a_whole_and_changed_parameters_are_lists() -> None:
     assert isinstance(held, Hold)
     assert not isinstance(held, Spread)
     assert held.snapshot == Snapshot({"url": ["a", "b"]}, {})
-    lane.hold(0, held.snapshot)
-    lane.rule(0, Ruling(Verdict.APPROVED, {"url": "a"}))
+    lane.apply(CallHeld(0, held.snapshot))
+    lane.apply(CallDecided(0, Ruling(Verdict.APPROVED, {"url": "a"})))
     (outcome,) = lane.decide(DATE)
     assert isinstance(outcome, Outcome)
     assert outcome.status is Status.FAILED

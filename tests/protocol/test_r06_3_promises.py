@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Context, Plan, check_submission
+from acts_celery.protocol.engine.events import PromisesGivenUp
 from acts_celery.protocol.engine.execution import Outcome, Start, Success
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.submission.support import unsupported
@@ -157,7 +158,7 @@ def test_r6_3_an_alternative_is_fallen_back_to_when_the_promise_is_given_up() ->
     calls = [call(to="†data.x", value="†input.query || †state.x"), call(value="†input.note"), call(_scopes=["input"])]
     execution, _ = begun(*calls, context=[PROMISE, {"type": "state", "x": 1}])
     assert started(execution) == []
-    execution.give_up_promises()
+    execution.apply(PromisesGivenUp())
     assert started(execution) == [0, 2]
     assert execution.status(1) is Status.SKIPPED
 
@@ -172,7 +173,7 @@ def test_r11_6_a_call_misses_what_it_cannot_do_without_and_nothing_else() -> Non
     execution, fold = begun(*calls, context=[PROMISE, {"type": "state", "x": 1}])
     assert execution.decide(DATE) == []
     fold.append(given(query="q"), "sent")
-    execution.give_up_promises()
+    execution.apply(PromisesGivenUp())
     decided = {one.index if isinstance(one, Outcome) else one.call.index: one for one in execution.decide(DATE)}
     skipped = decided[1]
     assert isinstance(skipped, Outcome)

@@ -8,6 +8,7 @@ import pytest
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.calls.approvals import read_approvals
+from acts_celery.protocol.engine.events import CallDecided, CallHeld
 from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Start, Status
 from acts_celery.protocol.engine.holds import Ruling, Verdict
 from acts_celery.protocol.state.fold import Fold
@@ -44,13 +45,13 @@ def execution(*calls: Any, approve: list[str], **parts: Any) -> tuple[Execution,
 def only_hold(one: Execution) -> Hold:
     (hold,) = one.decide(DATE)
     assert isinstance(hold, Hold)
-    one.hold(hold.call.index, hold.snapshot)
+    one.apply(CallHeld(hold.call.index, hold.snapshot))
     assert one.decide(DATE) == []
     return hold
 
 
 def ruled(one: Execution, ruling: Ruling, index: int = 0) -> Start | Outcome:
-    one.rule(index, ruling)
+    one.apply(CallDecided(index, ruling))
     (decision,) = one.decide(DATE)
     return decision
 
@@ -160,15 +161,15 @@ def test_r14_2_a_result_that_a_model_wrote_is_appended_when_it_is_approved() -> 
 
 def test_r14_2_what_the_log_says_again_or_too_late_changes_nothing() -> None:
     one, _ = execution(call(to="†state.a"), approve=["*"])
-    one.rule(0, Ruling(Verdict.APPROVED))
+    one.apply(CallDecided(0, Ruling(Verdict.APPROVED)))
     hold = only_hold(one)
-    one.rule(0, Ruling(Verdict.APPROVED))
-    one.rule(0, Ruling(Verdict.REJECTED, reason="late"))
+    one.apply(CallDecided(0, Ruling(Verdict.APPROVED)))
+    one.apply(CallDecided(0, Ruling(Verdict.REJECTED, reason="late")))
     (start,) = one.decide(DATE)
     assert type(start) is Start
     one.record(0, Status.RUNNING)
     one.record(0, Status.DONE)
-    one.hold(0, hold.snapshot)
+    one.apply(CallHeld(0, hold.snapshot))
     assert one.status(0) is Status.DONE
 
 

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
+from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
 from acts_celery.protocol.schemas.elsewhere import Verdicts
 from acts_celery.protocol.schemas.work import METER, STEP_WORK, Meter
@@ -330,9 +331,9 @@ class LaneRunner:
         """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
         for hold, is_held in zip(holds, advance.held, strict=True):
             if is_held and isinstance(hold, Spread):
-                self._execution.spread(hold.call.index, hold.snapshot)
+                self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
             elif is_held:
-                self._execution.hold(hold.call.index, hold.snapshot)
+                self._execution.apply(CallHeld(hold.call.index, hold.snapshot))
             elif advance.status == "paused":
                 self._execution.reconsider(hold.call.index)
 

@@ -24,10 +24,23 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol.calls.elements import element_index
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    CallsUndone,
+    ChildStarted,
+    ElementEnded,
+    Event,
+    FanOutBegun,
+    MessageAdded,
+    PromisesGivenUp,
+)
 from acts_celery.protocol.engine.execution import Status
 from acts_celery.worker.messaging.packing import unpack
 
 from .audit import Deed
+from .held_calls import unpack_hold, unpack_ruling
 from .loop_entries import LoopEntry, read_loop_entry
 from .timings import Spent
 
@@ -96,6 +109,32 @@ class Entry:
     def lays_out(self) -> bool:
         """Whether it says anew what is to be done in its lane."""
         return self.record is not None or bool(self.undone)
+
+    @property
+    def event(self) -> Event | None:
+        """What it says of the calls and messages of its lane, as the core takes it in; None where it says nothing."""
+        if self.gives_up:
+            return PromisesGivenUp()
+        if self.undone:
+            return CallsUndone(self.undone)
+        if self.call is None:
+            return MessageAdded(self.message) if self.message is not None else None
+        if self.status is not None:
+            ruling = unpack_ruling(self.ruling) if self.ruling is not None else None
+            return CallEnded(
+                self.call, self.status, self.message, self.error, self.reason, self.cost, self.missed, ruling
+            )
+        if self.snapshot is not None:
+            return CallHeld(self.call, unpack_hold(self.snapshot).snapshot)
+        if self.ruling is not None:
+            return CallDecided(self.call, unpack_ruling(self.ruling))
+        if self.spread is not None:
+            return FanOutBegun(self.call, unpack_hold(self.spread).snapshot)
+        if (part := self.part) is not None:
+            return ElementEnded(self.call, part.index, part.status, self.message, self.error, part.value, self.cost)
+        if self.child is not None:
+            return ChildStarted(self.call, self.child)
+        return MessageAdded(self.message, self.call) if self.message is not None else None
 
 
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:

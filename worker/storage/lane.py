@@ -12,7 +12,8 @@ from functools import cached_property
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.calls.elements import call_of
+from acts_celery.protocol.engine.events import CallEnded, ElementEnded, Event, MessageAdded, PromisesGivenUp
 from acts_celery.protocol.engine.execution import FINAL, Execution, Outcome, Status
 from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.solution_output import output_fault
@@ -25,7 +26,6 @@ from acts_celery.worker.messaging.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
 from .entries import Entry, standing
-from .held_calls import unpack_hold, unpack_ruling
 from .log import MessageLog, Opened
 
 
@@ -261,18 +261,14 @@ class LaneView:
         self._note_given_up(self.run.gave_up)
         for index in self.awaited:
             if index in self.run.statuses:
-                self._end(index, self.run.statuses[index])
+                self._take(CallEnded(index, self.run.statuses[index]), "")
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
         if self.execution.status(outcome.index) in FINAL:
             return
-        for message in outcome.messages:
-            self.fold.append(message, f"result of call {call_of(outcome.index)}")
-        if element_of(outcome.index) is not None:
-            self.execution.end_element(outcome)
-        else:
-            self._end(outcome.index, outcome.status)
+        for event in outcome.events:
+            self._take(event, f"result of call {call_of(outcome.index)}")
 
     def output_fault(self) -> str | None:
         """Why the run's output cannot be read; empty where it can, None where that is not known here (SPEC R4.9).
@@ -312,35 +308,26 @@ class LaneView:
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the lane, the next ones."""
         for entry in entries:
-            if entry.message is not None:
-                self.fold.append(entry.message, f"message {entry.id}")
-            if entry.call is not None and entry.status is not None:
-                self._end(entry.call, entry.status)
-            elif entry.call is not None and entry.snapshot is not None:
-                self.execution.hold(entry.call, unpack_hold(entry.snapshot).snapshot)
-            elif entry.call is not None and entry.ruling is not None:
-                self.execution.rule(entry.call, unpack_ruling(entry.ruling))
-            elif entry.call is not None and entry.spread is not None:
-                self.execution.spread(entry.call, unpack_hold(entry.spread).snapshot)
-            elif (part := entry.part) is not None:
-                self.execution.end_element(Outcome(part.index, part.status, error=entry.error, value=part.value))
             if entry.gives_up:
                 self._note_given_up(entry.id)
+            elif (event := entry.event) is not None:
+                self._take(event, f"message {entry.id}")
             self.seen = entry.id
             self.size += entry.size
-        self.execution.receive()
+
+    def _take(self, event: Event, source: str) -> None:
+        if isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
+            self.fold.append(event.message, source)
+        self.execution.apply(event)
+        if self._guests is not None and isinstance(event, CallEnded):
+            self._guests.end(event.call)
 
     def _note_given_up(self, id_: str) -> None:
         """Note that the run has given up, with an entry, what was promised."""
         if id_key(id_) > id_key(self._first):
-            self.execution.give_up_promises()
+            self.execution.apply(PromisesGivenUp())
             if self._guests is not None:
                 self._guests.give_up_promises()
-
-    def _end(self, index: int, status: Status) -> None:
-        self.execution.record(index, status)
-        if self._guests is not None:
-            self._guests.end(index)
 
     def newly_settled(self) -> list[int]:
         """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""

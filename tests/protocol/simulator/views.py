@@ -78,7 +78,7 @@ class LaneView:
     def apply(self, outcome: Outcome) -> None:
         """Take in the end of a call."""
         append(self.fold, outcome)
-        assert self.execution.record(outcome.index, outcome.status), "no call ends twice"
+        assert all(self.execution.apply(event) for event in outcome.events), "no call ends twice"
 
     def note_global(self) -> None:
         """Take in what the run's view has learnt of global calls."""
