@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.references import Reference, parse_output_path
 from acts_celery.protocol.requests import Request, compose, render
 from acts_celery.protocol.requests.staged import first_schema

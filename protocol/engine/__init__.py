@@ -8,6 +8,8 @@
 `events`           what an entry of the log says
 `decisions`        what is to be done, what comes of it, and what that means for the log
 `execution`        what can be done next, and what a result means
-`loop`             the ticks of a request, and its limits
-`solution_output`  the output of a solution, with its references read
+`loop_events`      what can happen to a loop
+`loop`             the ticks of a request: stages, and their transitions
+`loop_limits`      what a loop may spend
+`solution_output`  the output of a solution, with its references read; whether a loop accepts it
 """

@@ -1,14 +1,21 @@
-"""The output of a solution: references in it are read when all calls have ended, as a global reader (SPEC R4.9)."""
+"""The output of a solution: references in it are read when all calls have ended, as a global reader (SPEC R4.9); that
+of a loop's tick is accepted, or set aside (SPEC R13.1).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from acts_celery.protocol.calls.call import evaluated
 from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.fold import Fold
+
+from .loop_events import TickError
 
 
 def resolve_output(output: Any, fold: Fold) -> Any:
@@ -33,3 +40,42 @@ def output_fault(output: Any, fold: Fold) -> str | None:
 def holds_references(output: Any) -> bool:
     """Whether an output has to be resolved: it holds expressions, or texts that are escaped (SPEC R2.2)."""
     return any(text.startswith(DAGGER) for _, text in strings(output))
+
+
+@dataclass(frozen=True, slots=True)
+class OutputVerdict:
+    """What an output comes to when its tick's calls have ended: accepted, or set aside for these errors."""
+
+    output: Any = None
+    errors: tuple[TickError, ...] = ()
+    set_aside: str | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the run is completed with it."""
+        return self.output is not None and self.set_aside is None
+
+
+def judge_output(output: Any, schema: Any, fold: Fold, errors: Iterable[TickError]) -> OutputVerdict:
+    """Look at a solution's output once its calls have ended (SPEC R4.9, R13.1); `fold` holds the global values, and
+    `errors` are those of its tick.
+    """
+    if output is None:
+        return OutputVerdict()
+    pointers = [error.pointer for error in errors]
+    if any(pointer.startswith("/calls") for pointer in pointers):
+        return OutputVerdict(output, set_aside="a call that came with it failed, or was not valid")
+    if pointers:
+        return OutputVerdict(output, set_aside="the answer is not valid")
+    try:
+        found = resolve_output(output, fold)
+    except (Unresolved, Conflict, ExpressionError) as error:
+        return _unfit(output, [TickError("InvalidOutput", f"the output cannot be read: {error}", "/output")])
+    problems = compiled(schema).problems(found, known=())
+    if problems:
+        return _unfit(found, [TickError("InvalidOutput", p.message, f"/output{p.pointer}") for p in problems])
+    return OutputVerdict(found)
+
+
+def _unfit(output: Any, errors: list[TickError]) -> OutputVerdict:
+    return OutputVerdict(output, tuple(errors), "; ".join(f"{error.pointer}: {error.message}" for error in errors))

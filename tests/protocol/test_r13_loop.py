@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from acts_celery.protocol.engine.loop import (
-    Loop,
-    LoopLimits,
-    Stage,
+from acts_celery.protocol.engine.loop import TRANSITIONS, BrokenLog, Loop, Stage
+from acts_celery.protocol.engine.loop_events import (
+    Answered,
+    Asked,
+    LoopEnded,
+    LoopExtended,
+    TickClosed,
     TickError,
-    charge_tokens,
-    estimate_tokens,
-    judge_output,
+    ToolsChosen,
 )
+from acts_celery.protocol.engine.loop_limits import LoopLimits, charge_tokens, estimate_tokens
+from acts_celery.protocol.engine.solution_output import judge_output
 from acts_celery.protocol.state.fold import Fold
 
 SOLUTION = {"type": "solution", "solution": {"calls": [], "output": None}}
 
 
+ASKED = Asked((), {}, 100, "digest")
+FAILED = LoopEnded("failed", "a limit", None)
+
+
+def answered(*, charged: int = 0, runs: int = 0) -> Answered:
+    return Answered(SOLUTION, 0, runs, charged, ())
+
+
 def ran(loop: Loop, *, charged: int = 0, runs: int = 0) -> Loop:
     """The loop with one more tick that is over."""
-    loop.ask(0, "")
-    loop.answer(SOLUTION, charged=charged, first=0, runs=runs)
-    loop.close(0)
-    return loop
+    return loop.apply(ASKED).apply(answered(charged=charged, runs=runs)).apply(TickClosed(0, None))
 
 
 def test_r13_3_the_defaults_are_eight_ticks_and_two_hundred_calls() -> None:
@@ -40,41 +49,47 @@ def test_r4_2a_a_config_can_only_tighten_what_an_operator_has_set() -> None:
 
 
 def test_r13_1_a_loop_goes_from_stage_to_stage() -> None:
-    loop = Loop(LoopLimits())
+    loop = Loop()
     assert loop.name == "new:0"
-    loop.ask(100, "digest")
+    loop = loop.apply(ASKED)
     assert loop.name == "asked:0"
-    loop.answer(SOLUTION, charged=90, first=0, runs=2)
+    loop = loop.apply(answered(charged=90, runs=2))
     assert (loop.name, loop.spent, loop.calls) == ("ran:0", 90, 2)
-    loop.close(1)
+    loop = loop.apply(TickClosed(1, None))
     assert (loop.name, loop.ticks[0].errors) == ("new:1", 1)
-    loop.end()
-    assert loop.name == "ended:1"
+    loop = loop.apply(FAILED)
+    assert (loop.name, loop.ended) == ("ended:1", FAILED)
+
+
+def test_r13_1_an_event_that_cannot_come_next_breaks_the_log() -> None:
+    with pytest.raises(BrokenLog, match=r"ToolsChosen follows where it is asked:0"):
+        Loop().apply(ASKED).apply(ToolsChosen({}, None, None, 0))
+    with pytest.raises(BrokenLog, match=r"Asked follows where it is ended:0"):
+        Loop().apply(FAILED).apply(ASKED)
 
 
 def test_r13_3_a_tick_beyond_the_limit_is_not_asked() -> None:
-    loop = ran(ran(Loop(LoopLimits(ticks=2))))
-    limit = loop.tick_limit()
+    limits, loop = LoopLimits(ticks=2), ran(ran(Loop()))
+    limit = limits.tick_limit(loop)
     assert limit is not None
     assert "2 ticks (config.ticks)" in limit
-    loop.end()
-    loop.extend(1)
-    assert (loop.stage, loop.tick_limit()) == (Stage.NEW, None)
-    assert ran(loop).tick_limit() is not None
+    loop = loop.apply(FAILED).apply(LoopExtended(1))
+    assert (loop.stage, limits.tick_limit(loop)) == (Stage.NEW, None)
+    assert limits.tick_limit(ran(loop)) is not None
 
 
 def test_r13_3_no_request_begins_whose_estimate_does_not_fit_what_is_left() -> None:
     limits = LoopLimits(tokens=10_000, max_output_tokens=1_000)
     assert estimate_tokens(3_000, limits.max_output_tokens) == 4_000
-    loop = ran(Loop(limits), charged=6_000)
-    assert loop.token_limit(4_000) is None
-    assert loop.token_limit(4_001) is not None
+    loop = ran(Loop(), charged=6_000)
+    assert limits.token_limit(loop, 4_000) is None
+    assert limits.token_limit(loop, 4_001) is not None
 
 
 def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
-    loop = Loop(LoopLimits(tokens=10_000))
-    assert loop.token_limit(4_000, losses=1) is None
-    assert loop.token_limit(4_000, losses=2) is not None
+    limits = LoopLimits(tokens=10_000)
+    assert limits.token_limit(Loop(), 4_000, losses=1) is None
+    assert limits.token_limit(Loop(), 4_000, losses=2) is not None
     assert charge_tokens({"input": 10, "output": 5}, 4_000, losses=1) == 4_015
 
 
@@ -95,29 +110,31 @@ def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
 
 
 def test_r13_3_what_is_billed_beyond_the_limit_ends_the_run() -> None:
-    loop = Loop(LoopLimits(tokens=100))
-    assert loop.spending_limit(100) is None
-    limit = loop.spending_limit(101)
+    limits = LoopLimits(tokens=100)
+    assert limits.spending_limit(Loop(), 100) is None
+    limit = limits.spending_limit(Loop(), 101)
     assert limit is not None
     assert "101 tokens were billed" in limit
 
 
 def test_r13_3_a_solution_that_would_pass_the_calls_starts_none() -> None:
-    loop = ran(Loop(LoopLimits(calls=3)), runs=2)
-    assert loop.call_limit(1) is None
-    assert loop.call_limit(2) is not None
+    limits, loop = LoopLimits(calls=3), ran(Loop(), runs=2)
+    assert limits.call_limit(loop, 1) is None
+    assert limits.call_limit(loop, 2) is not None
 
 
-@pytest.mark.parametrize(("stage", "after"), [("asked", "asked:1"), ("ran", "ran:1"), ("new", "new:1")])
-def test_r13_3_a_loop_that_has_reached_a_limit_goes_on_from_where_it_was(stage: str, after: str) -> None:
-    loop = ran(Loop(LoopLimits()))
-    if stage != "new":
-        loop.ask(0, "")
-    if stage == "ran":
-        loop.answer(SOLUTION, charged=0, first=0, runs=1)
-    loop.end()
-    loop.extend(4)
-    assert (loop.name, loop.limits.ticks) == (after, 12)
+@pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.ENDED])
+def test_r13_3_a_loop_that_has_reached_a_limit_goes_on_from_where_it_was(stage: Stage) -> None:
+    loop = replace(ran(Loop()), stage=stage)
+    ended = loop.apply(FAILED)
+    assert ended.stage is Stage.ENDED
+    extended = ended.apply(LoopExtended(4))
+    assert (extended.name, extended.added_ticks) == (f"{stage}:1", 4)
+    assert extended.stage is loop.apply(LoopExtended(4)).stage
+
+
+def test_r13_1_every_stage_has_its_transitions() -> None:
+    assert TRANSITIONS.keys() == set(Stage)
 
 
 def values(**state: Any) -> Fold:

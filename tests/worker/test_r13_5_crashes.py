@@ -12,6 +12,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from redis import Redis
 from acts_celery import Client, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
 from acts_celery.protocol.engine.execution import Success
-from acts_celery.protocol.engine.loop import Stage, request_index
+from acts_celery.protocol.engine.loop import Loop, Stage, request_index
 from acts_celery.worker.execution.checking import Checker
 from acts_celery.worker.execution.children import Children
 from acts_celery.worker.execution.remote import Remote
@@ -45,6 +46,7 @@ from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.slots import Slots
 
 from .backend import settings_apart
@@ -155,9 +157,7 @@ class World:
 
     def answered(self) -> set[int]:
         """The indexes of the requests whose answers are in the log."""
-        said = [entry.loop for entry in History(self.redis, self.keys).entries() if entry.loop is not None]
-        chosen = {CHOOSING + each.tick for each in said if each.choice is not None}
-        return chosen | {each.tick for each in said if each.answer is not None}
+        return set(reduce(follow, History(self.redis, self.keys).entries(), Loop()).answered)
 
     async def live(self) -> None:
         """Let processes drive the run until it is over."""

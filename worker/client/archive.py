@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
+from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
 from acts_celery.protocol.language.visible import json_text
@@ -39,6 +41,7 @@ from acts_celery.worker.storage.entries import read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane import id_key
+from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.retention import delete_run, expire_runs
 
 from .labels import ID
@@ -62,20 +65,15 @@ _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imp
 def script_of(history: History) -> str:
     """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
     entries: list[dict[str, Any]] = []
-    slots: Mapping[str, Any] | None = None
-    for entry in history.entries():
-        if (said := entry.loop) is None:
-            continue
-        when = {"when": texts.tick_heading(said.tick - 1)} if said.tick else {}
-        if said.request is not None:
-            slots = said.request.get("slots")
-        if said.choice is not None:
-            entries.append({**when, "answer": said.choice["answer"]})
-        elif entry.message is not None and slots is not None:
-            answer = emptied(slots, entry.message["solution"])
-            entries.append({"when": texts.slots_heading(said.tick), "answer": answer})
-        elif entry.message is not None:
-            entries.append({**when, "answer": entry.message["solution"]})
+    for tick in reduce(follow, history.entries(), Loop()).ticks:
+        when = {"when": texts.tick_heading(tick.number - 1)} if tick.number else {}
+        if tick.choice is not None:
+            entries.append({**when, "answer": tick.choice.answer})
+        if tick.solution is not None:
+            answer = tick.solution["solution"]
+            if tick.slots is not None:
+                when, answer = {"when": texts.slots_heading(tick.number)}, emptied(tick.slots, answer)
+            entries.append({**when, "answer": answer})
     if not entries:
         raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
     return json_text(entries[::-1], indent=1)  # what only later requests say comes first

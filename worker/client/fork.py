@@ -18,7 +18,7 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import call_of
-from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.state.fold import Fold
@@ -42,7 +42,7 @@ from acts_celery.worker.storage.entries import SPREAD, Entry, read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane import id_key, known_calls
-from acts_celery.worker.storage.loop_entries import LOOP, take_in
+from acts_celery.worker.storage.loop_entries import LOOP, follow
 from acts_celery.worker.storage.pools import TOKENS
 from acts_celery.worker.storage.retention import delete_run
 
@@ -116,18 +116,15 @@ class _Copied:
     loop: Loop | None = None
     """Of a run that is a request."""
     loop_last: str = "0-0"
-    end: Mapping[str, Any] | None = None
-    """How its loop has ended."""
 
     def __post_init__(self) -> None:
         if self.definition.request is not None:
-            self.loop = Loop(LoopLimits.of(self.definition.config))
+            self.loop = Loop()
 
     def take_in(self, entry: Entry) -> None:
         """Take in the next entry of a lane."""
-        if entry.loop is not None and self.loop is not None:
-            take_in(self.loop, entry.loop, entry.message)
-            self.loop_last, self.end = entry.id, entry.loop.end
+        if entry.tick is not None and self.loop is not None:
+            self.loop, self.loop_last = follow(self.loop, entry), entry.id
             return
         self.lanes[entry.instance].take_in(entry)
         if entry.amendment is not None:
@@ -141,15 +138,16 @@ class _Copied:
     @property
     def has_loop_left(self) -> bool:
         """Whether a loop goes on: it is one more that remains (see loop.lua)."""
-        return self.loop is not None and self.end is None
+        return self.loop is not None and self.loop.ended is None
 
     def loop_fields(self, failed: int) -> dict[str, Any]:
         """What the run's state says of its loop."""
         if self.loop is None:
             return {}
         loop = {"loop": self.loop.name, TOKENS: self.loop.own_tokens}
-        fields = loop | ({"loop:lane": LOOP} if self.end is None else {"loop:forgiven": failed})
-        return fields | ({"loop:fault": self.end["reason"]} if self.end is not None and self.end["reason"] else {})
+        end = self.loop.ended
+        fields = loop | ({"loop:lane": LOOP} if end is None else {"loop:forgiven": failed})
+        return fields | ({"loop:fault": end.reason} if end is not None and end.reason else {})
 
     @property
     def faults(self) -> dict[str, str]:
@@ -311,7 +309,8 @@ class Forker:
         remaining = total - counts.total() + copied.has_loop_left
         status = "paused" if is_paused else "running"
         if not remaining:
-            is_failed = copied.end["status"] == "failed" if copied.end is not None else bool(counts["failed"])
+            end = copied.loop.ended if copied.loop is not None else None
+            is_failed = end.status == "failed" if end is not None else bool(counts["failed"])
             status = "failed" if is_failed or copied.faults else "completed"
         state: dict[Any, Any] = {
             "format": FORMAT,

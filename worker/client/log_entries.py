@@ -71,7 +71,7 @@ class Messages:
     def _learn(self, definition: Definition, entry: Entry) -> None:
         if entry.amendment is not None and id_key(entry.id) > self._until:
             self._definition = definition.amended(entry.amendment)
-        if entry.record is not None and entry.loop is None:
+        if entry.record is not None and entry.tick is None:
             self._records[entry.instance].append(entry.record)
             self._calls.pop(entry.instance, None)
 

@@ -11,6 +11,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended, ToolsAsked
 from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.messaging.attempts import lane_token
@@ -76,11 +77,9 @@ class LoopControl:
             loop = view.loop
             if loop.stage is Stage.ENDED:
                 asked = len([tick for tick in loop.ticks if tick.solution is not None])
-                left = loop.limits.ticks - asked
-                most = loop_limits(view.definition, self._settings).ticks
-                found = self._extension(view, max(most - left, 0))
+                found = self._extension(view, max(asked - loop.added_ticks, 0))
             else:
-                found = LoopStep(before=loop.name, after=loop.name, seen=view.seen)
+                found = LoopStep(loop, view.seen)
             found.entries.insert(0, ("", ["m", pack(message), "w", done.pack()]))
             return found
 
@@ -95,9 +94,10 @@ class LoopControl:
             view = self._view()
         except NoLoop:
             return None
-        if view.loop.stage is not Stage.PLANNED or view.plan is None or view.is_finished:
+        tick = view.loop.tick
+        if view.loop.stage is not Stage.PLANNED or tick.plan is None or view.is_finished:
             return None
-        return {"plan": view.plan["digest"], "tick": view.loop.tick.number, "calls": view.plan["calls"]}
+        return {"plan": tick.plan.digest, "tick": tick.number, "calls": tick.plan.calls}
 
     def replan(self, value: Any, check: Check) -> None:
         """Put other calls in place of those of the plan, which goes on waiting, under another digest.
@@ -116,8 +116,8 @@ class LoopControl:
             if loop.stage is not Stage.PLANNED or view.is_finished:
                 raise PlanChanged(f"run {view.run} has no plan to be approved (any more): see `acts held`")
             check(value, view.so_far())
-            found = LoopStep(before=loop.name, after=loop.name, seen=view.seen)
-            found.note(loop.tick.number, plan=plan_of(calls))
+            found = LoopStep(loop, view.seen)
+            found.note(plan_of(calls))
             return found
 
         self._take(step, done)
@@ -131,7 +131,8 @@ class LoopControl:
         done = replace(done, actor=replace(done.actor, name=by)) if by else done
 
         def step(view: LoopView) -> LoopStep | None:
-            loop, known = view.loop, view.plan["digest"] if view.plan is not None else None
+            loop, plan = view.loop, view.loop.tick.plan
+            known = plan.digest if plan is not None else None
             if view.is_finished:
                 raise RunOver(f"run {view.run} is {view.status}: nothing can be approved in it any more")
             if loop.stage in (Stage.APPROVED, Stage.RAN) and known == digest:
@@ -139,9 +140,8 @@ class LoopControl:
             if loop.stage is not Stage.PLANNED or known != digest:
                 waiting = f"the plan {known}" if loop.stage is Stage.PLANNED else "no plan"
                 raise PlanChanged(f"run {view.run} has {waiting} to be approved, and not {digest}: see `acts held`")
-            number = loop.tick.number
-            found = LoopStep(before=loop.name, after=f"{Stage.APPROVED}:{number}", seen=view.seen, woken=[LOOP])
-            found.note(number, approval={"digest": digest})
+            found = LoopStep(loop, view.seen, woken=[LOOP])
+            found.note(Approved(digest))
             return found
 
         self._take(step, done)
@@ -156,32 +156,26 @@ class LoopControl:
         messages: list[Any] = []
         found: dict[str, Any] | None = None
         schema, asked = None, 0
-        for entry in self._history.entries():
-            if entry.loop is None or entry.loop.request is None:
+        requests = ((entry.tick or 0, event) for entry in self._history.entries() for event in entry.loop)
+        for number, request in requests:
+            if not isinstance(request, Asked):
                 continue
-            request = entry.loop.request
-            messages += request["messages"]
-            schema, asked = request.get("schema", schema), entry.loop.tick + 1
-            if entry.loop.tick == tick:
-                parts = {key: request[key] for key in ("config", "digest")}
-                this = {"messages": [*messages], "schema": schema, **parts}
+            messages += request.messages
+            schema, asked = request.schema or schema, number + 1
+            if number == tick:
+                this = {"messages": [*messages], "schema": schema, "config": request.config, "digest": request.digest}
                 found = this if found is None else {**found, "second": this}
-            if entry.loop.tick >= tick and "for_tools" not in request:
+            if number >= tick and not isinstance(request, ToolsAsked):
                 break
         if found is not None:
             return found
         raise NoSuchTick(f"run {self._keys.run} has asked {asked} times: there is no tick {tick}, the first is 0")
 
     def _extension(self, view: LoopView, ticks: int) -> LoopStep:
-        """The step by which a loop may ask so many times more; the view follows it."""
-        loop = view.loop
-        step = LoopStep(before=loop.name, after="", seen=view.seen)
-        step.note(loop.tick.number, extension={"ticks": ticks})
-        is_over = loop.stage is Stage.ENDED
-        loop.extend(ticks)
-        step.after = loop.name
-        if is_over:
-            step.extends = loop.request
+        """The step by which a loop may ask so many times more."""
+        step = LoopStep(view.loop, view.seen)
+        step.note(LoopExtended(ticks))
+        if step.reopens:
             step.woken = [LOOP, *dict.fromkeys(lane_token(instance) for instance, _ in view.open)]
         return step
 
@@ -191,7 +185,7 @@ class LoopControl:
             pass
 
     def _taken(self, step: LoopStep, done: Deed) -> bool:
-        run, is_over = self._keys.run, step.extends is not None
+        run, is_over = self._keys.run, step.reopens
         if is_over:
             self._list()
         if not any("w" in fields for _, fields in step.entries):

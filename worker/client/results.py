@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.messaging.attempts import call_name
@@ -17,7 +18,7 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.held_calls import unpack_hold
 from acts_celery.worker.storage.lane import id_key, known_calls, ticks_of
-from acts_celery.worker.storage.loop_entries import LoopEntry
+from acts_celery.worker.storage.loop_entries import follow
 
 from .display import counted, html
 from .timings import Timing, Waits, milliseconds, timing_of
@@ -174,11 +175,9 @@ class Assembly:
         self._lanes: dict[str | None, _Lane] = {None: _Lane(shared)}
         self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
         self._missed: tuple[str, ...] = ()
-        self._ticks: dict[int, TickResult] = {}
+        self._loop = Loop()
         self._exceeded: str | None = None
         """Why the run was ended: it took more than a run may."""
-        self._end: Mapping[str, Any] | None = None
-        """How the run's loop has ended."""
 
     def feed(self, entry: Entry) -> None:
         """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
@@ -186,11 +185,11 @@ class Assembly:
             self._exceeded = entry.reason
         if not entry.is_of_lane:
             return
-        if entry.loop is not None:
-            self._feed_loop(entry, entry.loop)
+        has_come = self._at is None or id_key(entry.id) <= self._at
+        if entry.tick is not None:
+            self._loop = follow(self._loop, entry) if has_come else self._loop
             return
         lane = self._lanes[entry.instance]
-        has_come = self._at is None or id_key(entry.id) <= self._at
         if entry.record is not None and (has_come or not lane.records):
             lane.records.append(entry.record)
         if entry.lays_out and has_come:
@@ -228,18 +227,6 @@ class Assembly:
             lane.decided.pop(index, None)
             lane.timings.pop(index, None)
 
-    def _feed_loop(self, entry: Entry, said: LoopEntry) -> None:
-        """Take in an entry of the run's loop."""
-        if self._at is not None and id_key(entry.id) > self._at:
-            return
-        if said.answer is not None and entry.message is not None:
-            self._ticks[said.tick] = TickResult(said.tick, entry.message["model"], entry.message["usage"])
-        if said.closing is not None:
-            tick = self._ticks[said.tick]
-            self._ticks[said.tick] = replace(tick, errors=said.closing["errors"], set_aside=said.closing["set_aside"])
-        if said.end is not None or said.extension is not None:
-            self._end = said.end
-
     def result(
         self, status: str, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
     ) -> Result:
@@ -250,8 +237,8 @@ class Assembly:
         folds = {instance: lane.fold for instance, lane in self._lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
         output, reason = _output(self._definition.output, status, shared)
-        if self._end is not None:
-            output, reason = self._end["output"], self._end["reason"]
+        if (end := self._loop.ended) is not None:
+            output, reason = end.output, end.reason
         if self._missed and status in ("completed", "failed"):
             seconds = self._definition.config["promise_seconds"]
             reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
@@ -273,7 +260,8 @@ class Assembly:
         brought = defaultdict[int | None, list[int]](list)
         for call in calls:
             brought[call.tick].append(call.index)
-        return tuple(replace(tick, calls=tuple(dict.fromkeys(brought[tick.tick]))) for tick in self._ticks.values())
+        answered = (tick for tick in self._loop.ticks if tick.solution is not None)
+        return tuple(_tick_result(tick, dict.fromkeys(brought[tick.number])) for tick in answered)
 
     def _stopped(self, status: str) -> End | None:
         """How a call has ended that had not when the run was."""
@@ -342,6 +330,12 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
         return (None if holds_references(output) else output), None
     reason = output_fault(output, fold)
     return (resolve_output(output, fold) if reason is None else None), reason
+
+
+def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
+    assert tick.solution is not None
+    paid = {key: tick.solution[key] for key in ("model", "usage")}
+    return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
 
 
 def _call_result(call: Call, instance: str | None, end: End | None, under_way: Status) -> CallResult:

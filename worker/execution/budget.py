@@ -8,7 +8,7 @@ from typing import Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.execution import Failure, Outcome
-from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
 from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.packing import unpack

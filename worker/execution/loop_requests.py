@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from acts_celery.protocol.engine.loop import Stage, estimate_tokens
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
+from acts_celery.protocol.engine.loop_limits import estimate_tokens
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_context, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, first_schema
@@ -18,8 +20,6 @@ from .loop_view import LoopView
 from .repeats import repeats_of
 from .ticks import fates_of
 
-_Asked = tuple[list[dict[str, Any]], Any, dict[str, Any]]
-"""The messages that are added, the schema, and what else is to be known of a request."""
 _SENT = ("model", "temperature", "request_seconds")
 """The settings that are a model's own."""
 
@@ -38,57 +38,62 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request) -> dict[str, Any]:
-    """What the log gets of the next request, see `LoopEntry.request`: the messages that it adds to those of the one
-    before, so that it begins with them byte for byte, and the schema where it is another one. Raises `Rejected` where
-    the first one is too large, `TooLarge` for another.
+def next_request(view: LoopView, request: Request) -> Asked:
+    """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
+    with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
+    `TooLarge` for another.
     """
     config = config_of(view)
-    added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
+    kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
     size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
     if size > most:
         raise TooLarge(f"the request would have {size} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
-    return {
-        "messages": added,
-        "config": config,
-        "estimate": estimate_tokens(size, view.loop.limits.max_output_tokens),
-        "digest": hashlib.sha256(pack([messages, schema, config])).hexdigest(),
-        **({"schema": schema} if schema != view.schema else {}),
+    return kind(
+        messages=added,
+        config=config,
+        estimate=estimate_tokens(size, view.limits.max_output_tokens),
+        digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
+        schema=schema if schema != view.schema else None,
         **own,
-    }
+    )
 
 
-def _first(view: LoopView, request: Request) -> _Asked:
+_Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]
+"""What kind of request is made, the messages that it adds, its schema, and what else is to be known of it."""
+
+
+def _first(view: LoopView, request: Request) -> _Parts:
     """What a tick asks, where its plan is staged for tools."""
     is_same = view.schema is not None and not request.is_staged
     schema = view.schema if is_same else first_schema(request)
     repeats = repeats_of(view)
-    own = {"for_tools": True} if request.is_staged else {}
-    return _added(view, request, repeats), schema, own | ({"repeats": repeats} if repeats else {})
+    kind = ToolsAsked if request.is_staged else Asked
+    return kind, _added(view, request, repeats), schema, {"repeats": repeats}
 
 
-def _second(view: LoopView, request: Request) -> _Asked:
+def _second(view: LoopView, request: Request) -> _Parts:
     """What a staged tick asks for the tools that were chosen (SPEC R12.7)."""
-    assert view.choice is not None
-    slots = compose_slots(request, view.choice["answer"]["tools"], view.messages, view.first)
-    return render_slots(view.loop.tick.number, slots.shown(request)), slots.schema, {"slots": slots.to_dict()}
+    tick = view.loop.tick
+    assert tick.choice is not None
+    slots = compose_slots(request, tick.choice.answer["tools"], view.messages, view.first)
+    return Asked, render_slots(tick.number, slots.shown(request)), slots.schema, {"slots": slots.to_dict()}
 
 
 def config_of(view: LoopView) -> dict[str, Any]:
     """The settings that a model is sent."""
     config = view.definition.config
     own = {key: config[key] for key in _SENT if key in config}
-    return {**own, "max_output_tokens": view.loop.limits.max_output_tokens}
+    return {**own, "max_output_tokens": view.limits.max_output_tokens}
 
 
-def _added(view: LoopView, request: Request, repeats: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if not view.asked:
+def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    tick = view.loop.last
+    if tick is None:
         return render(request)
-    tick = view.loop.ticks[-2]
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
     plan = tick.solution["solution"]["calls"]
     said = [message for message in new if message.get("type") in ("text", "system")]
-    times = repeats.get("times", 1)
+    times = repeats["times"] if repeats is not None else 1
     return [*render_tick(request, tick.number, fates_of(view), before, new, plan, times), *render_context(said)]

@@ -16,7 +16,9 @@ from typing import Any, Final
 
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.execution import Failure, Success
-from acts_celery.protocol.engine.loop import Stage, charge_tokens
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import LoopEnded
+from acts_celery.protocol.engine.loop_limits import charge_tokens
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.backoff import Backoff
@@ -88,8 +90,6 @@ class LoopRunner:
         """The server's time at the last look, where the loop's time is limited."""
         self._has_alarm = False
         """Whether the loop is looked at again when its time is over."""
-        self._end_with: Mapping[str, Any] | None = None
-        """What the loop was ended with here."""
 
     def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
         """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
@@ -123,7 +123,7 @@ class LoopRunner:
             self._results.clear()
         elif self._results:
             return await self._take_result()
-        elif (limit := loop.time_limit(view.ran_seconds(self._now_ms))) is not None:
+        elif (limit := view.limits.time_limit(view.ran_seconds(self._now_ms))) is not None:
             return await self._fail(limit)
         elif loop.stage in (Stage.NEW, Stage.CHOSEN) and view.status == "running":
             return await self._compose()
@@ -137,8 +137,8 @@ class LoopRunner:
         if self._mailbox.resting and view.status == "running":
             await self._mailbox.wait()
             return True
-        if loop.limits.seconds is not None and not self._has_alarm and view.status == "running":
-            await self._take(self._begin(loop.stage))
+        if view.limits.seconds is not None and not self._has_alarm and view.status == "running":
+            await self._take(self._begin())
             return True
         return False
 
@@ -153,7 +153,7 @@ class LoopRunner:
             self._mark, _ = await asyncio.gather(log.mark(view.run, LOOP), view.catch_up(log))
         else:
             await view.catch_up(log)
-        if view.loop.limits.seconds is not None:
+        if view.limits.seconds is not None:
             self._now_ms = await log.now_ms()
 
     async def _wait_for_others(self) -> bool:
@@ -178,7 +178,7 @@ class LoopRunner:
         view, loop = self._view, self._view.loop
         if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
             return await self._fail("the call that it was to answer does not wait for it any more")
-        if (limit := loop.tick_limit()) is not None:
+        if (limit := view.limits.tick_limit(loop)) is not None:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         try:
@@ -188,12 +188,13 @@ class LoopRunner:
                 request = next_request(view, asks)
         except (Rejected, TooLarge) as error:
             return await self._fail(f"TooLarge: {error}")
-        if (limit := loop.repeat_limit(request.get("repeats", {}).get("times", 1))) is not None:
+        times = request.repeats["times"] if request.repeats is not None else 1
+        if (limit := view.limits.repeat_limit(loop, times)) is not None:
             return await self._fail(limit)
-        if (limit := loop.token_limit(request["estimate"])) is not None:
+        if (limit := view.limits.token_limit(loop, request.estimate)) is not None:
             return await self._fail(limit)
-        step = self._begin(Stage.CHOOSING if request.get("for_tools") else Stage.ASKED)
-        step.note(loop.tick.number, request=request)
+        step = self._begin()
+        step.note(request)
         await self._take(step)
         self._has_to_look = True
         return True
@@ -220,7 +221,7 @@ class LoopRunner:
         if attempt.losses >= self._services.settings.limit_attempts:
             return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
         estimate = view.loop.tick.estimate
-        if (limit := view.loop.token_limit(estimate, attempt.losses)) is not None:
+        if (limit := view.limits.token_limit(view.loop, estimate, attempt.losses)) is not None:
             return await self._fail(limit)
         if (lack := await self._draw(estimate * (attempt.losses + 1), is_open=True)) is not None:
             if waits(lack, failures, self._services.settings):
@@ -231,7 +232,7 @@ class LoopRunner:
 
     def _request(self, attempt: Attempt) -> TaskMessage:
         view, config = self._view, config_of(self._view)
-        if (most := view.loop.limits.seconds) is not None:
+        if (most := view.limits.seconds) is not None:
             left = max(most - view.ran_seconds(self._now_ms), 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
         streams = not self._asks.is_template
@@ -263,13 +264,13 @@ class LoopRunner:
         view = self._view
         written, (tick, read) = written_calls(text), self._parts_read
         read = read if tick == view.loop.tick.number else 0
-        is_worth_it = written >= read + max(1, read // 2) and view.loop.call_limit(written) is None
+        is_worth_it = written >= read + max(1, read // 2) and view.limits.call_limit(view.loop, written) is None
         self._parts_read = (view.loop.tick.number, written if is_worth_it else read)
         layout = read_part(self._asks, text, view, self._services.checker) if is_worth_it else None
         if layout is None or await self._draw(calls=layout.size - view.loop.tick.runs) is not None:
             self._results.pop(0)
             return True
-        step = self._begin(Stage.OPEN)
+        step = self._begin()
         note_part(step, view, text, layout)
         await self._take(step)
         return True
@@ -287,19 +288,19 @@ class LoopRunner:
         else:
             read = read_end if loop.stage is Stage.OPEN else read_tick
             solved = read(self._asks, said, view, self._services.checker)
-            limit = loop.call_limit(solved.runs) or loop.spending_limit(charged)
+            limit = view.limits.call_limit(loop, solved.runs) or view.limits.spending_limit(loop, charged)
         if (lack := await self._draw(charged, calls=0 if limit else solved.runs - tick.runs)) is not None:
             await self._draw(charged)
             limit = lack.text
         if solved.choice is not None and limit is None:
-            step = self._begin(Stage.CHOSEN)
-            note_choice(step, view, said, solved.choice, charged=charged)
+            step = self._begin()
+            note_choice(step, said, solved.choice, charged=charged)
             await self._take(step)
             return True
-        step = self._begin(Stage.RAN)
+        step = self._begin()
         note_solution(step, view, said, solved, charged=charged, limit=limit, is_lazy=self._asks.is_lazy)
         if limit is not None:
-            self._end(step, limit)
+            step.note(LoopEnded("failed", limit, None))
         await self._take(step)
         return True
 
@@ -316,7 +317,7 @@ class LoopRunner:
         """
         view, loop, log = self._view, self._view.loop, self._services.log
         draw = Draw(view.run, calls=loop.own_calls + calls, tick=loop.tick.number)
-        own = Pool(view.run, None, loop.limits.calls)
+        own = Pool(view.run, None, view.limits.calls)
         if calls and (lack := await log.draw([own], draw)) is not None:
             return lack
         if tokens is not None:
@@ -325,10 +326,10 @@ class LoopRunner:
 
     async def _start(self) -> bool:
         """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
-        view, plan = self._view, self._view.plan
+        view, plan = self._view, self._view.loop.tick.plan
         assert plan is not None
-        solved = read_solution(self._asks, {"calls": plan["calls"], "output": None}, view, self._services.checker)
-        step = self._begin(Stage.RAN)
+        solved = read_solution(self._asks, {"calls": plan.calls, "output": None}, view, self._services.checker)
+        step = self._begin()
         note_start(step, view, solved)
         await self._take(step)
         return True
@@ -337,33 +338,25 @@ class LoopRunner:
 
     async def _close(self) -> bool:
         """Append the errors of the tick, and look at its output."""
-        step = self._begin(Stage.NEW)
-        self._end_with = note_closing(step, self._view)
+        step = self._begin()
+        note_closing(step, self._view)
         await self._take(step)
         return True
 
     async def _fail(self, reason: str) -> bool:
         """End the run with a reason; everything is kept."""
-        step = self._begin(Stage.ENDED)
-        if self._view.loop.is_asking:
-            step.answered = self._view.loop.request
-        self._end(step, reason)
+        step = self._begin()
+        step.note(LoopEnded("failed", reason, None))
         await self._take(step)
         return True
 
-    def _end(self, step: LoopStep, reason: str) -> None:
-        step.after = f"{Stage.ENDED}:{self._view.loop.tick.number}"
-        step.ends, step.fault = "failed", reason
-        self._end_with = {"status": "failed", "reason": reason, "output": None}
-        step.note(self._view.loop.tick.number, end=self._end_with)
-
     # The log.
 
-    def _begin(self, stage: Stage) -> LoopStep:
-        view, loop = self._view, self._view.loop
-        step = LoopStep(before=loop.name, after=f"{stage}:{loop.tick.number}", seen=view.seen)
-        if loop.limits.seconds is not None:
-            left = loop.limits.seconds - view.ran_seconds(self._now_ms)
+    def _begin(self) -> LoopStep:
+        view = self._view
+        step = LoopStep(view.loop, view.seen)
+        if view.limits.seconds is not None:
+            left = view.limits.seconds - view.ran_seconds(self._now_ms)
             step.alarm_ms, self._has_alarm = self._now_ms + math.ceil(max(left, 0) * 1000), True
         return step
 
@@ -372,10 +365,10 @@ class LoopRunner:
         taken = await self._services.log.take_loop_step(self._view.run, step)
         if taken.status == "gone":
             raise RunGone(self._view.run)
-        self._refused = None if taken.is_taken else (step.seen, step.before)
+        self._refused = None if taken.is_taken else (step.seen, step.loop.name)
         if self.gets_on is not None:
             self.gets_on.set()
-        if taken.is_taken and step.answered is not None:
+        if taken.is_taken and step.answers:
             self._results.clear()  # a request that is asked anew, by `acts resume --ticks`, has another answer
         if taken.mark is not None:
             self._mark, self._has_left = taken.mark, False
@@ -383,8 +376,8 @@ class LoopRunner:
             (self.follows,) = taken.woken
         else:
             await self._publish(taken.woken)
-        if taken.is_taken and step.ends is not None and self._view.parent is not None:
-            await self._answer(self._view.parent, step.ends)
+        if taken.is_taken and step.after.ended is not None and self._view.parent is not None:
+            await self._answer(self._view.parent, step.after.ended.status)
 
     async def _answer(self, parent: Parent, status: str) -> None:
         """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
@@ -392,7 +385,7 @@ class LoopRunner:
         loop = self._view.loop
         drawn = Draw(self._view.run, loop.own_tokens, calls=loop.own_calls, tick=loop.tick.number + 1)
         await self._services.log.draw(parent.pools, drawn)
-        result = child_result(status, self._end_with, loop)
+        result = child_result(status, loop)
         queue = self._services.settings.queue_instances
         await self._services.publish([parent.answer(self._view.run, result, self._view.tokens, queue)])
 

@@ -13,7 +13,9 @@ from typing import Any, Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.execution import Status
-from acts_celery.protocol.engine.loop import Loop, LoopLimits, Stage, TickError
+from acts_celery.protocol.engine.loop import Loop, Stage
+from acts_celery.protocol.engine.loop_events import Answered, Asked, PartCame, Planned
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.amendments import SoFar
@@ -26,7 +28,7 @@ from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.lane import RunGone, id_key
 from acts_celery.worker.storage.log import MessageLog
-from acts_celery.worker.storage.loop_entries import take_in
+from acts_celery.worker.storage.loop_entries import follow
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""
@@ -57,7 +59,8 @@ class LoopView:
         self.tokens = tokens
         self.parent: Parent | None = None
         """The call that it is to answer."""
-        self.loop = Loop(limits)
+        self.limits = limits
+        self.loop = Loop()
         self.seen = "0-0"
         self.size = 0
         """The bytes of what was read of it."""
@@ -69,16 +72,10 @@ class LoopView:
         """The chat messages of the last request."""
         self.schema: Any = None
         """The schema of the last request; but for staged plans the same in every tick."""
-        self.choice: Mapping[str, Any] | None = None
-        """The first answer of the current tick, where its plan is staged: see `LoopEntry`."""
-        self.slots: Mapping[str, Any] | None = None
-        """What its second answer is held against, beside the schema."""
         self.asks: Request | None = None
         """The request, once it was read."""
         self.rendered = 0
         """How many messages of the log it shows."""
-        self.repeats: Mapping[str, Any] = {}
-        """What the tick before it had come to, as a `digest`, and how many `times` in a row."""
         self.context: list[Mapping[str, Any]] = []
         """The messages that the run was submitted with."""
         self.messages: list[Mapping[str, Any]] = []
@@ -90,12 +87,6 @@ class LoopView:
         """The calls that have not ended."""
         self.ended: dict[Where, Ended] = {}
         """The calls that have ended in the current tick."""
-        self.invalid: tuple[TickError, ...] = ()
-        """What is wrong with the solution of the current tick."""
-        self.plan: Mapping[str, Any] | None = None
-        """The `calls` of the current tick that wait for an approval, or were approved, and their `digest`."""
-        self.text = ""
-        """What of the current tick's answer is in the log while it is being written."""
         self._records: dict[str | None, LaneRecord] = {}
         """What the lanes are now."""
         self._known: list[Mapping[str, Any]] = []
@@ -191,7 +182,7 @@ class LoopView:
                 if not self.context:
                     self.context = [message for message in self.messages if message.get("type") != "solution"]
                 self.status = entry.run_status
-            elif entry.loop is not None:
+            elif entry.tick is not None:
                 self._feed_loop(entry)
             elif entry.is_of_lane:
                 self._feed_lane(entry)
@@ -217,31 +208,18 @@ class LoopView:
     def _feed_loop(self, entry: Entry) -> None:
         """Take in an entry of the loop's own lane."""
         self.own_seen = entry.id
-        said = entry.loop
-        assert said is not None
-        if said.request is not None:
-            self.slots = said.request.get("slots")
-            if self.slots is None:
-                self.rendered, self.repeats = len(self.messages), said.request.get("repeats", {})
-            self.schema = said.request.get("schema", self.schema)
-            self.asked = [*self.asked, *said.request["messages"]]
-            self.ended.clear()
-            self.text = ""
-        if said.choice is not None:
-            self.choice = said.choice
-        if said.part is not None:
-            self._known = self._known if self.text else list(self.messages)
-            self.text += said.part["text"]
-        if said.answer is not None and entry.message is not None:
-            self.choice = None
-            self.messages.append(entry.message)
-            self.invalid = tuple(TickError(**error) for error in said.answer["errors"])
-            self.plan = None
-        if said.plan is not None:
-            self.plan = said.plan
-        if said.start is not None:
-            self.invalid += tuple(TickError(**error) for error in said.start["errors"])
-        take_in(self.loop, said, entry.message)
+        for event in entry.loop:
+            if isinstance(event, Asked):
+                if event.slots is None:
+                    self.rendered = len(self.messages)
+                self.schema = event.schema if event.schema is not None else self.schema
+                self.asked = [*self.asked, *event.messages]
+                self.ended.clear()
+            elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
+                self._known = list(self.messages)
+            elif isinstance(event, Answered):
+                self.messages.append(event.message)
+        self.loop = follow(self.loop, entry)
 
     def _feed_lane(self, entry: Entry) -> None:
         """Take in an entry of a lane of calls."""
@@ -271,8 +249,7 @@ class LoopView:
             self._held.add((entry.instance, entry.call))
         elif entry.call is not None and entry.ruling is not None:
             self._held.discard((entry.instance, entry.call))
-        if entry.cost is not None:
-            self.loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
+        self.loop = follow(self.loop, entry)
         if entry.call is not None and entry.status is not None:
             where = entry.instance, entry.call
             self.open.discard(where)
@@ -285,9 +262,9 @@ class LoopView:
         return index - self.loop.tick.first
 
 
-def plan_of(calls: Sequence[Any]) -> dict[str, Any]:
+def plan_of(calls: Sequence[Any]) -> Planned:
     """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
-    return {"calls": list(calls), "digest": hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST]}
+    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST])
 
 
 def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:

@@ -17,7 +17,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import delegate_context
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
-from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.worker.messaging.attempts import Attempt, Result, Retry
 from acts_celery.worker.messaging.messages import (
     WRITTEN,

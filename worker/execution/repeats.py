@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from acts_celery.protocol.engine.loop import Tick
 from acts_celery.protocol.engine.solution_output import holds_references
 from acts_celery.worker.messaging.packing import pack
 
@@ -20,16 +21,17 @@ _OWN: Final = frozenset({"solution", "error"})
 """The messages that a loop writes itself."""
 
 
-def repeats_of(view: LoopView) -> dict[str, Any]:
-    """What the last tick has come to, as a `digest`, and how many `times` in a row; nothing where it had no calls."""
-    tick = view.loop.ticks[-2] if len(view.loop.ticks) > 1 else None
+def repeats_of(view: LoopView) -> dict[str, Any] | None:
+    """What the last tick has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+    tick = view.loop.last
     written = tick.solution["solution"]["calls"] if tick is not None and tick.solution is not None else []
     calls = [call for call in written if isinstance(call, dict)]
-    if not calls:
-        return {}
-    digest = hashlib.sha256(pack(_in_slots(view, [_written(calls), _ends(view)]))).hexdigest()
-    is_same = view.repeats.get("digest") == digest and not _has_moved(view, calls)
-    return {"digest": digest, "times": view.repeats["times"] + 1 if is_same else 1}
+    if tick is None or not calls:
+        return None
+    digest = hashlib.sha256(pack(_in_slots(tick, [_written(calls), _ends(view, tick)]))).hexdigest()
+    before = tick.repeats or {}
+    is_same = before.get("digest") == digest and not _has_moved(view, calls)
+    return {"digest": digest, "times": before["times"] + 1 if is_same else 1}
 
 
 def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -37,9 +39,9 @@ def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
 
 
-def _in_slots(view: LoopView, value: Any) -> Any:
+def _in_slots(tick: Tick, value: Any) -> Any:
     """A value with the places that the engine gave in the tick named by their order."""
-    paths = view.slots["paths"] if view.slots is not None else ()
+    paths = tick.slots["paths"] if tick.slots is not None else ()
     given = [(path, f"{path.rpartition('.')[0]}.slot {at}") for at, path in enumerate(paths) if path is not None]
     keys = {path.rpartition(".")[2]: named.rpartition(".")[2] for path, named in given}
 
@@ -60,10 +62,10 @@ def _leads_to(text: str, path: str) -> bool:
     return text.startswith(path) and text[len(path) : len(path) + 1] in ("", ".", "[")
 
 
-def _ends(view: LoopView) -> list[Any]:
+def _ends(view: LoopView, tick: Tick) -> list[Any]:
     """What has become of the calls of the tick, and what was wrong with it."""
     ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
-    wrong = [[error.type, error.message, error.pointer, error.instance] for error in view.invalid]
+    wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]
     return [
         wrong,
         [

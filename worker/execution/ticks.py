@@ -5,13 +5,23 @@ A solution's calls become calls of the lanes that they belong to, in one step wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.execution import Status
-from acts_celery.protocol.engine.loop import Stage, TickError, judge_output
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import (
+    Answered,
+    LoopEnded,
+    PartCame,
+    Started,
+    TickClosed,
+    TickError,
+    ToolsChosen,
+)
+from acts_celery.protocol.engine.solution_output import judge_output
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
@@ -76,8 +86,9 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
         if isinstance(read, Choice):
             return replace(_NOTHING, choice=read)
         return replace(_NOTHING, errors=(TickError(read.type, read.message, read.pointer),))
-    if view.slots is not None and view.choice is not None:
-        slots, choice = Slots(view.schema, **view.slots), Choice(view.choice["answer"])
+    tick = view.loop.tick
+    if tick.slots is not None and tick.choice is not None:
+        slots, choice = Slots(view.schema, **tick.slots), Choice(tick.choice.answer)
         where: dict[str, Any] = {"first": view.first, "begun": view.added or None}
         answer = read_slots(request, choice, slots, said["answer"], view.messages, **where)
         return _solved(request, answer, checker)
@@ -93,7 +104,7 @@ def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] |
     except Unreadable:
         return None
     calls = value.get("calls") if isinstance(value, Mapping) else None
-    limit = view.loop.call_limit(len(calls)) if isinstance(calls, list) else None
+    limit = view.limits.call_limit(view.loop, len(calls)) if isinstance(calls, list) else None
     if limit is None or view.loop.stage is Stage.OPEN:
         return None
     return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
@@ -119,7 +130,8 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
     None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
     the limit of calls.
     """
-    if request.is_template or len(text) <= len(view.text) or not text.startswith(view.text):
+    before = view.loop.tick.text
+    if request.is_template or len(text) <= len(before) or not text.startswith(before):
         return None
     if view.loop.stage is Stage.ASKED and view.open:
         return None  # calls that a client has added run before it
@@ -127,17 +139,17 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
         layout = checker.complete(begin_answer(request, text, view.known, first=view.first))
     except (Unreadable, Rejected):
         return None
-    return layout if layout.calls and view.loop.call_limit(layout.size) is None else None
+    return layout if layout.calls and view.limits.call_limit(view.loop, layout.size) is None else None
 
 
 def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
     """What an answer comes to of which calls run already: the whole of it, or what was taken of it before it broke off
     (SPEC R13.8).
     """
-    text, why = said.get("answer"), said.get("error", {}).get("message", "")
+    text, why, before = said.get("answer"), said.get("error", {}).get("message", ""), view.loop.tick.text
     if isinstance(text, str):
         try:
-            if not text.startswith(view.text):
+            if not text.startswith(before):
                 raise Unreadable("it does not go on as it began")
             solved = _solved(request, end_answer(request, text, view.begun, view.known, first=view.first), checker)
             if solved.layout is not None:
@@ -146,7 +158,7 @@ def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker:
         except Unreadable as error:
             why = str(error)
     text = f"the answer broke off or turned invalid, and counts as far as it was taken: {why}"
-    answer = break_answer(request, view.text, view.known, first=view.first, why=text)
+    answer = break_answer(request, before, view.known, first=view.first, why=text)
     return _solved(request, answer, checker)
 
 
@@ -164,19 +176,14 @@ def unanswered(error: Mapping[str, str]) -> Solved:
     return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
 
 
-def note_choice(step: LoopStep, view: LoopView, said: Mapping[str, Any], choice: Choice, *, charged: int) -> None:
+def note_choice(step: LoopStep, said: Mapping[str, Any], choice: Choice, *, charged: int) -> None:
     """Write down which tools a staged tick has chosen (SPEC R12.7)."""
-    step.answered = view.loop.request
-    paid = {"model": said.get("model"), "usage": said.get("usage"), "charged": charged}
-    step.note(view.loop.tick.number, choice={"answer": dict(choice.answer), **paid})
-    step.spent = view.loop.own_tokens + charged
+    step.note(ToolsChosen(dict(choice.answer), said.get("model"), said.get("usage"), charged))
 
 
 def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
     """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
-    tick = view.loop.tick
-    step.note(tick.number, part={"text": text[len(view.text) :], "first": view.first, "runs": layout.size})
-    step.spent = view.loop.own_tokens + tick.estimate  # children that begin now leave it what it may take
+    step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
     if layout.size > len(view.begun):
         write_calls(step, view, layout)
 
@@ -195,7 +202,6 @@ def note_solution(
     Where a limit is reached, none of them.
     """
     tick = view.loop.tick
-    step.answered = view.loop.request
     errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
     message = {
         "type": "solution",
@@ -208,47 +214,33 @@ def note_solution(
     }
     starts = limit is None and not is_lazy and solved.layout is not None
     runs = solved.runs if starts else len(view.begun)
-    answer = {
-        "first": view.first,
-        "runs": runs,
-        "charged": charged,
-        "errors": _packed(errors),
-    }
-    step.note(tick.number, message=message, answer=answer)
-    step.spent = view.loop.own_tokens + charged
+    step.note(Answered(message, view.first, runs, charged, errors))
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
-        step.after, step.pauses = f"{Stage.PLANNED}:{tick.number}", True
-        step.note(tick.number, plan=plan_of(solved.valid_calls))
+        step.note(plan_of(solved.valid_calls))
     else:
         write_calls(step, view, solved.layout)
 
 
 def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
     """What a tick's answer has cost: both, where it was asked twice; null where it is not known of one."""
-    usage = said.get("usage")
-    if view.choice is None or not usage:
+    usage, choice = said.get("usage"), view.loop.tick.choice
+    if choice is None or not usage:
         return usage
-    before = view.choice["usage"]
+    before = choice.usage
     return {key: before.get(key, 0) + count for key, count in usage.items()} if before else None
 
 
 def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
     """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
-    number = view.loop.tick.number
-    start = {
-        "first": view.first,
-        "runs": solved.runs,
-        "errors": _packed(solved.errors),
-    }
-    step.note(number, start=start)
+    step.note(Started(view.first, solved.runs, solved.errors))
     if solved.layout is not None and solved.layout.calls:
         write_calls(step, view, solved.layout)
 
 
-def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
-    """Append the errors of a tick, and look at its output. Returns with what the loop ends, where it does."""
+def note_closing(step: LoopStep, view: LoopView) -> None:
+    """Append the errors of a tick, and look at its output: the loop ends where that is accepted."""
     tick, errors = view.loop.tick, errors_of(view)
     assert tick.solution is not None
     verdict = judge_output(tick.solution["solution"]["output"], view.request["schema"], view.fold, errors)
@@ -256,16 +248,8 @@ def note_closing(step: LoopStep, view: LoopView) -> Mapping[str, Any] | None:
     date = date_now()
     for error in errors:
         step.append(lane_token(error.instance), _message(error, date))
-    closing = {"errors": len(errors), "set_aside": verdict.set_aside}
-    step.is_alone = True
-    step.after = f"{Stage.ENDED if verdict.is_accepted else Stage.NEW}:{tick.number + 1}"
-    if not verdict.is_accepted:
-        step.note(tick.number, closing=closing)
-        return None
-    step.ends = "completed"
-    end = {"status": "completed", "reason": None, "output": verdict.output}
-    step.note(tick.number, closing=closing, end=end)
-    return end
+    closed = TickClosed(len(errors), verdict.set_aside)
+    step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
 
 
 def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
@@ -298,7 +282,7 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
 
 def errors_of(view: LoopView) -> list[TickError]:
     """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1)."""
-    placed = [(_position(error.pointer), error) for error in view.invalid]
+    placed = [(_position(error.pointer), error) for error in view.loop.tick.invalid]
     count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
     for (instance, index), ended in view.ended.items():
         if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
@@ -312,7 +296,7 @@ def errors_of(view: LoopView) -> list[TickError]:
 
 def last_errors(view: LoopView) -> list[str]:
     """What was wrong in the tick before the current one, the first of it: why a loop at its limit has no output."""
-    count = view.loop.ticks[-2].errors if len(view.loop.ticks) > 1 else 0
+    count = view.loop.last.errors if view.loop.last is not None else 0
     said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
     errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
     told = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
@@ -332,20 +316,6 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
         yield Fate(
             index, call.tool, instance, ended.status.value, path, ended.reason or (ended.error or {}).get("type")
         )
-
-
-def _packed(errors: Iterable[TickError]) -> list[dict[str, Any]]:
-    """Errors as the log has them."""
-    return [
-        {
-            "type": error.type,
-            "message": error.message,
-            "pointer": error.pointer,
-            "call": dict(error.call) if error.call is not None else None,
-            "instance": error.instance,
-        }
-        for error in errors
-    ]
 
 
 def _position(pointer: str) -> int:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
 from acts_celery.protocol.requests.answers import Unreadable, parsed
 from acts_celery.protocol.requests.rendering import compact, render_context
 from acts_celery.protocol.requests.widening import Definitions, Widening

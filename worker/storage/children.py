@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from acts_celery.protocol.engine.execution import Failure, Success
-from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from acts_celery.worker.messaging.tokens import Tokens
 
-from .loop_entries import take_in
+from .loop_entries import follow
 from .pools import Pool
 
 if TYPE_CHECKING:
@@ -76,12 +78,12 @@ def pools_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes |
     return Pool.of(run, limits, int(tokens or 0)), *(above.pools if above is not None else ())
 
 
-def child_result(status: str, end: Mapping[str, Any] | None, loop: Loop) -> Success | Failure:
-    """What a child that has ended answers; `end` is what its loop ended with, which says what it has cost."""
-    end, spent = end or {}, {"tokens": loop.spent, "calls": loop.calls}
+def child_result(status: str, loop: Loop) -> Success | Failure:
+    """What a child that has ended answers; its loop says what it has cost."""
+    end, spent = loop.ended, {"tokens": loop.spent, "calls": loop.calls}
     if status == "completed":
-        return Success(end.get("output"), spent)
-    return Failure("ChildFailed", end.get("reason") or f"its run is {status}", spent)
+        return Success(end.output if end is not None else None, spent)
+    return Failure("ChildFailed", (end.reason if end is not None else None) or f"its run is {status}", spent)
 
 
 def child_id(call: CallId, generation: int = 0) -> str:
@@ -93,11 +95,4 @@ def child_id(call: CallId, generation: int = 0) -> str:
 
 def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
     """What a child that has ended answers, by its log."""
-    loop, end = Loop(LoopLimits()), None
-    for entry in entries:
-        if entry.loop is not None:
-            take_in(loop, entry.loop, entry.message)
-            end = entry.loop.end or end
-        elif entry.cost is not None:
-            loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0))
-    return child_result(status, end, loop)
+    return child_result(status, reduce(follow, entries, Loop()))

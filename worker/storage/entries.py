@@ -37,11 +37,12 @@ from acts_celery.protocol.engine.events import (
     PromisesGivenUp,
 )
 from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop_events import LoopEvent
 from acts_celery.worker.messaging.packing import unpack
 
 from .audit import Deed
 from .held_calls import unpack_hold, unpack_ruling
-from .loop_entries import LoopEntry, read_loop_entry
+from .loop_entries import read_loop_events
 from .timings import Spent
 
 SPREAD: Final = "each:1:0:"
@@ -96,8 +97,10 @@ class Entry:
     """The element of the call that has ended with this entry."""
     run_status: str | None = None
     """What the run's status changed to; such an entry belongs to no lane."""
-    loop: LoopEntry | None = None
-    """What it says of the run's loop; such an entry belongs to the loop's lane, and to no instance."""
+    tick: int | None = None
+    """Of a loop; such an entry belongs to the loop's lane, and to no instance."""
+    loop: tuple[LoopEvent, ...] = ()
+    """What has happened to it."""
     deed: Deed | None = None
     """Who did what, where the entry was written on order from outside."""
     spent: Spent | None = None
@@ -140,13 +143,14 @@ class Entry:
 def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """An entry, from what Redis returns."""
     detail = unpack(fields[b"d"]) if b"d" in fields else {}
-    loop = read_loop_entry(fields)
+    is_of_loop = b"t" in fields
+    message = unpack(fields[b"m"]) if b"m" in fields else None
     status = fields[b"s"].decode() if b"s" in fields else None
     return Entry(
         id=id_.decode(),
         size=sum(map(len, fields.values())),
-        instance=fields[b"l"].decode() or None if b"l" in fields and loop is None else None,
-        message=unpack(fields[b"m"]) if b"m" in fields else None,
+        instance=fields[b"l"].decode() or None if b"l" in fields and not is_of_loop else None,
+        message=message,
         call=int(fields[b"c"]) if b"c" in fields else None,
         status=Status(status) if status is not None and b"c" in fields else None,
         error=detail.get("error"),
@@ -161,10 +165,11 @@ def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
         snapshot=fields.get(b"h"),
         ruling=fields.get(b"j"),
         child=fields[b"r"].decode() if b"r" in fields else None,
-        spread=fields.get(b"f") if loop is None else None,  # of a loop it is a part of an answer
+        spread=fields.get(b"f") if not is_of_loop else None,  # of a loop it is a part of an answer
         part=_read_part(fields, detail),
         run_status=status if b"l" not in fields else None,
-        loop=loop,
+        tick=int(fields[b"t"]) if is_of_loop else None,
+        loop=read_loop_events(fields, message) if is_of_loop else (),
         deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
         spent=Spent.read(detail.get("t")),
         is_of_lane=b"l" in fields,

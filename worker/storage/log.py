@@ -14,7 +14,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from acts_celery.protocol.engine.execution import Outcome
-from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import CallId, lane_token
 from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.packing import unpack

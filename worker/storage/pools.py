@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 
 TOKENS = "loop:tokens"
 """The field of a run's state that says what the requests of its loop have cost."""

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
-from acts_celery.protocol.engine.loop import Loop, LoopLimits
+from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.messaging.attempts import lane_token, owner_token
@@ -138,7 +138,7 @@ class RunWriter:
             "status": "running" if plan.size or is_request else "completed",
             "total": plan.size,
             "remaining": plan.size + is_request,
-            **({"loop": Loop(LoopLimits()).name, "loop:lane": LOOP} if is_request else {}),
+            **({"loop": Loop().name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             **({} if plan.size or is_request else {"finished": milliseconds}),
             "look": due,

@@ -1,0 +1,142 @@
+"""What can happen to a loop, as one event each (SPEC R13.1, R13.5): `Loop.apply` says what each of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TickError:
+    """Why a call of a tick did not run, or failed; without a call it is about the answer as a whole (SPEC R13.2)."""
+
+    type: str
+    message: str
+    pointer: str
+    call: Mapping[str, Any] | None = None
+    instance: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "call": dict(self.call) if self.call is not None else None,
+            "error": {"type": self.type, "message": self.message, "pointer": self.pointer},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the current tick was written down; it is asked from now on."""
+
+    messages: Sequence[Mapping[str, Any]]
+    """The chat messages that it adds to those of the requests before."""
+    config: Mapping[str, Any]
+    """The settings that the model is sent."""
+    estimate: int
+    """What it may cost, in tokens."""
+    digest: str
+    schema: Any = None
+    """Where it is another one than that of the request before."""
+    slots: Mapping[str, Any] | None = None
+    """Of the second request of a staged tick: what its answer is held against, beside the schema (SPEC R12.7)."""
+    repeats: Mapping[str, Any] | None = None
+    """What the tick before has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsAsked(Asked):
+    """The same of the first request of a staged tick, which asks for tools (SPEC R12.7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChosen:
+    """The first request of a staged tick was answered."""
+
+    answer: Mapping[str, Any]
+    model: str | None
+    usage: Mapping[str, Any] | None
+    charged: int
+    """What it has cost, in tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartCame:
+    """An answer that is being written has come so far, and calls of it run (SPEC R13.8)."""
+
+    text: str
+    """What was added."""
+    first: int
+    """The index of the call that stands first in it."""
+    runs: int
+    """How many calls run so far, over all instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer of the current tick is whole."""
+
+    message: Mapping[str, Any]
+    """The message of its solution."""
+    first: int
+    runs: int
+    charged: int
+    """What the request has cost, in tokens."""
+    errors: Sequence[TickError]
+    """What is not valid in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The calls of the current tick wait for an approval (SPEC R13.7)."""
+
+    calls: Sequence[Any]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """The plan of this digest was approved."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The calls of an approved plan are in their lanes."""
+
+    first: int
+    runs: int
+    errors: Sequence[TickError]
+
+
+@dataclass(frozen=True, slots=True)
+class TickClosed:
+    """All calls of the current tick have ended."""
+
+    errors: int
+    """How many there were."""
+    set_aside: str | None
+    """Why an output was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnded:
+    """An output was accepted, or a limit was reached."""
+
+    status: str
+    """Of the run: `completed` or `failed`."""
+    reason: str | None
+    output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LoopExtended:
+    """A loop, also one that has ended, may ask so many times more (SPEC R13.3)."""
+
+    ticks: int
+
+
+LoopEvent = (
+    Asked | ToolsChosen | PartCame | Answered | Planned | Approved | Started | TickClosed | LoopEnded | LoopExtended
+)
