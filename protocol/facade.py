@@ -19,7 +19,7 @@ from .language.messages import Message
 from .state.context import Context
 from .submission import amendments
 from .submission.amendments import SoFar
-from .submission.checking import Surroundings, check_calls
+from .submission.checking import Environment, check_calls
 from .submission.layout import Layout
 from .submission.submission import read_submission
 
@@ -118,16 +118,16 @@ def check_submission(
 ) -> Plan:
     """Check a whole submission as it was handed in; see `check`."""
     allowed = None if allow is None else frozenset(allow)
-    known = Surroundings(activities, delegates, model, strict_meta, limits or Limits(), allowed)
+    known = Environment(activities, delegates, model, strict_meta, limits or Limits(), allowed)
     return check_in(known, value)
 
 
-def check_in(known: Surroundings, value: Any) -> Plan:
+def check_in(known: Environment, value: Any) -> Plan:
     """Check a whole submission against a backend. Raises `Rejected`."""
     return _plan(lambda: check_calls(*read_submission(value, known.limits), known))
 
 
-def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Plan:
+def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
     """The plan of the new calls of a run alone; see `submission.amendments`. Raises `Rejected`."""
     return _plan(lambda: amendments.check_amendment(value, so_far, known))
 

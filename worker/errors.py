@@ -38,11 +38,11 @@ class InstanceNotFound(WorkerError):
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
         from acts_celery.protocol.language.spelling import (
-            Patience,  # only here: a module of activities needs none of it
+            Speller,  # only here: a module of activities needs none of it
         )
 
         some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-        meant = Patience().hint(instance, known) or f"; it has {some or 'none'}"
+        meant = Speller().hint(instance, known) or f"; it has {some or 'none'}"
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.graph.readers import Reads, places_read, places_read_first
+from acts_celery.protocol.graph.readers import ReadPlaces, places_read, places_read_first
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.references import Reference
 
@@ -62,14 +62,16 @@ def annotated_mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: 
     return "\n".join(lines) + "\n"
 
 
-def _arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[tuple[Call, Call, tuple[Reads, Reads]]]:
+def _arrows(
+    calls: Sequence[Call], edges: Sequence[_Edge]
+) -> Iterator[tuple[Call, Call, tuple[ReadPlaces, ReadPlaces]]]:
     """The writer and the reader of each edge that is drawn, what the reader reads, and what of it comes first."""
     by_index = {call.index: call for call in calls}
-    reads: dict[int, tuple[Reads, Reads]] = {}
+    reads: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
     for writer, reader in edges[:MOST_ARROWS]:
         if reader not in reads:
             call = by_index[reader]
-            reads[reader] = Reads(places_read(call)), Reads(places_read_first(call))
+            reads[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))
         yield by_index[writer], by_index[reader], reads[reader]
 
 
@@ -85,7 +87,7 @@ def _class(call: Call) -> str:
     return classes.get(call.runner.executor, "")
 
 
-def _is_certain(writer: Call, reads: Reads) -> bool:
+def _is_certain(writer: Call, reads: ReadPlaces) -> bool:
     """Whether the writer brings what is read whichever of its branches it takes."""
     groups = writer.output.alternatives if writer.output else ()
     return all(any(map(reads.overlap, group)) for group in groups)
@@ -108,13 +110,13 @@ def _shape(call: Call, instances: int) -> str:
             return f'["{label}"]'
 
 
-def _carried(writer: Call, reads: Reads) -> list[str]:
+def _carried(writer: Call, reads: ReadPlaces) -> list[str]:
     """The places through which one call feeds the other; a branch is marked with a question mark."""
     branches = writer.output.alternatives if writer.output else ()
     return [f"{place}{' ?' if len(branches) > 1 else ''}" for place in _places_carried(writer, reads)]
 
 
-def _places_carried(writer: Call, reads: Reads) -> list[Reference]:
+def _places_carried(writer: Call, reads: ReadPlaces) -> list[Reference]:
     written = dict.fromkeys(writer.written)
     return [place for place in written if reads.overlap(place)]
 

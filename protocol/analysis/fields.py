@@ -11,7 +11,7 @@ from typing import Final
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.promises import schemas_at
 from acts_celery.protocol.language.references import Path, Reference
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, is_empty, told, types_of
 from acts_celery.protocol.submission.layout import Layout
 
@@ -37,7 +37,7 @@ class Fields:
         self._layout = layout
         self._algebra = algebra
         self._flow = flow
-        self._patience = Patience(likeness=0.6)
+        self._speller = Speller(likeness=0.6)
 
     def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
         """Why a source never has anything at a place, or hardly means to."""
@@ -101,7 +101,7 @@ class Fields:
     def _nearest(self, key: str, names: list[str]) -> str | None:
         """The field that was probably meant: the same but for case and underscores, or nearly the same."""
         plain = {name.replace("_", "").lower(): name for name in reversed(names)}
-        return plain.get(key.replace("_", "").lower()) or self._patience.nearest(key, names)
+        return plain.get(key.replace("_", "").lower()) or self._speller.nearest(key, names)
 
 
 def _of_list(place: Reference, depth: int) -> Fault:

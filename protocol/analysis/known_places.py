@@ -7,12 +7,12 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from acts_celery.protocol.graph.places import Places, Written
+from acts_celery.protocol.graph.places import Places, WrittenPlaces
 from acts_celery.protocol.graph.promises import KIND, Promises
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.paths import index_or_key
 from acts_celery.protocol.language.references import DAGGER, MAX_SEGMENTS, Path, Reference
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.layout import Layout
 
 _MOST_INSTANCES: Final = 100
@@ -31,7 +31,7 @@ class KnownPlaces(Places):
         self._layout = layout
         self._of = {name: context.fold(name) for name in (None, *islice(context.instances, most_instances))}
         self._known: dict[Reference, bool] = {}
-        super().__init__(tuple(self._of.values()), [Written(layout.calls)], Patience(likeness=_LIKENESS))
+        super().__init__(tuple(self._of.values()), [WrittenPlaces(layout.calls)], Speller(likeness=_LIKENESS))
 
     @cached_property
     def _writers(self) -> Writers:

@@ -72,7 +72,7 @@ class View:
         calls = {index: call for index, call in self.calls.items() if index in wanted}
         return replace(self, calls=calls, nodes=tuple(reversed(parts)))
 
-    def strays(self, index: int, place: Reference) -> list[int]:
+    def late_writers(self, index: int, place: Reference) -> list[int]:
         """The calls that write at a place and are listed after its reader, which does not wait for them (SPEC R6.1)."""
         if not self.holds(index, place) and not self.writers.has_earlier(place, than=index):
             return []

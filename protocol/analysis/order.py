@@ -91,7 +91,7 @@ class _Order:
         view, alone = self._view, self._view.behind(index)
         for reader, call in alone.calls.items():
             for place in chain.from_iterable(each.references for each in call.expressions):
-                is_open = place.kind == ERROR or view.strays(reader, place) or is_promised(self._layout, place)
+                is_open = place.kind == ERROR or view.late_writers(reader, place) or is_promised(self._layout, place)
                 if is_open and not view.holds(reader, place):
                     return False
         if self._worlds.is_exhaustive:

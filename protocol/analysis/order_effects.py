@@ -28,7 +28,7 @@ class How(Enum):
     """An object gets keys; which ones is not known."""
 
 
-class Effect(NamedTuple):
+class WriteEffect(NamedTuple):
     """What one alternative of a call does at one place."""
 
     place: Reference
@@ -42,7 +42,7 @@ _COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), fro
 _DEPTH: Final = 4
 
 
-def commute(one: Effect, other: Effect, fold: Fold) -> bool:
+def commute(one: WriteEffect, other: WriteEffect, fold: Fold) -> bool:
     """Whether two effects at overlapping places leave the same in either order; the order of elements is no matter."""
     upper, lower = (one, other) if len(one.place.key) <= len(other.place.key) else (other, one)
     if upper.place.key == lower.place.key:
@@ -53,7 +53,7 @@ def commute(one: Effect, other: Effect, fold: Fold) -> bool:
     return upper.how is not How.SET and _is_element(lower.place, len(upper.place.path), fold)
 
 
-def changes(effect: Effect, place: Reference, fold: Fold) -> bool:
+def changes(effect: WriteEffect, place: Reference, fold: Fold) -> bool:
     """Whether what is read at a place may be another thing after an effect."""
     depth = len(effect.place.path)
     if not effect.place.overlaps(place) or effect.how is How.SET or depth >= len(place.path):
@@ -61,28 +61,30 @@ def changes(effect: Effect, place: Reference, fold: Fold) -> bool:
     return effect.how is not How.JOIN and not _is_element(place, depth, fold)
 
 
-def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> Iterator[Effect]:
+def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> Iterator[WriteEffect]:
     """What a call does at each place that it may write."""
     for number, group in enumerate(call.output.alternatives if call.output is not None else ()):
         for place in group:
             match call.method:
                 case Method.SET:
-                    yield Effect(place, How.SET, number, _text(call.given))
+                    yield WriteEffect(place, How.SET, number, _text(call.given))
                 case Method.PUSH:
-                    yield Effect(place, How.ADD, number)
+                    yield WriteEffect(place, How.ADD, number)
                 case Method.CONCAT:
                     tool = tools.get(call.tool)
-                    yield Effect(place, _concatenated(call.given, tool and tool.output_schema, fold, place), number)
+                    yield WriteEffect(
+                        place, _concatenated(call.given, tool and tool.output_schema, fold, place), number
+                    )
                 case Method.MERGE | Method.ASSIGN:
                     yield from _joined(place, number, call.given, _DEPTH if call.method is Method.MERGE else 1)
 
 
-def _joined(place: Reference, number: int, value: Any, depth: int) -> Iterator[Effect]:
+def _joined(place: Reference, number: int, value: Any, depth: int) -> Iterator[WriteEffect]:
     """The keys that joining an object replaces, as far as they are known."""
     if value is not MISSING and (not isinstance(value, dict) or not depth):
-        yield Effect(place, How.SET, number, _text(value))
+        yield WriteEffect(place, How.SET, number, _text(value))
         return
-    yield Effect(place, How.JOIN, number)
+    yield WriteEffect(place, How.JOIN, number)
     for key, part in value.items() if value is not MISSING else ():
         yield from _joined(Reference(place.kind, (*place.path, key)), number, part, depth - 1)
 

@@ -14,7 +14,7 @@ from operator import or_
 from typing import Final, NamedTuple
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.graph.readers import Reads, places_seen
+from acts_celery.protocol.graph.readers import ReadPlaces, places_seen
 from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
@@ -22,7 +22,7 @@ from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed
 from .lane_views import View
-from .order_effects import Effect, How, changes, commute, effects_of
+from .order_effects import How, WriteEffect, changes, commute, effects_of
 from .worlds import Bits, Worlds
 
 _MOST_PASSES: Final = 64
@@ -42,7 +42,7 @@ class _Write(NamedTuple):
     """What one call does at one place, and the worlds in which it does."""
 
     call: int
-    effect: Effect
+    effect: WriteEffect
     worlds: Bits
 
 
@@ -62,7 +62,7 @@ class Races:
         self._view = view
         self._worlds = worlds
         self._effects = {index: list(effects_of(call, layout.tools, view.fold)) for index, call in view.calls.items()}
-        self._read_by_own = Reads(place for call in view.lanes[0].calls for place in places_seen(call))
+        self._read_by_own = ReadPlaces(place for call in view.lanes[0].calls for place in places_seen(call))
         self._known = self._known_results()
         self._needed = {
             index: {place.key for each in call.expressions if len(each.alternatives) == 1 for place in each.references}
@@ -188,7 +188,7 @@ class Races:
         view, worlds = self._view, self._worlds
         for call in view.lanes[0].calls:
             for place, bits in dict.fromkeys(self._read(call)) if call.given is MISSING else ():
-                for writer in view.strays(call.index, place) if bits else ():
+                for writer in view.late_writers(call.index, place) if bits else ():
                     if self._known.get(writer) == () or (writer not in view.own and view.fold.has_own(place)):
                         continue
                     above = (each.key[:length] for each in call.written for length in range(1, len(each.key) + 1))

@@ -16,7 +16,7 @@ from acts_celery.protocol.language.errors import pointer, segments, shortened
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.protocol.language.paths import MISSING, strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in, is_expression
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
@@ -74,7 +74,7 @@ _Slip = tuple[str, str, str]
 
 def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
-    texts = _Texts(layout, places, Patience(likeness=_LIKENESS), Readers(layout.calls))
+    texts = _Texts(layout, places, Speller(likeness=_LIKENESS), Readers(layout.calls))
     yield from texts.output()
     for call in layout.calls:
         yield from texts.keys(call)
@@ -87,7 +87,7 @@ def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
 def slips_of(layout: Layout) -> Iterator[Finding]:
     """What of this explains an error: misspelt properties and paths, and texts that were meant to be references."""
     # That a place is read as it is written says nothing where another call does not find what it reads.
-    texts = _Texts(layout, KnownPlaces(layout), Patience(likeness=_LIKENESS), Readers(()))
+    texts = _Texts(layout, KnownPlaces(layout), Speller(likeness=_LIKENESS), Readers(()))
     for call in layout.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
@@ -100,7 +100,7 @@ class _Texts:
 
     layout: Layout
     places: KnownPlaces
-    patience: Patience
+    speller: Speller
     readers: Readers
 
     def keys(self, call: Call) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ class _Texts:
             if key in _META or (tool is not None and tool.mentions(key)):
                 continue
             is_meta, squeezed = key.startswith("_"), key.replace("_", "").replace("-", "").lower()
-            meant = _SQUEEZED.get(squeezed) or (self.patience.nearest(key, _META) if is_meta else None)
+            meant = _SQUEEZED.get(squeezed) or (self.speller.nearest(key, _META) if is_meta else None)
             remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which means nothing"
             is_foreign = isinstance(call.raw[key], dict) if remedy == _WRAPPED else squeezed in _WAITING
             # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
@@ -124,7 +124,7 @@ class _Texts:
                 yield on_call(self.layout, "ACT303", call, why, remedy, key)
             elif remedy and (is_meta or (listed and is_foreign)):
                 yield on_call(self.layout, "ACT304", call, why, remedy, key)
-            elif not is_meta and (near := self.patience.nearest(key, left_out)):
+            elif not is_meta and (near := self.speller.nearest(key, left_out)):
                 why = f"has {key!r}, which its tool does not name"
                 yield on_call(self.layout, "ACT310", call, why, f"write {near}", key)
 

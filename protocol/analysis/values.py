@@ -19,7 +19,7 @@ from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.paths import MISSING, type_name
 from acts_celery.protocol.language.references import Expression, Path, Reference
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
 from acts_celery.protocol.schemas.algebra import (
     EVERYTHING,
@@ -280,7 +280,7 @@ def convertible(schema: Schema) -> Schema:
 
 def _signature_findings(layout: Layout) -> Iterator[Finding]:
     """Parameters that activities need and calls leave out, or that calls have and activities do not take."""
-    patience = Patience()
+    speller = Speller()
     for call in layout.calls:
         signature = layout.signatures.get(call.runner.name)
         if signature is None or call.runner.executor is not Executor.ACTIVITY:
@@ -293,6 +293,6 @@ def _signature_findings(layout: Layout) -> Iterator[Finding]:
         known: Mapping[str, Any] = signature.get("properties", {})
         for name in call.parameters if signature.get("additionalProperties") is False else ():
             if name not in known:
-                near = patience.nearest(name, list(known))
+                near = speller.nearest(name, list(known))
                 remedy = f"write {near}" if near else "leave it out, or let the function take it"
                 yield on_call(layout, "ACT209", call, f"{who}, which takes no {name!r}", remedy, name)

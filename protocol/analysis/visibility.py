@@ -31,7 +31,7 @@ from .known_places import KnownPlaces
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Access:
     """A call that can see a value: `how` names the parameters and scopes (or, derived, the results) it comes by."""
 
     index: int
@@ -57,8 +57,8 @@ class Visibility:
     """Who can see a place: `direct` its value itself, `derived` what was made from it."""
 
     place: Reference
-    direct: tuple[Sight, ...]
-    derived: tuple[Sight, ...]
+    direct: tuple[Access, ...]
+    derived: tuple[Access, ...]
     note: str | None = None
     """What is wrong with the place, where nothing is ever there: then that no call sees it says nothing."""
 
@@ -88,7 +88,7 @@ def who_sees(plan: Layout, path: str) -> Visibility:
     calls = {call.index: call for call in plan.calls if not call.is_thought}
     direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
     note = None if place.kind == _ERRORS.kind or places.has(place) else _nothing_there(place, plan)
-    return Visibility(place, _sights(calls, direct), _sights(calls, _Derivation(plan, calls).readers(place)), note)
+    return Visibility(place, _accesses(calls, direct), _accesses(calls, _Derivation(plan, calls).readers(place)), note)
 
 
 def _place(path: str, kinds: Container[str]) -> Reference:
@@ -187,8 +187,8 @@ class _Derivation:
         return f"{place} of call {writer.index}" + ("" if is_value else " (only whether it is there)")
 
 
-def _sights(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Sight, ...]:
+def _accesses(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Access, ...]:
     return tuple(
-        Sight(index, calls[index].tool, calls[index].runner.executor, calls[index].runner.name, found[index])
+        Access(index, calls[index].tool, calls[index].runner.executor, calls[index].runner.name, found[index])
         for index in sorted(found)
     )

@@ -20,7 +20,7 @@ from operator import and_, or_
 from typing import Final
 
 from acts_celery.protocol.graph.graph import Graph
-from acts_celery.protocol.graph.readers import Reads
+from acts_celery.protocol.graph.readers import ReadPlaces
 from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Expression, Reference
@@ -51,7 +51,7 @@ def choices_of(view: View, refusals: Sequence[Sequence[frozenset[int]]] = (), *,
     outputs = {index: call.output.alternatives for index, call in view.calls.items() if call.output is not None}
     alternatives = {index: len(groups) for index, groups in outputs.items() if len(groups) > 1}
     reads = [each for call in view.calls.values() for each in call.expressions]
-    fallible = Reads(place for each in reads for group in each.alternatives[:-1] for place in group)
+    fallible = ReadPlaces(place for each in reads for group in each.alternatives[:-1] for place in group)
     is_told = any(place.kind == ERROR for each in reads for place in each.references)
     failing = [
         index

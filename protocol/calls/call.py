@@ -50,7 +50,7 @@ Read = tuple[str, Expression]
 """Where in a call (JSON pointer) an expression stands."""
 
 
-class Reads(Protocol):
+class Readable(Protocol):
     """What expressions are read from: a fold, or those of all instances."""
 
     def read(self, expression: Expression) -> Any:
@@ -140,7 +140,7 @@ class Call:
                 found.setdefault(place, {})[expression] = None
         return {place: tuple(expressions) for place, expressions in found.items()}
 
-    def resolved(self, fold: Reads) -> dict[str, Any]:
+    def resolved(self, fold: Readable) -> dict[str, Any]:
         """The parameters with every expression replaced by its value (SPEC R2.2-R2.4).
 
         Values are never parsed again. Raises `Unresolved` or `Conflict`.
@@ -334,7 +334,7 @@ def _found(value: Any) -> str:
     return f"found: {type_name(value) if value != '' else 'an empty text'}"
 
 
-def evaluated(value: Any, fold: Reads) -> Any:
+def evaluated(value: Any, fold: Readable) -> Any:
     """A value with its expressions, at any depth, replaced by what they read (SPEC R2.2-R2.4).
 
     Raises `Unresolved` or `Conflict`.

@@ -19,7 +19,7 @@ from acts_celery.protocol.language.limits import CONTROL, has_control_characters
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Path, parse_output_path
 from acts_celery.protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
-from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
 from acts_celery.protocol.schemas.parts import applied
 from acts_celery.protocol.schemas.patterns import matches
@@ -93,7 +93,7 @@ class Tool:
         inside = self.declaration.get("properties", {})
         properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
         rest = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
-        document: dict[str, Any] = settled({**rest, "properties": properties}, _readings)
+        document: dict[str, Any] = normalized({**rest, "properties": properties}, _readings)
         return document
 
     @cached_property

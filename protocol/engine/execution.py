@@ -42,7 +42,7 @@ from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.schemas.elsewhere import VERDICTS
+from acts_celery.protocol.schemas.elsewhere import OFFLOADED
 from acts_celery.protocol.schemas.work import METER, STEP_WORK
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
@@ -224,19 +224,19 @@ class Execution:
         once schemas have taken a step's work.
 
         `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution. Where a decision hangs on
-        verdicts that are to be found first, it and those behind it are left for later.
+        offloaded that are to be found first, it and those behind it are left for later.
         """
         self._note_arrivals()
         self._look_again()
         decisions: list[Start | Outcome] = []
         here = self._fold
-        meter, verdicts = METER.get(), VERDICTS.get()
+        meter, offloaded = METER.get(), OFFLOADED.get()
         end = meter.units + STEP_WORK if meter is not None else 0
         for index in sorted(self._candidates):
             if len(decisions) == most or (meter is not None and meter.units >= end):
                 break
             decision = self._decide(self._calls[index], date, here)
-            if verdicts is not None and verdicts.asked:
+            if offloaded is not None and offloaded.asked:
                 break
             del self._candidates[index]
             if decision is not None:
@@ -395,9 +395,9 @@ class Execution:
         """
         for reader, expressions in self._touched.items():
             call, ready = self._calls[reader], self._ready.setdefault(reader, set())
-            verdicts = {expression: self._verdict(call, expression) for expression in expressions}
-            ready.update(expression for expression, verdict in verdicts.items() if verdict is True)
-            if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in verdicts.values()):
+            offloaded = {expression: self._verdict(call, expression) for expression in expressions}
+            ready.update(expression for expression, verdict in offloaded.items() if verdict is True)
+            if len(ready) == len(call.expressions) or any(isinstance(verdict, str) for verdict in offloaded.values()):
                 self._candidates[reader] = None
         self._touched.clear()
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Conflict
 from acts_celery.protocol.language.references import Path, Reference
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.state.fold import Fold
 
 MOST_NAMES: Final = 200
@@ -25,7 +25,7 @@ Names = dict[str, str | int]
 """The keys below a place, each with the segment that leads there: an element of a list has a number."""
 
 
-class Written:
+class WrittenPlaces:
     """Where some calls write, and which of them."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
@@ -62,10 +62,10 @@ class Written:
 class Places:
     """What some readers may come to see, by what is there and what calls write."""
 
-    def __init__(self, folds: Sequence[Fold], written: Sequence[Written], patience: Patience) -> None:
+    def __init__(self, folds: Sequence[Fold], written: Sequence[WrittenPlaces], speller: Speller) -> None:
         self._folds = folds
         self._written = written
-        self._patience = patience
+        self._speller = speller
         self._held: dict[Reference, Names] = {}
         self._nearest: dict[tuple[Reference, int | None], Reference | None] = {}
 
@@ -94,7 +94,7 @@ class Places:
 
     def _meant(self, place: Reference, but: int | None) -> Reference | None:
         kinds = self.kinds(but)
-        if not self._patience.lasts(2 * len(kinds)):
+        if not self._speller.lasts(2 * len(kinds)):
             return None
         for kind in kinds if place.kind not in kinds else ():  # the kind is left out: `†user.id`
             inside = Reference(kind, (place.kind, *place.path))
@@ -115,14 +115,14 @@ class Places:
             near = str(segment) if str(segment) in names else self._near(str(segment), names)
             if near is None and any(calls.writes(Reference(kind, found), but) for calls in self._written):
                 return path  # it is not known what will be there
-            if near is None or not self._patience.lasts(PER_READER + len(names)):
+            if near is None or not self._speller.lasts(PER_READER + len(names)):
                 return None
             is_right = near == str(segment) and isinstance(names[near], str)
             found = (*found, segment if is_right else names[near])
         return found
 
     def _near(self, name: str, names: Iterable[str]) -> str | None:
-        return self._patience.nearest(name, list(islice(names, MOST_NAMES)))
+        return self._speller.nearest(name, list(islice(names, MOST_NAMES)))
 
 
 def _names(fold: Fold, place: Reference) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def places_seen(call: Call) -> Iterator[Reference]:
     yield from call.scopes
 
 
-class Reads:
+class ReadPlaces:
     """Places that are read, and whether another overlaps any of them."""
 
     def __init__(self, places: Iterable[Reference]) -> None:

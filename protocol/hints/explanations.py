@@ -21,11 +21,11 @@ from acts_celery.protocol.analysis.texts import slips_of
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import NoSchema
 from acts_celery.protocol.graph.lanes import Unresolvable
-from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, Written
+from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, WrittenPlaces
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, segments
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.checking import RejectedCalls
 from acts_celery.protocol.submission.layout import Layout
 
@@ -49,15 +49,15 @@ class _Hints:
 
     def __init__(self, layout: Layout | None) -> None:
         self._layout = layout
-        self._patience = Patience()
-        self._written: dict[int, Written] = {}
+        self._speller = Speller()
+        self._written: dict[int, WrittenPlaces] = {}
         self._seen: dict[str | None, Places] = {}
 
     def of(self, problem: Problem) -> str:
         """The hint for a problem, empty where there is none."""
         match problem.cause:
             case UnknownName(name, known):
-                return self._patience.hint(name, known)
+                return self._speller.hint(name, known)
             case NoSchema(declaration):
                 return "".join(f"; {hint}" for hint in unwrapping(declaration))
             case Unresolvable() as cause if self._layout is not None:
@@ -88,7 +88,7 @@ class _Hints:
     def _holder(self, expression: Expression, layout: Layout) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""
         for instance in islice(layout.context.instances, MOST_NAMES):
-            if not self._patience.lasts(PER_READER * len(expression.references)):
+            if not self._speller.lasts(PER_READER * len(expression.references)):
                 break
             fold = layout.context.fold(instance)
             if any(all(map(fold.exists, group)) for group in expression.alternatives):
@@ -141,10 +141,10 @@ class _Hints:
         lanes = [layout.lanes[name] for name in dict.fromkeys((None, instance)) if name in layout.lanes]
         for lane in lanes:
             if id(lane.calls) not in self._written:
-                self._written[id(lane.calls)] = Written(lane.calls)
+                self._written[id(lane.calls)] = WrittenPlaces(lane.calls)
         if instance not in self._seen:
             written = [self._written[id(lane.calls)] for lane in lanes]
-            self._seen[instance] = Places([layout.context.fold(instance)], written, self._patience)
+            self._seen[instance] = Places([layout.context.fold(instance)], written, self._speller)
         return self._seen[instance]
 
     @cached_property

@@ -15,7 +15,7 @@ _PER_STEP: Final = 16
 """Comparing two names takes time up to the third power of their length, so much of which is a step."""
 
 
-class Patience:
+class Speller:
     """Looks for near names, as long as that does not take too long over all.
 
     `likeness`, from 0 to 1, is how much a known name has to be like the unknown one.

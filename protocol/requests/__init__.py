@@ -11,9 +11,9 @@
 `growing`       the calls of an answer whose text is still being written
 `streaming`     which of them can begin, and what such an answer comes to in the end
 `staged`        a tick that asks twice: for the tools, and then for their parameters
-`filling`       what may be written as the call of one of these
+`slot_schemas`  what may be written as the call of one of these
 `narrowing`     a schema in which listed references may stand for values that they provably fit
-`places`        what such calls may refer to
+`offered_places`  what such calls may refer to
 `dependents`    calls that cannot run because those that were to write what they need do not
 `wire`          what only a provider's format requires, dropped again
 """

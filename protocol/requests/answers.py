@@ -92,7 +92,7 @@ class Truth(Protocol):
 
 
 class Unreadable(ValueError):
-    """An answer that is no JSON, or in which a key stands twice."""
+    """An answer that is not JSON, or in which a key stands twice."""
 
 
 def read_answer(
@@ -140,7 +140,7 @@ def read_value(request: Request, answer: str | Mapping[str, Any]) -> dict[str, A
     if unfit := next(value_problems(value, request.known.limits), None):
         raise Unreadable(str(unfit))
     if not isinstance(value, dict):
-        raise Unreadable("it is no JSON object")
+        raise Unreadable("it is not a JSON object")
     return value
 
 
@@ -160,7 +160,7 @@ def parsed(text: str) -> Any:
     except Unreadable:
         raise
     except ValueError as error:
-        raise Unreadable(f"it is no JSON ({error})") from None
+        raise Unreadable(f"it is not JSON ({error})") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(name: str) -> Any:
-    raise Unreadable(f"{name} is no JSON value")
+    raise Unreadable(f"{name} is not a JSON value")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.schemas import joined
-from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.submission.asides import Advisor, advisors_of, meta_of
 
 from .request import Request
@@ -42,7 +42,7 @@ def advice_findings(request: Request, answer: Mapping[str, Any]) -> Iterator[str
     listed = answer.get("advisors")
     for advice in listed if isinstance(listed, list) else ():
         if isinstance(advice, dict) and "calls" in advice and not _are_ratings(advice["calls"]):
-            yield f"the calls of advisor {advice.get('id')!r} are no JSON of tool to a number from 0 to {_MOST}"
+            yield f"the calls of advisor {advice.get('id')!r} are not JSON of tool to a number from 0 to {_MOST}"
 
 
 def _are_ratings(text: Any) -> bool:
@@ -85,7 +85,7 @@ def _compose_advisors(request: Request, definitions: Definitions) -> dict[str, A
 
 def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
     """What an advisor says: data, in which nothing is a reference."""
-    document = settled(advisor.schema)
+    document = normalized(advisor.schema)
     writing = Widening(f"advisor.{advisor.id}", document, definitions)
     parts = [part for part in joined((document,), document) if isinstance(part, dict)]
     own = {key: writing.data(below) for part in parts for key, below in part.get("properties", {}).items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import normalized
 
 from .asides import compose_asides
 from .call_schemas import compose_call
@@ -44,7 +44,7 @@ def _output(request: Request, definitions: Definitions) -> dict[str, Any]:
     """The request's schema, in which references may stand for values (SPEC R4.9), or null: not yet."""
     if request.schema is False:  # there is none: see `read_request`
         return {"type": "null"}
-    document = settled(request.schema)
+    document = normalized(request.schema)
     schema = Widening("output", document, definitions).value(document)
     branches = schema["anyOf"] if isinstance(schema, dict) and schema.keys() == {"anyOf"} else [schema]
     return {"anyOf": [*branches, *([] if {"type": "null"} in branches else [{"type": "null"}])]}

@@ -9,20 +9,20 @@ from typing import Any
 
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
-from acts_celery.protocol.submission.checking import Surroundings, check_calls, toolbox_of
+from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
 from acts_celery.protocol.submission.submission import Submission, read_submission
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A submission that is a request for the loop, or a delegate's definition read as one, in its surroundings.
+    """A submission that is a request for the loop, or a delegate's definition read as one, in its environment.
 
     It stays the same in every tick of a run: what is composed of it is the same bytes each time (SPEC R12.3). The
     context that it holds is the one it was submitted with; what the run has added since is given beside it.
     """
 
     submission: Submission
-    known: Surroundings
+    known: Environment
 
     @property
     def schema(self) -> Any:
@@ -74,7 +74,7 @@ class Request:
         return self.toolbox.runner(tool.name, tool.constants.get("_delegate"), tool.constants.get("_activity"))
 
 
-def read_request(value: Any, known: Surroundings) -> Request:
+def read_request(value: Any, known: Environment) -> Request:
     """The request that a submission would be without its solution: what a model is asked, before anything runs. One
     without a schema has no output but null. Raises `Rejected` with every structural error.
     """

@@ -23,7 +23,7 @@ from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.language.paths import index_or_key, lookup
 from acts_celery.protocol.language.references import Reference, is_expression
 from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.algebra import Algebra
 from acts_celery.protocol.schemas.validation import Checker
 from acts_celery.protocol.state.context import Context
@@ -32,10 +32,10 @@ from acts_celery.protocol.state.fold import Fold
 from .answers import Answer, AnswerError, Unreadable, read_solution, read_value, unreadable
 from .asides import compose_asides
 from .composition import compose
-from .filling import Filling
 from .narrowing import Narrowing
-from .places import Places, known_places
+from .offered_places import OfferedPlaces, known_places
 from .request import Request
+from .slot_schemas import SlotSchema
 from .widening import Definitions
 
 SLOTS: Final = 8
@@ -44,9 +44,9 @@ SLOTS: Final = 8
 
 def choosable(request: Request) -> list[Tool]:
     """The tools that can be chosen: those whose results have a place."""
-    nowhere = Places(Algebra(), ())
+    nowhere = OfferedPlaces(Algebra(), ())
     tools = request.tools.values()
-    return [tool for tool in tools if Filling(request, tool, Definitions(), nowhere).can_be_chosen]
+    return [tool for tool in tools if SlotSchema(request, tool, Definitions(), nowhere).can_be_chosen]
 
 
 def first_schema(request: Request) -> dict[str, Any]:
@@ -249,28 +249,28 @@ class _Slots:
     def composed(self) -> Slots:
         known = self._known([self.context.fold(instance) for instance in self.request.instances or (None,)])
         places, shown, paths = known, {}, []
-        for position, filling in enumerate(self._fillings):
+        for position, slot in enumerate(self._slots):
             name = _slot(self.first + position)
-            path = filling.path(name, self._readers, self._pinned)
-            shown[name] = filling.at(places).variants(known)
-            others = (other.pinned for other in self._fillings if other is not filling)
-            places = places.with_results(filling.written(path, list(chain.from_iterable(others))))
+            path = slot.path(name, self._readers, self._pinned)
+            shown[name] = slot.at(places).variants(known)
+            others = (other.pinned for other in self._slots if other is not slot)
+            places = places.with_results(slot.written(path, list(chain.from_iterable(others))))
             paths.append(path)
         schema = _closed({"calls": _closed(shown), "output": self._output(places)}, self.definitions)
         return Slots(schema, tuple(tool.name for tool in self.tools), tuple(paths), self.first)
 
-    def _output(self, places: Places) -> dict[str, Any]:
+    def _output(self, places: OfferedPlaces) -> dict[str, Any]:
         """The request's schema, in which references that are listed may stand for values, or null: not yet."""
         if self.request.schema is False:
             return {"type": "null"}
         if self.request.instances:  # a global reader does not see what they write
             places = self._known([self.context.fold()])
-        document = settled(self.request.schema)
+        document = normalized(self.request.schema)
         narrowing = Narrowing("output", document, self.definitions, offered=lambda part: places.fitting(part, document))
         return {"anyOf": [narrowing.value(document), {"type": "null"}]}
 
-    def _known(self, readers: Sequence[Fold]) -> Places:
-        return Places(self.algebra, known_places(readers, self._pinned))
+    def _known(self, readers: Sequence[Fold]) -> OfferedPlaces:
+        return OfferedPlaces(self.algebra, known_places(readers, self._pinned))
 
     @cached_property
     def _readers(self) -> list[Fold]:
@@ -279,12 +279,12 @@ class _Slots:
     @cached_property
     def _pinned(self) -> list[Reference]:
         """All places that the calls may write to by their tools."""
-        return list(chain.from_iterable(filling.pinned for filling in self._fillings))
+        return list(chain.from_iterable(slot.pinned for slot in self._slots))
 
     @cached_property
-    def _fillings(self) -> list[Filling]:
-        nowhere = Places(self.algebra, ())
-        return [Filling(self.request, tool, self.definitions, nowhere) for tool in self.tools]
+    def _slots(self) -> list[SlotSchema]:
+        nowhere = OfferedPlaces(self.algebra, ())
+        return [SlotSchema(self.request, tool, self.definitions, nowhere) for tool in self.tools]
 
 
 def _slot(index: int) -> str:

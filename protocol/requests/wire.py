@@ -12,7 +12,7 @@ from typing import Any
 
 from acts_celery.protocol.calls.tools import ALIASES
 from acts_celery.protocol.schemas import compiled, excerpt
-from acts_celery.protocol.schemas.addresses import settled
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import Schema, applied, parts_at
 
 from .request import Request
@@ -32,7 +32,7 @@ def value_without_nulls(schema: Any, value: Any) -> Any:
     """A value that a schema speaks of, in the same way."""
     if not isinstance(value, (dict, list)):
         return value
-    return _cleaned(value, settled(schema))
+    return _cleaned(value, normalized(schema))
 
 
 def _call_without(request: Request, call: Any) -> Any:

@@ -22,7 +22,7 @@ Readings = Callable[[Path, Path], Iterable[Path]]
 """The places that a pointer may mean, given where it stands and where it leads; the first that is there counts."""
 
 
-def settled(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
+def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
     """The document as jsonschema-rs takes it: without names or other dialects, and with patterns translated.
 
     Every reference that leads into it is a pointer from its root. Those that lead elsewhere or nowhere stay, and so do

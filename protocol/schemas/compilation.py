@@ -16,7 +16,7 @@ import jsonschema_rs
 from acts_celery.protocol.language.errors import Problem, pointer, shortened
 from acts_celery.protocol.language.references import Path
 
-from .addresses import settled
+from .addresses import normalized
 from .leniency import Said, lenient_problems
 from .parts import REFERENCES, Schema, SchemaError, admits_type, excerpt, found, joined, parts_at, reachable, referred
 from .validation import Checker, Document, Known, schema_error
@@ -36,8 +36,8 @@ _DIALECT: Final = _OWN_SCHEMAS + "schema"
 class CompiledSchema:
     """A schema and its validators, kept. Raises `SchemaError` where the schema itself is wrong.
 
-    `document` is the schema as jsonschema-rs takes it (see `settled`). `entry` is where in it the part stands that is
-    applied, if that is not all of it; then the schema is one that is settled. `applied` is that part.
+    `document` is the schema as jsonschema-rs takes it (see `normalized`). `entry` is where in it the part stands
+    that is applied, if that is not all of it; then the schema is normalized already. `applied` is that part.
     """
 
     def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
@@ -45,7 +45,7 @@ class CompiledSchema:
             raise SchemaError(f"{EXCEEDED}: it is too large to be read")
         try:  # it is read as of this dialect, and no address in it is opened
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
-            self.document = schema if entry else settled(schema)
+            self.document = schema if entry else normalized(schema)
             self.applied = found(entry, self.document)
             reached = list(reachable(self.document, entry))
             _check_references(reached, self.document)

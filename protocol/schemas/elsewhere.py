@@ -1,8 +1,8 @@
 """Elsewhere: checks that are too heavy for the process that runs the engine, and what came of them in another one.
 
-The core stays pure. Where the caller of the engine has entered `Verdicts`, a heavy check is not made but asked for, and
-counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided anew when the
-verdicts are there. Checks are known by their texts, so one and the same is never asked for twice.
+The core stays pure. Where the caller of the engine has entered `OffloadedChecks`, a heavy check is not made but
+asked for, and counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided
+anew when what came of the checks is there. Checks are known by their texts: the same one is never asked for twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Check(NamedTuple):
 
 
 @dataclass(slots=True)
-class Verdicts:
+class OffloadedChecks:
     """What is known of heavy checks; in force between `with` and its end, where nothing may be awaited."""
 
     found: dict[Check, list[Problem]] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class Verdicts:
     """What has to be found before anything counts that was decided."""
     _bytes: int = 0
     _last: tuple[Any, str] = (None, "null")
-    _token: Token[Verdicts | None] | None = None
+    _token: Token[OffloadedChecks | None] | None = None
 
     def __enter__(self) -> None:
         self.asked, self._bytes = {}, 0
-        self._token = VERDICTS.set(self)
+        self._token = OFFLOADED.set(self)
 
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
-        VERDICTS.reset(self._token)
+        OFFLOADED.reset(self._token)
         self._last = None, "null"
 
     def of(self, how: list[Any], document: str, value: Any) -> list[Problem] | None:
@@ -60,4 +60,4 @@ class Verdicts:
         return None
 
 
-VERDICTS: Final[ContextVar[Verdicts | None]] = ContextVar("VERDICTS", default=None)
+OFFLOADED: Final[ContextVar[OffloadedChecks | None]] = ContextVar("OFFLOADED", default=None)

@@ -21,7 +21,7 @@ from jsonschema_rs import Draft202012Validator, Registry, ValidationError, Valid
 from acts_celery.protocol.language.errors import Problem, pointer, shortened
 from acts_celery.protocol.language.references import Path
 
-from .elsewhere import VERDICTS, Check
+from .elsewhere import OFFLOADED, Check
 from .parts import Schema, SchemaError, reference_to
 from .patterns import OPTIONS
 from .work import EXCEEDED, HEAVY_WORK, METER, MOST_WORK, Work
@@ -105,15 +105,15 @@ class Checker:
         """What the schema says against a value standing at a place, in a fixed order."""
         units = self.work.of(value)
         found: list[Problem] | None = None
-        verdicts = VERDICTS.get() if units <= MOST_WORK else None
-        if verdicts is not None:
+        offloaded = OFFLOADED.get() if units <= MOST_WORK else None
+        if offloaded is not None:
             if units <= HEAVY_WORK and self._plainly_fits(value):
                 found = []
             elif (listing := self.work.listing(value)) > _HEAVY_LISTED:
                 how = [self.place, astuple(self.work), at, None if known is None else [*known]]
-                found = verdicts.of(how, self.document.text, value)
+                found = offloaded.of(how, self.document.text, value)
                 if found is None:
-                    return []  # the code that has entered `VERDICTS` drops what is decided by this
+                    return []  # the code that has entered `OFFLOADED` drops what is decided by this
                 units = min(max(units, listing), MOST_WORK) if found else units
         if units and (meter := METER.get()) is not None:
             meter.units += min(units, MOST_WORK)
@@ -129,7 +129,7 @@ class Checker:
             errors = self.errors(value, mask=None if known is None else MASK)
         except ValueError as error:
             told = shortened(str(error)) if known is None else type(error).__name__
-            return [Problem(pointer(*at), f"the value is none that JSON has: {told}")]
+            return [Problem(pointer(*at), f"the value is not a JSON value: {told}")]
         if not errors:
             return [Problem(pointer(*at), "the value does not fit the schema")]
         return as_problems(errors, *at, known=known)
@@ -183,7 +183,7 @@ def worded(error: ValidationError) -> str:
     keyword: Any = next(reversed(error.schema_path), None)
     match error.kind:
         case ValidationErrorKind.FalseSchema():
-            closed = f": no {_CLOSING[keyword]} are but those that the schema names" if keyword in _CLOSING else ""
+            closed = f": only {_CLOSING[keyword]} the schema names are allowed" if keyword in _CLOSING else ""
             return f"{message.removeprefix('False schema does not allow ')} is not admitted{closed}"
         case ValidationErrorKind.Contains():
             return _CONTAINED.get(keyword, message)

@@ -16,7 +16,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Problem, Rejected, pointer
 from acts_celery.protocol.language.messages import Message
 
-from .checking import RejectedCalls, Surroundings, check_calls
+from .checking import Environment, RejectedCalls, check_calls
 from .layout import Layout
 from .submission import read_parts, within_limits
 
@@ -45,7 +45,7 @@ class SoFar:
     """The calls that have not begun and stay, where calls are added to them (SPEC R11.7), by instance."""
 
 
-def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
+def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
     """The layout of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
     if not isinstance(value, dict) or ("calls" in value) is ("solution" in value):
         raise Rejected([Problem("", 'an amendment must be an object with "calls", or with a "solution" that has them')])
@@ -76,8 +76,8 @@ def check_amendment(value: Any, so_far: SoFar, known: Surroundings) -> Layout:
         raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
 
-def _narrowed(known: Surroundings, so_far: SoFar) -> Surroundings:
-    """The surroundings with what the run allows: an amendment can call nothing else (SPEC R4.2a)."""
+def _narrowed(known: Environment, so_far: SoFar) -> Environment:
+    """The environment with what the run allows: an amendment can call nothing else (SPEC R4.2a)."""
     if so_far.allow is None:
         return known
     return replace(known, allow=so_far.allow if known.allow is None else so_far.allow & known.allow)

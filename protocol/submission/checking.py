@@ -47,7 +47,7 @@ def _no_definition(_: str) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Environment:
     """What a submission is held against besides itself; the defaults are for planning without a backend."""
 
     activities: Mapping[str, Mapping[str, Any]] | None = None
@@ -77,7 +77,7 @@ class RejectedCalls(Rejected):
 def check_calls(
     submission: Submission,
     problems: list[Problem],
-    known: Surroundings,
+    known: Environment,
     *,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
 ) -> Layout:
@@ -128,14 +128,14 @@ def check_calls(
     return layout
 
 
-def toolbox_of(submission: Submission, known: Surroundings) -> Toolbox:
+def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     """Everything that the calls of a submission may name."""
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
     return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
 
 
-def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Problem]:
+def _bare_problems(submission: Submission, known: Environment) -> Iterator[Problem]:
     """Tools that are declared by name alone, and no activity has the name (SPEC R12.2)."""
     if known.activities is None:
         return
@@ -147,7 +147,7 @@ def _bare_problems(submission: Submission, known: Surroundings) -> Iterator[Prob
 
 
 def _approval_problems(
-    submission: Submission, toolbox: Toolbox, calls: Sequence[Call], known: Surroundings
+    submission: Submission, toolbox: Toolbox, calls: Sequence[Call], known: Environment
 ) -> Iterator[Problem]:
     """Entries of `config.approve` that name what neither the run nor a child of it can call (SPEC R14.1)."""
     delegates = {call.runner.name for call in calls if call.runner.executor is Executor.DELEGATE}

@@ -15,7 +15,7 @@ from acts_celery.protocol.graph.gathering import Joined
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane, Unresolvable
 from acts_celery.protocol.graph.promises import KIND, Promises
-from acts_celery.protocol.graph.readers import Reads
+from acts_celery.protocol.graph.readers import ReadPlaces
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.context import Context
 
@@ -105,7 +105,7 @@ class Layout:
                     if graph in alike:
                         continue
                     alike.add(graph)
-                needed = Reads((*promise.required(fold), *filter(promise.names, waited_for)))
+                needed = ReadPlaces((*promise.required(fold), *filter(promise.names, waited_for)))
                 for place in promise.missing(fold):
                     everywhere = promise.instance is None and not shared.exists(place)
                     key = place, promise.at, None if everywhere else instance

@@ -170,7 +170,7 @@ def test_a_plain_function_may_be_a_model_too(registry: Registry) -> None:
 
 
 def test_what_a_function_returns_is_json_or_an_invalid_answer(registry: Registry) -> None:
-    with pytest.raises(InvalidAnswer, match="no JSON value"):
+    with pytest.raises(InvalidAnswer, match="not a JSON value"):
         asked(models(registry, configured(model="a:x"), a=Speaker({"output": float("nan")})))
 
 

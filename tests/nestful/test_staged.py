@@ -16,7 +16,7 @@ from acts_celery.protocol.requests import Request
 from acts_celery.protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .convert import convert_tool, convert_value
@@ -89,7 +89,7 @@ class Staged:
         value = {"context": [], "schema": {"type": "null"}, "tools": self.declared, "config": config}
         submission, problems = read_submission(value, Limits())
         assert problems == []
-        return Request(submission, Surroundings(activities={name: {} for name in self.declared}))
+        return Request(submission, Environment(activities={name: {} for name in self.declared}))
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acts_celery.protocol.engine.execution import Outcome, Start, Status, Success
 from acts_celery.protocol.language.errors import Problem
 from acts_celery.protocol.schemas import CompiledSchema, compiled, validation
-from acts_celery.protocol.schemas.elsewhere import Verdicts
+from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
 from acts_celery.protocol.schemas.validation import verdict_of
 from acts_celery.protocol.schemas.work import METER, Meter
 
@@ -27,14 +27,14 @@ TEXTS = ["ab" * 20] * 1_000
 
 
 def judged(decide: Callable[[], T]) -> tuple[T, int]:
-    """What is decided when all verdicts are there, and how many were asked for."""
-    verdicts = Verdicts()
+    """What is decided when all offloaded are there, and how many were asked for."""
+    offloaded = OffloadedChecks()
     while True:
-        with verdicts:
+        with offloaded:
             decided = decide()
-        if not verdicts.asked:
-            return decided, len(verdicts.found)
-        verdicts.found.update({check: verdict_of(check) for check in verdicts.asked})
+        if not offloaded.asked:
+            return decided, len(offloaded.found)
+        offloaded.found.update({check: verdict_of(check) for check in offloaded.asked})
 
 
 @pytest.fixture(scope="class")
@@ -87,14 +87,14 @@ class TestWhereAllIsHeavy:
             tools=tools,
             context=[kind, {"type": "input", "input": {"n": 1, "text": "x"}}],
         )
-        execution, plain, verdicts = executing(plan)[0], executing(plan)[0], Verdicts()
+        execution, plain, offloaded = executing(plan)[0], executing(plan)[0], OffloadedChecks()
         decided: list[Start | Outcome] = []
         while True:
-            with verdicts:
+            with offloaded:
                 decided += execution.decide(DATE)
-            if not verdicts.asked:
+            if not offloaded.asked:
                 break
-            verdicts.found.update({check: verdict_of(check) for check in verdicts.asked})
+            offloaded.found.update({check: verdict_of(check) for check in offloaded.asked})
         assert decided == plain.decide(DATE)
         assert isinstance(decided[0], Start)
         assert isinstance(decided[1], Outcome), "its parameter is no number"
@@ -123,21 +123,21 @@ def test_what_is_heavy_is_asked_for_once_and_costs_the_run_as_much() -> None:
 
 
 def test_what_is_not_heavy_is_checked_here() -> None:
-    verdicts = Verdicts()
-    with verdicts:
+    offloaded = OffloadedChecks()
+    with offloaded:
         assert compiled(HEAVY).problems(["x"], known=())
         assert compiled({"type": "string"}).problems(TEXTS, known=())
-    assert not verdicts.asked
+    assert not offloaded.asked
 
 
 def test_what_is_found_soon_and_takes_long_to_say_is_said_elsewhere() -> None:
     ready = compiled({"anyOf": [{"items": {"enum": [1, "b"]}}, {"maxItems": 3}]})
-    verdicts = Verdicts()
-    with verdicts:
+    offloaded = OffloadedChecks()
+    with offloaded:
         assert ready.problems(["b"] * 5_000, known=()) == []
-        assert not verdicts.asked, "it fits"
+        assert not offloaded.asked, "it fits"
         assert ready.problems(["a"] * 5_000, known=()) == []
-        assert verdicts.asked
+        assert offloaded.asked
 
 
 def test_what_takes_long_to_say_costs_the_run_no_more_than_one_value_may() -> None:
@@ -155,14 +155,14 @@ def test_what_takes_long_to_say_costs_the_run_no_more_than_one_value_may() -> No
 def test_one_pass_asks_for_many_checks_and_for_no_more_than_fit() -> None:
     ready, most = compiled(HEAVY), 2**23
     values = [["ab" * 20 + str(number)] * 1_000 for number in range(3)]
-    verdicts = Verdicts()
-    with verdicts:
+    offloaded = OffloadedChecks()
+    with offloaded:
         for value in values:
             ready.problems(value)
-    assert len(verdicts.asked) == 3
+    assert len(offloaded.asked) == 3
     texts = [["x" * 40 + str(number)] * 100_000 for number in range(3)]
-    with verdicts:
+    with offloaded:
         for number, value in enumerate(texts):
-            verdicts.of([number], "true", value)
-    assert 0 < sum(len(check.value) for check in verdicts.asked) <= most
-    assert len(verdicts.asked) < 3
+            offloaded.of([number], "true", value)
+    assert 0 < sum(len(check.value) for check in offloaded.asked) <= most
+    assert len(offloaded.asked) < 3

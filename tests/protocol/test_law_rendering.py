@@ -12,7 +12,7 @@ from acts_celery.protocol import Context, Limits
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Fate, Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_context
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .strategies import json_values, log_messages
@@ -32,7 +32,7 @@ def request(context: list[Any]) -> Request:
     """A request that begins with this context."""
     submission, problems = read_submission({"context": context, "schema": {"type": "string"}}, Limits())
     assert problems == []
-    return Request(submission, Surroundings())
+    return Request(submission, Environment())
 
 
 def last_values(rendered: list[dict[str, Any]]) -> dict[str, Any]:

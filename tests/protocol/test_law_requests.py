@@ -14,7 +14,7 @@ from acts_celery.protocol.calls.call import standing_in
 from acts_celery.protocol.requests import Request, compose, read_answer
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .composed_samples import READ, answers
@@ -140,7 +140,7 @@ def test_what_is_drawn_from_the_composed_schema_is_read_back_without_an_error(
     submission, problems = read_submission(value, Limits())
     assert problems == []
     code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
-    asked = Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
+    asked = Request(submission, Environment(activities=code, delegates=("helper", "other")))
     answer = read_answer(asked, data.draw(answers(compose(asked))))
     assert [error.message for error in answer.errors] == []
     reach = {tool.tool: tool for tool in reach_of(asked).tools}
@@ -167,7 +167,7 @@ def test_whatever_a_model_answers_is_read_and_what_may_run_is_valid(
     context = [*CONTEXT, *(INSTANCES if has_instances else ())]
     value = {"context": context, "schema": {"type": "string"}, "tools": {"first": tool}}
     submission, _ = read_submission(value, Limits())
-    asked = Request(submission, Surroundings(activities={}, delegates=("helper", "other")))
+    asked = Request(submission, Environment(activities={}, delegates=("helper", "other")))
     base = {"calls": [{"_tool": "first", "a": "†state.x", "_outputPath": "†data.out"}] * 3, "output": "†data.out"}
     drawn = mutated(data.draw(st.just(base) | answers(compose(asked)).map(dict)), random)
     answer = read_answer(asked, drawn)
@@ -181,6 +181,6 @@ def test_whatever_a_model_answers_is_read_and_what_may_run_is_valid(
 @given(st.text(st.sampled_from('{}[]",:calsout 0†\\'), max_size=40))
 def test_whatever_text_a_model_answers_is_read(text: str) -> None:
     submission, _ = read_submission({"context": [], "schema": {"type": "string"}}, Limits())
-    answer = read_answer(Request(submission, Surroundings()), text)
+    answer = read_answer(Request(submission, Environment()), text)
     assert answer.errors
     assert answer.calls == ()

@@ -12,7 +12,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.requests.staged import Choice, compose_choice, compose_slots, read_choice, read_slots
 from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .composed_samples import answers
@@ -25,7 +25,7 @@ def asked(value: dict[str, Any], *, is_code: bool = False) -> Request:
     submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Limits())
     assert problems == []
     code: dict[str, Any] = {"first": {"type": "object"}} if is_code else {}
-    return Request(submission, Surroundings(activities=code, delegates=("helper", "other")))
+    return Request(submission, Environment(activities=code, delegates=("helper", "other")))
 
 
 @settings(max_examples=settings().max_examples // 4)  # each draws schemas, and then values by them

@@ -17,7 +17,7 @@ from acts_celery.protocol.requests import Answer, Request, read_answer, read_req
 from acts_celery.protocol.requests.answers import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.layout import Layout
 
 from . import naive
@@ -55,7 +55,7 @@ class Streamed(Driver):
 
 
 def request_of(context: list[Any]) -> Request:
-    return read_request({"context": context, "schema": {}, "tools": DECLARED}, Surroundings())
+    return read_request({"context": context, "schema": {}, "tools": DECLARED}, Environment())
 
 
 def waits_of(graph: Graph, index: int) -> dict[str, set[int]]:

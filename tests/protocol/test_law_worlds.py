@@ -81,7 +81,7 @@ def plans(draw: st.DrawFn, most: int = 7) -> Plan:
 def has_strays(view: View) -> bool:
     """Whether a call may read what one writes that it does not wait for."""
     places = ((call.index, place) for call in view.calls.values() for e in call.expressions for place in e.references)
-    return any(view.strays(*read) for read in places)
+    return any(view.late_writers(*read) for read in places)
 
 
 def ends_in(worlds: Worlds, view: View, world: int) -> dict[int, int | None]:

@@ -141,11 +141,11 @@ def test_r4_2_a_call_names_its_code_only_where_its_tool_names_the_property(
 ) -> None:
     tool = json.loads(json.dumps(tool).replace("KEY", key))
     value = {"solution": {"calls": [{"_tool": "t", key: "x"}]}, "tools": {"t": tool}}
-    surroundings: dict[str, Any] = {"activities": {"x": ANY}, "delegates": ["x"]}
+    environment: dict[str, Any] = {"activities": {"x": ANY}, "delegates": ["x"]}
     if is_named:
-        assert check_submission(value, **surroundings).calls[0].runner.name == "x"
+        assert check_submission(value, **environment).calls[0].runner.name == "x"
     else:
-        (problem,) = problems(value, **surroundings)
+        (problem,) = problems(value, **environment)
         assert problem.pointer == f"/solution/calls/0/{key}"
         assert problem.message == f"the schema of tool 't' does not name {key}, so no call of it may carry one"
 
@@ -275,13 +275,13 @@ def test_r4_2a_a_tool_and_its_code_have_both_to_be_allowed(
     raw: Any, tool: Any, allow: list[str], at: list[str]
 ) -> None:
     value = {"solution": {"calls": [{"_tool": "t", **raw}]}, "tools": {"t": tool}}
-    surroundings: dict[str, Any] = {"activities": {"a": ANY}, "delegates": ["d"], "allow": allow}
+    environment: dict[str, Any] = {"activities": {"a": ANY}, "delegates": ["d"], "allow": allow}
     if at:
-        found = problems(value, **surroundings)
+        found = problems(value, **environment)
         assert pointers(found) == [f"/solution/calls/0{place}" for place in at]
         assert found[0].message.endswith("is not allowed here")
     else:
-        assert check_submission(value, **surroundings).allow == frozenset(allow)
+        assert check_submission(value, **environment).allow == frozenset(allow)
 
 
 def test_r4_2a_whatever_a_document_declares_only_what_is_allowed_may_be_called() -> None:

@@ -12,7 +12,7 @@ from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
 from acts_celery.protocol.engine.execution import Execution, Start
 from acts_celery.protocol.requests import compose, read_request
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 
 from .building import DATE, call, checked, executing, pointers, problems_of
 
@@ -226,7 +226,7 @@ def test_r9_2_upfront_a_definition_with_references_into_itself_is_refused() -> N
 def test_r9_2_upfront_the_model_is_shown_what_the_delegate_takes() -> None:
     tools = {"ask": {"properties": {"_delegate": {"const": "d"}}}}
     value = {"context": [], "schema": {}, "tools": tools, "delegates": {"d": ASKING}, **UPFRONT}
-    shown = json.dumps(compose(read_request(value, Surroundings(activities={}, delegates=()))))
+    shown = json.dumps(compose(read_request(value, Environment(activities={}, delegates=()))))
     assert '"by"' in shown
     value.pop("config")
-    assert '"by"' not in json.dumps(compose(read_request(value, Surroundings(activities={}, delegates=()))))
+    assert '"by"' not in json.dumps(compose(read_request(value, Environment(activities={}, delegates=()))))

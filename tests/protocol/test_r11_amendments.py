@@ -12,9 +12,9 @@ from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.submission.amendments import SoFar
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 
-KNOWN = Surroundings(activities={"echo": {"type": "object"}}, delegates=(), model=False)
+KNOWN = Environment(activities={"echo": {"type": "object"}}, delegates=(), model=False)
 
 
 def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_limits_of_input_hold_for_what_is_handed_in_and_not_for_the_log() -> Non
 
 def test_a_call_without_a_path_is_not_added_where_tokens_are_counted() -> None:
     value = {"calls": [{"_tool": "write", "_delegate": "writer"}], "delegates": {"writer": {"context": []}}}
-    known = Surroundings(activities={}, delegates=(), model=True)
+    known = Environment(activities={}, delegates=(), model=True)
     assert check_amendment(value, SoFar((), {}, first=0), known).calls
     with pytest.raises(
         Rejected, match=r"/calls/0: delegate 'writer' is answered by a model.*give the call an _outputPath"

@@ -15,7 +15,7 @@ import pytest
 from acts_celery.protocol.requests import Request, read_request, render
 from acts_celery.protocol.requests.rendering import render_slots
 from acts_celery.protocol.requests.staged import compose_slots, first_schema
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 TEXT: Final = {"type": "string"}
@@ -120,7 +120,7 @@ def request(name: str) -> Request:
         "verifyUser": OBJECT,
         "logEvent": OBJECT,
     }
-    return read_request(EXAMPLES[name], Surroundings(activities=code, delegates=("translatorDelegate",)))
+    return read_request(EXAMPLES[name], Environment(activities=code, delegates=("translatorDelegate",)))
 
 
 def asked(name: str) -> str:

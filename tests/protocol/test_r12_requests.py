@@ -11,7 +11,7 @@ import pytest
 from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.requests import Request, compose, read_answer, render
 from acts_celery.protocol.requests.request import read_request
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .building import problems
@@ -29,7 +29,7 @@ def request(value: Mapping[str, Any], **known: Any) -> Request:
     """A request that is valid."""
     submission, found = read_submission({"context": [], "schema": NUMBER, **value}, Limits())
     assert found == []
-    return Request(submission, Surroundings(**{"activities": {}, "delegates": (), **known}))
+    return Request(submission, Environment(**{"activities": {}, "delegates": (), **known}))
 
 
 def call_schema(asked: Request, tool: str) -> dict[str, Any]:
@@ -184,6 +184,6 @@ def test_r13_7_the_calls_of_a_lazy_request_are_a_plan_for_every_instance() -> No
 def test_r12_5_a_request_that_would_show_a_global_value_to_each_of_many_instances_is_refused() -> None:
     lanes = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(300)]
     context = [{"type": "state", "big": "x" * 900_000}, *lanes]
-    asked = read_request({"context": context, "schema": {"type": "string"}}, Surroundings())
+    asked = read_request({"context": context, "schema": {"type": "string"}}, Environment())
     with pytest.raises(Rejected, match="a model would be shown more than 16777216 bytes"):
         render(asked)

@@ -9,7 +9,7 @@ import pytest
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request
 from acts_celery.protocol.submission.asides import Meta
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 
 from .building import pointers, problems
 
@@ -26,7 +26,7 @@ ADVICE: dict[str, Any] = {"id": "critic", "thought": "hm", "risk": 3, "calls": '
 
 def request(*context: Any) -> Request:
     """A request with this context and no tools."""
-    return read_request({"context": list(context), "schema": {"type": "string"}}, Surroundings())
+    return read_request({"context": list(context), "schema": {"type": "string"}}, Environment())
 
 
 def answered(asked: Request, **asides: Any) -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ def test_r15_1_advice_is_kept_in_the_solution_and_validated_by_its_schema() -> N
 def test_r15_1_ratings_that_cannot_be_read_are_a_finding_and_no_error(calls: str) -> None:
     answer = read_answer(request(CRITIC), {"advisors": [{**ADVICE, "calls": calls}], "calls": [], "output": None})
     assert answer.errors == ()
-    assert answer.findings == ("the calls of advisor 'critic' are no JSON of tool to a number from 0 to 100",)
+    assert answer.findings == ("the calls of advisor 'critic' are not JSON of tool to a number from 0 to 100",)
 
 
 def test_r15_1_every_advisor_is_asked_once() -> None:

@@ -18,7 +18,7 @@ from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Sta
 from acts_celery.protocol.requests import read_answer
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 
 from .building import call, plan_submission, problems, submission
 
@@ -460,7 +460,7 @@ def test_conflicts_without_number_are_told_apart_in_proportion_to_their_number()
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_what_cannot_run_without_a_wrong_call_is_found_in_steps_in_proportion_to_the_calls(is_reversed: bool) -> None:
-    asked = read_request({"tools": {"t": {"properties": {"x": {"type": "integer"}}}}, "schema": {}}, Surroundings())
+    asked = read_request({"tools": {"t": {"properties": {"x": {"type": "integer"}}}}, "schema": {}}, Environment())
 
     def reading(number: int) -> Callable[[], object]:
         chain = [{"_tool": "t", "x": f"†state.k{i + 1}", "_outputPath": f"†state.k{i}"} for i in range(number)]
@@ -473,7 +473,7 @@ def test_what_cannot_run_without_a_wrong_call_is_found_in_steps_in_proportion_to
 
 
 def test_an_answer_that_is_one_cycle_is_read_in_steps_in_proportion_to_its_calls() -> None:
-    asked = read_request({"tools": {"t": {"properties": {"x": {}}}}, "schema": {}}, Surroundings())
+    asked = read_request({"tools": {"t": {"properties": {"x": {}}}}, "schema": {}}, Environment())
 
     def reading(number: int) -> Callable[[], object]:
         answer = {"calls": [{"_tool": "t", "x": "†state", "_outputPath": "†state"}] * number, "output": None}

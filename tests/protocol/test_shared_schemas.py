@@ -14,7 +14,7 @@ from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.requests import compose
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import decode
 
 SECONDS = 1.0
@@ -64,7 +64,7 @@ def test_a_schema_for_a_model_is_composed_once_for_what_is_shared(keyword: str) 
     schema = shared(keyword)
     tools = {"t": {"properties": {"x": {"$ref": schema["$ref"]}}, "$defs": schema["$defs"]}}
     begun = time.process_time()
-    assert compose(read_request({"tools": tools, "schema": {}}, Surroundings()))
+    assert compose(read_request({"tools": tools, "schema": {}}, Environment()))
     assert timed(begun)
 
 
@@ -96,7 +96,7 @@ def test_a_tools_own_definition_does_not_take_the_place_of_what_is_said_of_calls
 
 def test_a_tool_without_a_name_is_refused() -> None:
     with pytest.raises(Rejected, match="a tool needs a name"):
-        read_request({"tools": {"": {}}, "schema": {}}, Surroundings())
+        read_request({"tools": {"": {}}, "schema": {}}, Environment())
 
 
 def test_r3_1_no_call_writes_errors() -> None:

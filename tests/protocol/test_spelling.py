@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from itertools import count, takewhile
 
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 
 
 def test_the_longer_the_names_the_fewer_are_compared() -> None:
     def found(length: int) -> int:
-        patience, name = Patience(), "".join(map(chr, range(0x100, 0x100 + length)))
-        return sum(1 for _ in takewhile(bool, (patience.nearest(name, [name]) for _ in count())))
+        speller, name = Speller(), "".join(map(chr, range(0x100, 0x100 + length)))
+        return sum(1 for _ in takewhile(bool, (speller.nearest(name, [name]) for _ in count())))
 
     assert found(20) > 30 * found(100) > 0
 
 
 def test_very_long_names_are_compared_with_nothing_and_cost_nothing() -> None:
-    patience, names = Patience(), ["name", "n" * 101]
+    speller, names = Speller(), ["name", "n" * 101]
     for _ in range(1_000):
-        assert patience.hint("n" * 101, names) == ""
-    assert patience.hint("nmae", names) == ", did you mean 'name'?"
+        assert speller.hint("n" * 101, names) == ""
+    assert speller.hint("nmae", names) == ", did you mean 'name'?"

@@ -15,7 +15,7 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.schemas.elsewhere import Check, Verdicts
+from acts_celery.protocol.schemas.elsewhere import Check, OffloadedChecks
 from acts_celery.protocol.schemas.validation import verdict_of
 from acts_celery.protocol.schemas.work import EXCEEDED
 from acts_celery.worker.execution import validator
@@ -30,10 +30,10 @@ TEXTS = ["ab" * 20] * 1_000
 
 
 def check_of(schema: Any, value: Any) -> Check:
-    verdicts = Verdicts()
-    with verdicts:
+    offloaded = OffloadedChecks()
+    with offloaded:
         compiled(schema).problems(value, "result", known=())
-    (check,) = verdicts.asked
+    (check,) = offloaded.asked
     return check
 
 

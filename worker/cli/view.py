@@ -68,9 +68,9 @@ class View:
     def tell_of_unknown(self, tools: Collection[str]) -> None:
         """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
         if self.tool is not None and self.tool not in tools:
-            from acts_celery.protocol.language.spelling import Patience
+            from acts_celery.protocol.language.spelling import Speller
 
-            tell(f"no call is of the tool {self.tool!r}{Patience().hint(self.tool, tools)}")
+            tell(f"no call is of the tool {self.tool!r}{Speller().hint(self.tool, tools)}")
 
     def _shows(self, call: Mapping[str, Any]) -> bool:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")

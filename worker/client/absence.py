@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.execution import Status
-from acts_celery.protocol.graph.places import Places, Written
+from acts_celery.protocol.graph.places import Places, WrittenPlaces
 from acts_celery.protocol.language.references import Reference
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry, standing
@@ -91,7 +91,7 @@ def absence(
     fold = lanes[-1].fold
     at_work = history.at_work().keys() if at is None else frozenset()
     calls = [call for lane in lanes for call in lane.calls.values()]
-    near = Places([fold], [Written(calls)], Patience(likeness=_LIKENESS)).nearest(place)
+    near = Places([fold], [WrittenPlaces(calls)], Speller(likeness=_LIKENESS)).nearest(place)
     looked_into = islice(history.instances(), _MOST_INSTANCES) if instance is None else ()
     others = (_Lane(definition, name, _entries(history, name, at), fold) for name in looked_into)
     having = [lane for lane in others if lane.fold.exists(place) or any(lane.writers(place))]

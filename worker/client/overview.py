@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.protocol.language.spelling import Patience
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound
 from acts_celery.worker.storage.clock import date_of, server_ms
 from acts_celery.worker.storage.keys import Keys
@@ -88,7 +88,7 @@ class Overview:
             more = "" if len(alike) <= _MOST_NAMED else f" and {len(alike) - _MOST_NAMED} more"
             raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {', '.join(alike[:_MOST_NAMED])}{more}")
         if not alike:
-            raise RunNotFound(text, Patience().hint(text, {LATEST, *others}))
+            raise RunNotFound(text, Speller().hint(text, {LATEST, *others}))
         return alike[0]
 
 

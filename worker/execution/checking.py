@@ -17,7 +17,7 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
 from acts_celery.protocol.requests.staged import first_schema
 from acts_celery.protocol.submission.amendments import SoFar, placed
-from acts_celery.protocol.submission.checking import Surroundings, unawaited_problems
+from acts_celery.protocol.submission.checking import Environment, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.support import unsupported
 from acts_celery.worker.messaging.limits import limits_of
@@ -61,9 +61,9 @@ class Checker:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
         return read_request(value, self._known(allow, approved))
 
-    def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Surroundings:
+    def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
         allowed = None if allow is None else frozenset(allow)
-        return replace(self._surroundings, allow=allowed, approved=tuple(approved))
+        return replace(self._environment, allow=allowed, approved=tuple(approved))
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
@@ -95,7 +95,7 @@ class Checker:
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         """Check an amendment to a run. Raises `protocol.Rejected`."""
-        plan = check_amendment(value, so_far, self._surroundings)
+        plan = check_amendment(value, so_far, self._environment)
         try:
             return _supported(self._held_against_settings(plan), is_new=False)
         except Rejected as rejected:
@@ -114,8 +114,8 @@ class Checker:
         return next(known, function.__name__)
 
     @property
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _environment(self) -> Environment:
+        return Environment(
             activities={ASK_HUMAN: QUESTION, **self._registry.schemas()},
             delegates=self._known_delegates,
             definitions=self._known_delegates.definition,

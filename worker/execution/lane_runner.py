@@ -23,7 +23,7 @@ from typing import Final
 
 from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
-from acts_celery.protocol.schemas.elsewhere import Verdicts
+from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
 from acts_celery.protocol.schemas.work import METER, STEP_WORK, Meter
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
 from acts_celery.worker.messaging.messages import Delivery, TaskMessage, lane_task
@@ -79,9 +79,9 @@ class LaneRunner:
         self._worked = 0
         """What the meter said when the step began."""
         self._meter = Meter()
-        self._of_results = Verdicts()
+        self._of_results = OffloadedChecks()
         """By which results are judged that are heavy to check."""
-        self._of_calls = Verdicts()
+        self._of_calls = OffloadedChecks()
         """The same, of calls that are to be started."""
         self._takes_up = True
         self.gets_on: asyncio.Event | None = None

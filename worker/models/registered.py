@@ -45,4 +45,4 @@ def _text(said: Any) -> str:
     try:
         return json.dumps(said, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"what the model returned is no JSON value: {error}") from None
+        raise InvalidAnswer(f"what the model returned is not a JSON value: {error}") from None

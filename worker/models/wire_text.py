@@ -61,5 +61,5 @@ def json_object(body: bytes) -> Mapping[str, Any]:
         value = None
     if not isinstance(value, dict):
         shown = body[:_SHOWN].decode(errors="replace")
-        raise InvalidAnswer(f"the model's server has answered with what is no JSON object: {shown}")
+        raise InvalidAnswer(f"the model's server has answered with what is not a JSON object: {shown}")
     return value

@@ -20,7 +20,7 @@ from acts_celery.protocol.requests.answers import parsed
 from acts_celery.protocol.requests.rendering import render_slots
 from acts_celery.protocol.requests.staged import Choice, compose_slots, read_slots
 from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.submission.checking import Surroundings
+from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 from acts_celery.worker.models.anthropic_messages import AnthropicMessages
 from acts_celery.worker.models.configured import Models
@@ -220,9 +220,9 @@ TOOLS = {
 def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_against_the_truth(llama: str) -> None:
     """A model with random weights writes random plans. llama.cpp drops a pattern that has no end, such as `^†[^†]`."""
     value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
-    submission, problems = read_submission(value, Surroundings().limits)
+    submission, problems = read_submission(value, Environment().limits)
     assert not problems
-    asked = Request(submission, Surroundings())
+    asked = Request(submission, Environment())
     schema = compose(asked)
     model_request = ModelRequest(render(asked), schema, {"model": "m", "temperature": 1.5, "max_output_tokens": 600})
     found = ask(llama, *[model_request] * ANSWERS)
@@ -243,9 +243,9 @@ def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_agai
 def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the_truth(llama: str) -> None:
     """Whatever of them fits the second schema is a plan without an error (SPEC R12.7)."""
     value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
-    submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Surroundings().limits)
+    submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Environment().limits)
     assert not problems
-    asked = Request(submission, Surroundings())
+    asked = Request(submission, Environment())
     slots = compose_slots(asked, ["count", "greet", "count"])
     messages = [*render(asked), *render_slots(0, slots.shown(asked))]
     config = {"model": "m", "temperature": 1.5, "max_output_tokens": 600}

@@ -1,4 +1,4 @@
-"""Filling: what a model may write as the call of one slot of a staged plan (SPEC R12.7).
+"""Slot schemas: what a model may write as the call of one slot of a staged plan (SPEC R12.7).
 
 A tool's call schema without a place to write to, which the engine gives or the tool pins, and with only those
 references that are offered.
@@ -22,28 +22,28 @@ from acts_celery.protocol.state.fold import Fold
 
 from .call_schemas import CallComposing
 from .narrowing import Narrowing
-from .places import Places, Written
+from .offered_places import OfferedPlaces, SlotResult
 
 _KINDS: Final = ("state", "data", "staged")
 """Where results are put that no tool pins: the first kind that takes them."""
 
 
 @dataclass(frozen=True)
-class Filling(CallComposing):
+class SlotSchema(CallComposing):
     """Composes the schema of one slot."""
 
-    places: Places
+    places: OfferedPlaces
     gives_result: bool | None = None
     """Whether a latent call has a result, or has none; where it is not said, it may have one."""
 
-    def variants(self, known: Places) -> dict[str, Any]:
+    def variants(self, known: OfferedPlaces) -> dict[str, Any]:
         """The schema. A latent call with a result refers only to what is there already (SPEC R12.4)."""
         if not self._is_latent or self.request.is_lazy or not (self.places.has_results and self._said_of_results):
             return self.composed()
         given, asked = self.at(known, gives_result=True), self.at(self.places, gives_result=False)
         return {"anyOf": [given.composed(), *([asked.composed()] if self.request.known.model else [])]}
 
-    def at(self, places: Places, *, gives_result: bool | None = None) -> Filling:
+    def at(self, places: OfferedPlaces, *, gives_result: bool | None = None) -> SlotSchema:
         """The same where other places are there; what is known of its tool is kept."""
         other = replace(self, places=places, gives_result=gives_result)
         vars(other).update({name: self.__dict__[name] for name in _OF_THE_TOOL if name in self.__dict__})
@@ -96,14 +96,14 @@ class Filling(CallComposing):
         """All places that its tool lets it write to."""
         return [place for path in self.listed_paths for place in _references(path)]
 
-    def written(self, path: str | None, elsewhere: Sequence[Reference]) -> Iterator[Written]:
+    def written(self, path: str | None, elsewhere: Sequence[Reference]) -> Iterator[SlotResult]:
         """The place that a plain result is written to, where that is certain and no other call writes there."""
         paths = self.listed_paths if path is None else (path,)
         places = _references(paths[0]) if len(paths) == 1 else []
         is_plain = self.tool.constants.get("_outputMethod", "set") == "set" and "_outputMethod" not in self._required
         is_everywhere = not any(name in self.tool.constants or name in self._required for name in _ELSEWHERE)
         if len(places) == 1 and is_plain and is_everywhere and not any(map(places[0].overlaps, elsewhere)):
-            yield Written(places[0], tuple(self._results()))
+            yield SlotResult(places[0], tuple(self._results()))
 
     def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
         match name:

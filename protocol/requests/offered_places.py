@@ -1,4 +1,4 @@
-"""Places: what calls of a staged plan may refer to, and where declared types provably fit (SPEC R12.7).
+"""Offered places: what calls of a staged plan may refer to, and where declared types provably fit (SPEC R12.7).
 
 The context's places are looked at with their values, in every instance; those that a call writes with what its tool
 promises of its result. A place that several calls may write to, or one and the context, is not offered.
@@ -28,7 +28,7 @@ _DEEPEST: Final = 6
 
 
 @dataclass(frozen=True)
-class Written:
+class SlotResult:
     """A place that a call writes, and the schemas that its result has to fit."""
 
     place: Reference
@@ -44,14 +44,14 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Promised:
+class PlaceOfResult:
     """A place inside of a result, with what may stand there."""
 
     place: Reference
     values: Values
 
 
-class Places:
+class OfferedPlaces:
     """All that calls may refer to; `algebra` bounds what it takes to prove that something fits."""
 
     def __init__(self, algebra: Algebra, known: Sequence[Known]) -> None:
@@ -59,9 +59,9 @@ class Places:
         self._known = known
         self._known_to_fit: dict[CompiledSchema, list[Reference]] = {}
         """Those of the context that fit a schema: they are the same for every call."""
-        self._promised: Sequence[Promised] = ()
+        self._promised: Sequence[PlaceOfResult] = ()
 
-    def with_results(self, written: Iterable[Written]) -> Places:
+    def with_results(self, written: Iterable[SlotResult]) -> OfferedPlaces:
         """These, and what the results of earlier calls hold."""
         found = (place for each in written for place in islice(self._inside(each), _MOST_PLACES))
         more = copy(self)
@@ -83,7 +83,7 @@ class Places:
         promised = [each.place for each in self._promised if self._algebra.covered(each.values, schema)]
         return list(map(str, [*promised, *self._known_to_fit[held]]))
 
-    def _inside(self, written: Written) -> Iterator[Promised]:
+    def _inside(self, written: SlotResult) -> Iterator[PlaceOfResult]:
         """A written place, and the places inside of its result that schemas name; of a list the first element."""
         result = EVERYTHING
         for schema in written.schemas:
@@ -95,7 +95,7 @@ class Places:
             values = self._algebra.along(result, path)
             if is_empty(values) or not _can_be_read(place):
                 continue
-            yield Promised(place, values)
+            yield PlaceOfResult(place, values)
             if len(path) < _DEEPEST:
                 waiting.extend((*path, segment) for segment in _segments(written.schemas, path))
 
