@@ -28,14 +28,14 @@ from acts_celery.worker.execution.threads import Threads
 from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.execution.validator import Validator
 from acts_celery.worker.messaging.attempts import Attempt
+from acts_celery.worker.messaging.batching import Batcher, on_threads
 from acts_celery.worker.messaging.cancellation import Cancellations
 from acts_celery.worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import Delivery, TaskMessage, attempt_in, delivery_task
+from acts_celery.worker.messaging.publish_buffer import PublishBuffer
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.pulse import Pulse
-from acts_celery.worker.messaging.relay import Relay
-from acts_celery.worker.messaging.together import Together
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, connect_async
@@ -61,10 +61,10 @@ class Runtime:
         interval = report_interval_seconds(settings)
         self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
-        self._relay = Relay(self._publish, self._refuse)
+        self._publish_buffer = PublishBuffer(self._publish, self._refuse)
         self._refusing: set[asyncio.Task[None]] = set()
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
-        self._deliveries = Together[Delivery](self._deliver, self._delivering)
+        self._deliveries = Batcher[Delivery, None](on_threads(self._delivering, self._deliver))
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
         models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.reporter.unanswered)
@@ -127,7 +127,7 @@ class Runtime:
         remote = Remote(settings, registry)
         slots = Slots(redis, prefix=settings.key_prefix)
         limits = limits_of(settings)
-        publish = self._relay.publish
+        publish = self._publish_buffer.publish
         checker = Checker(settings, registry)
         children = Children(connect(settings), settings, checker)
         return Scheduler(

@@ -23,7 +23,7 @@ from .turns import Turns
 from .validator import Validator
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
-"""Sees to it that tasks which stand in the log are published; never raises (see `relay`)."""
+"""Sees to it that tasks which stand in the log are published; never raises (see `publish_buffer`)."""
 
 _HEAVY_AT_ONCE: Final = 1
 """How many large commits, with what they send, one process has under way: what is large goes out one by one anyway."""

@@ -10,8 +10,8 @@
 `broker`        the broker's failures, reported as errors of ours
 `publisher`     publishing in batches
 `envelopes`     several tasks in one message
-`relay`         publishing for lane runners, also while the broker is away
-`together`      sending together what is handed in at the same time
+`batching`      sending together what is handed in at the same time
+`publish_buffer` publishing for lane runners, also while the broker is away
 `cancellation`  dropping what is at work for a cancelled run
 `consumer`      what a worker takes from the broker
 `admission`     which messages it takes from which queue

@@ -22,6 +22,7 @@ from acts_celery.broker_config import Settings, reports_queue
 from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
 from .attempts import Attempt, Result, current_attempt
+from .batching import Batcher, on_threads
 from .broker import broker_failures, retry_while_unavailable
 from .duties import Duty
 from .limits import limits_of
@@ -38,7 +39,6 @@ from .messages import (
     unpack_report,
 )
 from .pulse import Pulse
-from .together import Together
 
 logger = logging.getLogger(__name__)
 
@@ -162,9 +162,9 @@ class Reporter:
             passing=(InfrastructureError,),
         )
         self._telling = ThreadPoolExecutor(1, thread_name_prefix="acts-tell")
-        self._begun = Together[Sign](self._tell_begun, self._telling)
-        self._closed = Together[Closing](self._tell_closed, self._telling)
-        self._probes = Together[Probe](self._tell_probes, self._telling)
+        self._begun = Batcher[Sign, None](on_threads(self._telling, self._tell_begun))
+        self._closed = Batcher[Closing, None](on_threads(self._telling, self._tell_closed))
+        self._probes = Batcher[Probe, None](on_threads(self._telling, self._tell_probes))
 
     def stop(self) -> None:
         """Report nothing any more."""

@@ -1,4 +1,4 @@
-"""What is handed in at the same time is sent together (worker/messaging/together.py)."""
+"""What is handed in at the same time is sent together (worker/messaging/batching.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from acts_celery.worker.messaging.together import Together
+from acts_celery.worker.messaging.batching import Batcher, on_threads
 
 
 def test_one_goes_at_once_and_what_comes_meanwhile_goes_together_in_order() -> None:
@@ -23,10 +23,10 @@ def test_one_goes_at_once_and_what_comes_meanwhile_goes_together_in_order() -> N
 
     async def hand_in() -> None:
         with ThreadPoolExecutor(1) as executor:
-            together = Together[int](send, executor)
-            first = asyncio.ensure_future(together.send(0))
+            batcher = Batcher[int, None](on_threads(executor, send))
+            first = asyncio.ensure_future(batcher.send(0))
             await asyncio.to_thread(has_begun.wait, 20)
-            others = [asyncio.ensure_future(together.send(number)) for number in range(1, 251)]
+            others = [asyncio.ensure_future(batcher.send(number)) for number in range(1, 251)]
             await asyncio.sleep(0)
             may_go_on.set()
             await asyncio.gather(first, *others)
@@ -42,9 +42,9 @@ def test_all_of_a_batch_hear_that_it_failed_and_the_next_one_is_sent() -> None:
 
     async def hand_in() -> list[BaseException | None]:
         with ThreadPoolExecutor(1) as executor:
-            together = Together[str](send, executor)
-            found = await asyncio.gather(*map(together.send, ("bad", "beside")), return_exceptions=True)
-            await together.send("later")
+            batcher = Batcher[str, None](on_threads(executor, send))
+            found = await asyncio.gather(*map(batcher.send, ("bad", "beside")), return_exceptions=True)
+            await batcher.send("later")
             return found
 
     assert [str(error) for error in asyncio.run(hand_in())] == ["no way", "no way"]
@@ -54,9 +54,9 @@ def test_who_hands_in_hears_that_no_thread_can_be_had() -> None:
     async def hand_in() -> None:
         executor = ThreadPoolExecutor(1)
         executor.shutdown()
-        together = Together[int](lambda _: None, executor)
+        batcher = Batcher[int, None](on_threads(executor, lambda _: None))
         with pytest.raises(RuntimeError, match="after shutdown"):
-            await together.send(1)
+            await batcher.send(1)
 
     asyncio.run(asyncio.wait_for(hand_in(), 20))
 
@@ -66,8 +66,8 @@ def test_a_task_that_is_cancelled_keeps_no_other_waiting() -> None:
 
     async def hand_in() -> None:
         with ThreadPoolExecutor(1) as executor:
-            together = Together[int](sent.extend, executor)
-            leaving, staying = (asyncio.ensure_future(together.send(number)) for number in range(2))
+            batcher = Batcher[int, None](on_threads(executor, sent.extend))
+            leaving, staying = (asyncio.ensure_future(batcher.send(number)) for number in range(2))
             await asyncio.sleep(0)
             leaving.cancel()
             await staying

@@ -1,4 +1,4 @@
-"""The relay waits for a broker that is slow, and keeps little for one that is away (worker/messaging/relay.py)."""
+"""Publishing waits for a slow broker, and keeps little while it is away (worker/messaging/publish_buffer.py)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging import relay as module
+from acts_celery.worker.messaging import publish_buffer as module
 from acts_celery.worker.messaging.messages import TaskMessage
-from acts_celery.worker.messaging.relay import Relay
+from acts_celery.worker.messaging.publish_buffer import PublishBuffer
 
 
 def tasks(count: int, size: int) -> list[TaskMessage]:
@@ -19,7 +18,7 @@ def tasks(count: int, size: int) -> list[TaskMessage]:
 
 
 def test_a_broker_that_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BACKOFF", Backoff(0.1, 0.2))
+    monkeypatch.setattr(module, "_AWAY_SECONDS", 0.2)
     sent: list[int] = []
 
     async def send(batch: Sequence[TaskMessage]) -> None:
@@ -27,8 +26,8 @@ def test_a_broker_that_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         sent.append(len(batch))
 
     async def hand_in() -> None:
-        relay = Relay(send)
-        await asyncio.gather(*(relay.publish(tasks(1, 2**20)) for _ in range(6)))
+        buffer = PublishBuffer(send)
+        await asyncio.gather(*(buffer.publish(tasks(1, 2**20)) for _ in range(6)))
         assert sent == [1] * 6, "each by itself, and all of them before a lane goes on"
 
     asyncio.run(hand_in())
@@ -41,8 +40,8 @@ def test_small_tasks_go_together_and_large_ones_by_themselves() -> None:
         sent.append([len(task.body) for task in batch])
 
     async def hand_in() -> None:
-        relay = Relay(send)
-        await asyncio.gather(*(relay.publish(tasks(2, size)) for size in (10, 10, 2**20, 10)))
+        buffer = PublishBuffer(send)
+        await asyncio.gather(*(buffer.publish(tasks(2, size)) for size in (10, 10, 2**20, 10)))
 
     asyncio.run(hand_in())
     assert sent == [[10, 10, 10, 10, 2**20, 2**20], [10, 10]]
@@ -59,12 +58,11 @@ def test_of_large_tasks_little_is_kept_while_the_broker_is_away() -> None:
 
     async def hand_in() -> None:
         nonlocal is_away
-        relay = Relay(send)
+        buffer = PublishBuffer(send)
         for _ in range(10):
-            await relay.publish(tasks(1, 20 * 2**20))
+            await buffer.publish(tasks(1, 20 * 2**20))
         is_away = False
-        assert relay._working is not None
-        await relay._working
+        await asyncio.gather(*buffer._batcher._sending)
 
     asyncio.run(asyncio.wait_for(hand_in(), 20))
     assert sum(sent) == 3
