@@ -149,7 +149,7 @@ def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> Non
     somebody, limit = CallId("another-run", None, 0), {name: 1}
     keys = Keys("limited", somebody.run)
     limited.redis.hset(keys.state, "status", "running")
-    limited.redis.hset(keys.calls, "\x1f0", "running:1:somebody")
+    limited.redis.hset(keys.calls, "\x1f0", "running:1:0:somebody")
     assert slots(limited, lambda asked: asked.acquire([(somebody, limit)])).granted == (True,)
     run = limited.client.submit(
         lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}

@@ -108,7 +108,7 @@ def test_r14_the_hook_gets_what_acts_held_shows_signed_and_until_it_answers_well
             told = [json.loads(body) for _, body in requests]
             assert told == [{"type": "call.held", "timestamp": held["since"], "data": {"run": run.id, **held}}] * 3
             keys = Keys(backend.settings.key_prefix, run.id)
-            while backend.redis.zcard(keys.untold):
+            while backend.redis.zcard(keys.pending_webhooks):
                 run.status()
             run.approve(0)
             assert backend.wait(run.id).status == "completed"

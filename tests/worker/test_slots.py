@@ -151,10 +151,10 @@ def test_the_slot_of_a_call_that_has_ended_is_handed_on(house: House, entry: str
     house.begin("r")
     house.acquire(call(0), call(1), call(2))
     house.enter(call(0), entry)
-    house.enter(call(1), "running:1:somebody")
+    house.enter(call(1), "running:1:0:somebody")
     house.reconcile()
     assert house.published("r") == ["i2"], "its lane is to be published"
-    house.enter(call(2), "sent:1:somebody")
+    house.enter(call(2), "sent:1:0:somebody")
     house.reconcile()
     assert house.release(call(1)).handed == ()
 
@@ -175,7 +175,7 @@ def test_a_run_that_is_over_neither_holds_nor_waits(house: House, status: str | 
     if status is not None:
         house.begin("r", status)
     house.acquire(*(call(number) for number in range(4)))
-    house.enter(call(0), "running:1:somebody")
+    house.enter(call(0), "running:1:0:somebody")
     house.acquire(call(0, "other"))
     house.reconcile()
     assert house.published("other") == ["i0"]
@@ -187,13 +187,13 @@ def test_lanes_of_a_paused_run_wait_for_their_run_and_not_for_a_slot(house: Hous
     house.begin("r", "paused")
     house.acquire(*(call(number) for number in range(5)))
     for number in range(2):
-        house.enter(call(number), "running:1:somebody")
+        house.enter(call(number), "running:1:0:somebody")
     house.reconcile()
     assert house.redis.lrange(house.keys("r").backlog, 0, -1) == ["i2", "i3", "i4"]
     assert house.release(call(0), call(1)).handed == ()
 
 
-@pytest.mark.parametrize("entry", [None, "lost:1:"])
+@pytest.mark.parametrize("entry", [None, "lost:1:0:"])
 def test_a_call_that_was_given_a_slot_and_does_not_begin_has_its_lane_published(
     house: House, entry: str | None
 ) -> None:
@@ -212,8 +212,8 @@ def test_a_call_that_was_given_a_slot_and_does_not_begin_has_its_lane_published(
 def test_a_call_at_work_keeps_its_slot_however_long_it_takes(house: House) -> None:
     house.begin("r")
     house.acquire(call(0), call(1), call(2))
-    house.enter(call(0), "running:1:somebody")
-    house.enter(call(1), "sent:1:somebody")
+    house.enter(call(0), "running:1:0:somebody")
+    house.enter(call(1), "sent:1:0:somebody")
     house.grow_old()
     house.reconcile()
     assert house.published("r") == []

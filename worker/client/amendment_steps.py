@@ -13,10 +13,9 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
-from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.storage.children import PARENT
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.scripts import Script
 
 _AT_ONCE: Final = 200
 
@@ -38,11 +37,11 @@ class AmendmentSteps:
         self._redis = redis
         self._keys = keys
         self._who = secrets.token_hex(8)
-        self._script = Script(redis, "run", "amend")
+        self._script = Script(redis, "amend")
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
         """One step."""
-        return self._take(self._send(step, request))
+        return self._take(self._script(self._keys, self._request(step, request)))
 
     def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
         """One step for each request, many of them in a round trip."""
@@ -50,26 +49,15 @@ class AmendmentSteps:
         for start in range(0, len(remaining), _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for request in remaining[start : start + _AT_ONCE]:
-                    self._send(step, request, pipeline)
+                    self._script.add(pipeline, self._keys, self._request(step, request))
                 for reply in pipeline.execute():
-                    self._take(reply)
+                    self._take(self._script.read(reply))
 
-    def _send(self, step: str, request: Mapping[str, Any], client: Any = None) -> Any:
-        """Run the script."""
-        keys = self._keys
-        named = (
-            *(keys.state, keys.log, keys.statuses, keys.lanes, keys.calls),
-            *(keys.published, keys.backlog, keys.parked, keys.gathers, keys.held),
-        )
-        return self._script(
-            keys=[*named, *(name for name in keys.all if name not in named)],
-            args=[pack_request({"step": step, "who": self._who, **request})],
-            client=client,
-        )
+    def _request(self, step: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"step": step, "who": self._who, **request}
 
-    def _take(self, reply: Any) -> dict[str, Any]:
+    def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
         """What the script says. Raises where the run is not ours to change."""
-        answer: dict[str, Any] = unpack(reply)
         if answer["status"] == "gone":
             raise RunNotFound(self._keys.run)
         if answer["status"] in ENDED and not answer["is_ours"]:

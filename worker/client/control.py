@@ -42,7 +42,7 @@ class Control:
         self._settings = settings
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "run", "window", "steer")
+        self._script = Script(redis, "set_status")
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
@@ -58,7 +58,7 @@ class Control:
         while lanes:
             queue = self._settings.queue_instances
             self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
-            _, _, lanes = self._steer("running", deed(self._settings, "resumed"))  # the run may have ended by now
+            _, _, lanes = self._set_status("running", deed(self._settings, "resumed"))  # the run may have ended by now
         self._follow(Control.resume)
 
     def cancel(self) -> None:
@@ -80,7 +80,7 @@ class Control:
     def _change(self, wanted: str) -> list[str]:
         """Change the status. Returns lanes to be published."""
         order = deed(self._settings, _DONE[wanted])
-        before, now, lanes = self._steer(wanted, order)
+        before, now, lanes = self._set_status(wanted, order)
         if before is None:
             raise RunNotFound(self._run)
         if now == wanted != before:
@@ -95,12 +95,15 @@ class Control:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
         return lanes
 
-    def _steer(self, wanted: str, order: Deed) -> tuple[str | None, str | None, list[str]]:
+    def _set_status(self, wanted: str, order: Deed) -> tuple[str | None, str | None, list[str]]:
         """The script: the status before and after, and lanes."""
-        keys = self._keys
+        request = {
+            "wanted": wanted,
+            "most": _AT_ONCE,
+            "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "window": self._settings.publish_window,
+            "who": order.pack(),
+        }
         with redis_errors(self._settings):
-            before, now, lanes = self._script(
-                keys=[keys.state, keys.log, keys.statuses, keys.published, keys.backlog, keys.parked],
-                args=[wanted, _AT_ONCE, int(PUBLISHED_SECONDS * 1000), self._settings.publish_window, order.pack()],
-            )
-        return before and before.decode(), now and now.decode(), [lane.decode() for lane in lanes]
+            answer = self._script(self._keys, request)
+        return answer.get("before"), answer.get("status"), answer["lanes"]

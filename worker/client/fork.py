@@ -27,6 +27,7 @@ from acts_celery.worker.messaging.attempts import CallId, lane_token
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.audit import deed
 from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
 from acts_celery.worker.storage.definition import (
     FORMAT,
     Definition,
@@ -38,7 +39,7 @@ from acts_celery.worker.storage.definition import (
     unpack_lane,
 )
 from acts_celery.worker.storage.due import DueRuns
-from acts_celery.worker.storage.entries import SPREAD, Entry, read_entry
+from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane import id_key, known_calls
@@ -256,7 +257,7 @@ class Forker:
                     token = lane_token(instance)
                     size = len(known_calls(definition, lane.records, instance))
                     pipeline.hset(keys.lanes, token, f"{lane.last}:{len(lane.held) + len(lane.spread)}")
-                    known = {**dict.fromkeys(lane.spread, SPREAD), **lane.parts, **lane.ended}
+                    known = {**dict.fromkeys(lane.spread, str(FAN_OUT)), **lane.parts, **lane.ended}
                     ended = ((CallId(keys.run, instance, call).member, how) for call, how in known.items())
                     while page := dict(islice(ended, _ENTRIES_AT_ONCE)):
                         pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
@@ -292,7 +293,7 @@ class Forker:
                 fields: dict[Any, Any] = {"l": lane_token(instance), "p": lane.last, "c": call, "h": hold.snapshot}
                 hold.id = lane.last = _text(self._redis.xadd(keys.log, fields))
             member = CallId(keys.run, instance, call).member
-            self._redis.hset(keys.calls, member, f"held:0:0:{hold.id}")
+            self._redis.hset(keys.calls, member, str(Condition(Kind.HELD, holder=hold.id)))
             self._redis.zadd(keys.held, {member: server_ms(self._redis)})
 
     def _amended(self, at: str) -> dict[str, str]:

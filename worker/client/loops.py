@@ -16,15 +16,15 @@ from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFou
 from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.messages import lane_task
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
-from acts_celery.worker.storage.loop_entries import LOOP, LoopStep, loop_keys
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
+from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 
 from .sending import beyond
@@ -46,7 +46,7 @@ class LoopControl:
         self._keys = Keys(settings.key_prefix, run)
         self._history = History(redis, self._keys)
         self._publisher = publisher
-        self._script = Script(redis, "run", "loop")
+        self._script = Script(redis, "loop")
 
     def extend(self, ticks: int) -> None:
         """Let a loop ask so many times more, also one that has failed: it goes on from where it was.
@@ -191,7 +191,7 @@ class LoopControl:
         if not any("w" in fields for _, fields in step.entries):
             step.entries[-1][1].extend(["w", done.pack()])
         request = step.to_request(_PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
-        answer = unpack(self._script(loop_keys(self._keys), [pack_request(request)]))
+        answer = self._script(self._keys, request)
         if answer["status"] == "gone":
             raise RunNotFound(run)
         if "bytes" in answer:

@@ -35,7 +35,6 @@ from acts_celery.worker.errors import (
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import lane_task
-from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.due import DueRuns
@@ -45,7 +44,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.lane import amended, known_calls
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.scripts import Script
 
 from .replacing import Replacement, placed_calls
 
@@ -75,7 +74,7 @@ class People:
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "run", "held", "decide")
+        self._script = Script(redis, "decide")
 
     def held(self) -> Iterator[HeldCall]:
         """The calls that wait for a person, those that wait longest first; none once the run is over."""
@@ -211,7 +210,6 @@ class People:
 
     def _write(self, id_: CallId, ruling: Ruling, done: Deed, shown: str | None) -> dict[str, Any]:
         """Run the script (see decide.lua)."""
-        keys = self._keys
         request = {
             "member": id_.member,
             "ruling": pack_ruling(ruling),
@@ -219,9 +217,7 @@ class People:
             "published_ms": _PUBLISHED_MS,
             "shown": shown,
         }
-        names = [keys.state, keys.log, keys.lanes, keys.calls, keys.held, keys.published]
-        answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
-        return answer
+        return self._script(self._keys, request)
 
     def _publish(self, id_: CallId) -> None:
         """Publish the call's lane; where the broker does not take it, the sweep does."""

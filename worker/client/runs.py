@@ -20,9 +20,9 @@ from acts_celery.worker.errors import InstanceNotFound, OtherFormat, RunNotFound
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.storage.audit import deed
 from acts_celery.worker.storage.children import PARENT, Parent
+from acts_celery.worker.storage.condition import is_at_work
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.definition import require_format, unpack_definition
-from acts_celery.worker.storage.entries import is_at_work
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.lane import amended, id_key

@@ -19,14 +19,14 @@ from acts_celery.worker.errors import BeingAmended, InfrastructureError, RunNotF
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import lane_task
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.lane import id_key
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.scripts import Script
 
 if TYPE_CHECKING:
     from acts_celery.worker.messaging.publisher import Publisher
@@ -45,7 +45,7 @@ class Sender:
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "run", "window", "send")
+        self._script = Script(redis, "send")
 
     def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
         """Append messages, `value` being one or a list of them; returns their ids in the log.
@@ -83,7 +83,6 @@ class Sender:
 
     def _append(self, messages: Sequence[Mapping[str, Any]], order: Deed) -> dict[str, Any]:
         """Run the script (see send.lua)."""
-        keys = self._keys
         request = {
             "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
             "who": order.pack(),
@@ -91,9 +90,7 @@ class Sender:
             "window": self._settings.publish_window,
             "most_bytes": int(self._settings.limit_run_bytes),
         }
-        names = [keys.state, keys.log, keys.lanes, keys.published, keys.backlog, keys.parked]
-        answer: dict[str, Any] = unpack(self._script(keys=names, args=[pack_request(request)]))
-        return answer
+        return self._script(self._keys, request)
 
     def _publish(self, lanes: Sequence[str]) -> None:
         """Publish the lanes that may read what was added; where the broker does not take them, the sweep does."""

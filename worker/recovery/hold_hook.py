@@ -1,12 +1,10 @@
 """The web hook: an address of the operator's is told what is held for a person (SPEC R14).
 
-What is to be told stands in the run (`untold`), written in the commit that holds the call. The sweep takes what is due
-and hands it to a thread of this module, so no lane and no sweep waits for the address; should the process die, a later
-sweep takes it again. Told is what was answered with 2xx: so at least once, with the same `webhook-id`. What is decided
-meanwhile is not told any more.
-
-Requests are signed as Standard Webhooks has it: HMAC-SHA256 over id, time and body. A body holds the run's id and what
-`acts held --json` prints, no more.
+What is to be told stands in the run (`pending_webhooks`), written in the commit that holds the call. The sweep takes
+what is due and hands it to a thread of this module, so no lane and no sweep waits for the address; should the process
+die, a later sweep takes it again. Told is what was answered with 2xx: so at least once, with the same `webhook-id`.
+What is decided meanwhile is not told any more.  Requests are signed as Standard Webhooks has it: HMAC-SHA256 over id,
+time and body. A body holds the run's id and what `acts held --json` prints, no more.
 """
 
 from __future__ import annotations
@@ -98,11 +96,11 @@ class HoldHook:
     def _tell_once(self, keys: Keys, member: str) -> None:
         call = next(read_held(self._redis, keys, only=member), None)
         if call is None or self._post(call):
-            self._redis.zrem(keys.untold, member)
+            self._redis.zrem(keys.pending_webhooks, member)
             return
         now = server_ms(self._redis)
         delay_ms = next_delay_ms(now - call.since_ms)
-        self._redis.zadd(keys.untold, {member: now + delay_ms}, xx=True)
+        self._redis.zadd(keys.pending_webhooks, {member: now + delay_ms}, xx=True)
         self._due.note_until(keys.run, delay_ms)
 
     def _post(self, call: HeldCall) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgpack
 from redis import Redis
 
 from acts_celery.broker_config import Settings
@@ -18,9 +17,10 @@ from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
 
@@ -35,7 +35,7 @@ class Outbox:
         self._publisher = publisher
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
-        self._script = Script(redis, "names", "outbox")
+        self._script = Script(redis, "outbox", is_raw=True)
 
     def sweep(self, run: str, patience: Mapping[str, Any]) -> set[str]:
         """Send again what was lost or is due in a run; `patience` is what all scripts of a sweep judge by.
@@ -44,13 +44,12 @@ class Outbox:
         """
         keys = Keys(self._settings.key_prefix, run)
         request = {**patience, "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
-        reply: Any = self._script(keys=[keys.outbox, keys.outbox_tasks, keys.outbox_due], args=[pack_request(request)])
-        found = msgpack.unpackb(reply, raw=True)
-        for member in found[b"broken"]:
+        found = self._script(keys, request)
+        for member in found["broken"]:
             drop_entry(keys.outbox, member, partial(self._remove, keys))
-        if found[b"send"]:
-            self._send(keys, found[b"send"])
-        for member, number, failures, _, task in found[b"dead"]:
+        if found["send"]:
+            self._send(keys, found["send"])
+        for member, number, failures, _, task in found["dead"]:
             lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
             try:
                 self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
@@ -58,7 +57,7 @@ class Outbox:
                 drop_entry(keys.outbox, member, partial(self._remove, keys))
             else:
                 self._remove(keys, member)
-        return {queue.decode() for queue in found[b"awaited"]}
+        return {queue.decode() for queue in found["awaited"]}
 
     def _send(self, keys: Keys, calls: Sequence[Sequence[Any]]) -> None:
         tokens = read_tokens(self._redis, self._settings.key_prefix)
@@ -81,7 +80,8 @@ class Outbox:
             member = CallId(run, closing.sign.lane or None, closing.sign.call).member.encode()
             entry: Any = self._redis.hget(keys.outbox, member)
             task: Any = self._redis.hget(keys.outbox_tasks, member)
-            if entry is not None and int(entry.split(b":")[1]) == closing.sign.attempt:
+            found = Condition.read(entry)
+            if found is not None and found.attempt == closing.sign.attempt:
                 self._letters.add(_letter(run, member, task, closing.error, closing.sign.attempt))
 
     def _remove(self, keys: Keys, member: bytes) -> None:

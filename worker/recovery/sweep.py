@@ -4,8 +4,8 @@ It also ends the life of runs: when a run is over, its keys get their expiry. Ev
 Redis lets one at a time, and not for long: a worker that stops in the middle keeps no other one waiting.
 
 After all workers lost contact with the servers, nothing at work is declared lost for half a lease, in which who lives
-is heard of again: heartbeats may have been missed. When they last had contact is noted in Redis (lua/contact.lua), so a
-worker that alone could not reach them pauses nothing.
+is heard of again: heartbeats may have been missed. When they last had contact is noted in Redis (lua/sweep_seen.lua),
+so a worker that alone could not reach them pauses nothing.
 
 A run whose keys are broken is passed over with a line in the log; the others are looked after.
 """
@@ -33,7 +33,6 @@ from acts_celery.worker.errors import InfrastructureError, QueueRefused
 from acts_celery.worker.messaging.duties import Duty
 from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
 from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
-from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
 from acts_celery.worker.messaging.tokens import Tokens
@@ -45,7 +44,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, due_runs, probes, recovery
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.retention import delete_run, expire_runs
-from acts_celery.worker.storage.scripts import Script, pack_request
+from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, move_other_types, readable
 from acts_celery.worker.storage.slots import SlotKeeper
@@ -88,7 +87,7 @@ class Found:
     forgotten: int
     next_ms: int
     awaited: list[str]
-    untold: list[str]
+    pending_webhooks: list[str]
 
 
 class Sweeper:
@@ -99,13 +98,13 @@ class Sweeper:
         self._publisher = publisher
         self._reports = reports
         self._settings = settings
-        self._script = Script(redis, "run", "names", "window", "held", "sweep")
+        self._script = Script(redis, "sweep")
         self._signs = Script(redis, "signs")
         self._outbox = Outbox(redis, publisher, settings)
         self._hook = HoldHook(redis, settings) if settings.hold_webhook_url is not None else None
         self._probes = Probes(redis, publisher, settings.key_prefix)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
-        self._contact = Script(redis, "contact")
+        self._seen = Script(redis, "sweep_seen")
         self._lock = redis.lock(
             f"{settings.key_prefix}:sweeping",
             timeout=settings.sweep_interval_seconds,
@@ -223,8 +222,9 @@ class Sweeper:
         """Note that the servers were reached, and find whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
-        arguments = [int(gap_seconds * 1000), int(settings.lease_seconds * 1000 / 2), since_ms]
-        self._suspended = bool(self._contact(keys=[recovery(settings.key_prefix)], args=arguments))
+        pause_ms = int(settings.lease_seconds * 1000 / 2)
+        request = {"gap_ms": int(gap_seconds * 1000), "pause_ms": pause_ms, "since": since_ms}
+        self._suspended = self._seen(recovery(settings.key_prefix), request)["is_suspended"]
 
     def _drain_heartbeats(self) -> None:
         """Take note of the reports that have come in."""
@@ -259,8 +259,7 @@ class Sweeper:
                     ],
                     "most_unanswered": MOST_UNANSWERED,
                 }
-                names = [keys.calls, keys.leases, keys.outbox, keys.outbox_tasks, keys.outbox_due, keys.unanswered]
-                self._signs(keys=names, args=[pack_request(request)], client=pipeline)
+                self._signs.add(pipeline, keys, request)
             answers = pipeline.execute(raise_on_error=False)
         for (run, _), answer in zip(runs, answers, strict=True):
             self._heed(run, answer)
@@ -297,7 +296,7 @@ class Sweeper:
                 with self._passing_over(run):
                     if not self._heed(run, answer):
                         continue
-                    found = Found(**unpack(answer))
+                    found = Found(**self._script.read(answer))
                     self._publish(run, found)
                     if not found.is_all:
                         left[run] = runs[run]
@@ -320,7 +319,7 @@ class Sweeper:
             logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, found.lost)
         self._awaited.update(found.awaited)
         if self._hook is not None:
-            self._hook.tell(run, found.untold)
+            self._hook.tell(run, found.pending_webhooks)
         queue = self._settings.queue_instances
         self._publisher.publish(
             lane_task(run, lane or None, queue, was_lost=lane in found.suspects)
@@ -387,11 +386,7 @@ class Sweeper:
             "most_told": self._hook.room if self._hook is not None else 0,
             "telling_ms": int(TELLING_SECONDS * 1000),
         }
-        names = (
-            *(keys.state, keys.leases, keys.published, keys.backlog, keys.parked, keys.outbox_due),
-            *(keys.calls, keys.log, keys.lanes, keys.held, keys.untold),
-        )
-        self._script(keys=names, args=[pack_request(request)], client=pipeline)
+        self._script.add(pipeline, keys, request)
 
     def _answer(self, run: str, found: Found) -> bool:
         """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""

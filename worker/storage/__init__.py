@@ -4,7 +4,8 @@
 `grouping`     commands of one turn of the loop in one pipeline
 `keys`          the names of the keys
 `clock`         the server's time
-`scripts`       the Lua scripts and their requests
+`scripts`       the Lua scripts, and how they are called
+`condition`     how a call stands that has begun and has not ended
 `definition`    how a checked plan is written down
 `run_writer`    writing a run down
 `entries`       what an entry of the log says

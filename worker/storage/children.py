@@ -21,6 +21,7 @@ from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
 from acts_celery.worker.messaging.tokens import Tokens
 
+from .condition import Condition, Kind
 from .loop_entries import follow
 from .pools import Pool
 
@@ -58,9 +59,8 @@ class Parent:
 
     def waits_for(self, entry: bytes | None, child: str) -> bool:
         """Whether the call, by its entry in `calls`, waits for that child, or is about to."""
-        if entry is None:
-            return False
-        return entry.startswith(b"running:") or is_answered_by(entry, child)
+        found = Condition.read(entry)
+        return found is not None and (found.kind is Kind.RUNNING or _is_child(found, child))
 
     def answer(self, child: str, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
         """The task that brings the child's result to the call."""
@@ -69,7 +69,12 @@ class Parent:
 
 def is_answered_by(entry: bytes | None, child: str) -> bool:
     """Whether a call, by its entry in `calls`, is to be answered by that child and no other."""
-    return entry is not None and entry.startswith(b"child:") and entry.rpartition(b":")[2] == child.encode()
+    found = Condition.read(entry)
+    return found is not None and _is_child(found, child)
+
+
+def _is_child(condition: Condition, child: str) -> bool:
+    return condition.kind is Kind.CHILD and condition.holder == child
 
 
 def pools_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None) -> tuple[Pool, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.execution import Outcome
 from acts_celery.worker.messaging.messages import TaskMessage, pack_task
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.packing import pack
 
-from .keys import Keys
 from .timings import Spent
 
 
@@ -114,28 +113,6 @@ def milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def commit_keys(keys: Keys) -> tuple[str, ...]:
-    """The keys of a run in the order in which the script takes them."""
-    return (
-        keys.state,
-        keys.log,
-        keys.lanes,
-        keys.calls,
-        keys.leases,
-        keys.statuses,
-        keys.parked,
-        keys.published,
-        keys.backlog,
-        keys.outbox,
-        keys.outbox_tasks,
-        keys.outbox_due,
-        keys.gathers,
-        keys.held,
-        keys.untold,
-        keys.children,
-    )
-
-
 def outcome_request(
     outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
 ) -> dict[str, Any]:
@@ -172,9 +149,8 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
     return pack(detail) if detail else b""
 
 
-def read_advance(reply: bytes) -> Advance:
+def read_advance(found: Mapping[str, Any]) -> Advance:
     """What the script has answered."""
-    found = unpack(reply)
     if found["status"] == "gone":
         return Advance("gone")
     return Advance(

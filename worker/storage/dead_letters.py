@@ -22,6 +22,7 @@ from acts_celery.worker.messaging.messages import TaskMessage, pack_task, unpack
 from acts_celery.worker.messaging.packing import pack, unpack
 
 from .audit import deed
+from .condition import Condition, Kind
 from .connections import redis_errors
 from .due import DueRuns
 from .keys import Keys, active_runs
@@ -112,7 +113,7 @@ class DeadLetters:
             keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
             with redis_errors(self._settings):
                 with self._redis.pipeline(transaction=True) as pipeline:
-                    pipeline.hset(keys.outbox, call.member, f"retry:0:0:0/{letter.task.queue}")
+                    pipeline.hset(keys.outbox, call.member, str(Condition(Kind.RETRY, holder=f"0/{letter.task.queue}")))
                     pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
                     pipeline.zadd(keys.outbox_due, {call.member: 0})
                     pipeline.execute()

@@ -15,7 +15,7 @@ from redis import Redis
 
 from .clock import server_ms
 from .keys import due_runs
-from .scripts import Script, pack_list
+from .scripts import Script
 from .set_aside import readable
 
 _TAKEN_MS: Final = 10_000
@@ -52,4 +52,4 @@ class DueRuns:
     def settle(self, taken: Mapping[str, float], next_ms: Mapping[str, int]) -> None:
         """Say when to look at the runs again; where nothing is said, nothing will be due."""
         runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
-        self._settle(keys=[self._key], args=[pack_list(runs)])
+        self._settle(self._key, {"runs": runs})

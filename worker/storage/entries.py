@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from acts_celery.protocol.calls.elements import element_index
 from acts_celery.protocol.engine.events import (
@@ -44,9 +44,6 @@ from .audit import Deed
 from .held_calls import unpack_hold, unpack_ruling
 from .loop_entries import read_loop_events
 from .timings import Spent
-
-SPREAD: Final = "each:1:0:"
-"""The entry in `calls` of a call that is carried out for each element (see advance.lua)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +196,3 @@ def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
         if is_undone:
             entry = replace(entry, status=None, snapshot=None, ruling=None, spread=None, part=None)
         yield entry
-
-
-def is_at_work(entry: bytes | None) -> bool:
-    """Whether a call is at work, here or elsewhere, by its entry in `calls` (see advance.lua)."""
-    return entry is not None and entry.startswith((b"running:", b"sent:", b"child:"))
-
-
-def is_resting(entry: bytes | None, now_ms: int) -> bool:
-    """Whether a call is to be tried again, but not yet."""
-    return entry is not None and entry.startswith(b"retry:") and int(entry.rpartition(b":")[2]) > now_ms

@@ -18,6 +18,7 @@ from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.packing import pack, unpack
 
 from .clock import date_of
+from .condition import Condition
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
@@ -81,20 +82,21 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
     if fields[0].decode() in ENDED:
         return
     wait_ms = int(fields[1]) if fields[1] is not None else None
-    found: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
-    for start in range(0, len(found), _AT_ONCE):
-        page = found[start : start + _AT_ONCE]
+    members: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
+    for start in range(0, len(members), _AT_ONCE):
+        page = members[start : start + _AT_ONCE]
         conditions: Any = redis.hmget(keys.calls, [member for member, _ in page])
         with redis.pipeline(transaction=False) as pipeline:
             for condition in conditions:
-                id_ = (condition or b"").rpartition(b":")[2] or b"0-0"
+                found = Condition.read(condition)
+                id_ = found.holder if found is not None and found.holder else "0-0"
                 pipeline.xrange(keys.log, id_, id_)
             entries = pipeline.execute()
         for (member, since), entry in zip(page, entries, strict=True):
             if entry and b"h" in entry[0][1]:  # else it was decided on meanwhile
-                id_ = CallId.of_member(keys.run, member.decode())
+                call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
-                yield HeldCall(id_, entry[0][0].decode(), unpack_hold(entry[0][1][b"h"]), int(since), until)
+                yield HeldCall(call, entry[0][0].decode(), unpack_hold(entry[0][1][b"h"]), int(since), until)
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:

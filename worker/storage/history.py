@@ -11,7 +11,8 @@ from redis.client import Pipeline
 
 from acts_celery.worker.messaging.attempts import CallId, lane_token
 
-from .entries import Entry, is_at_work, read_entry, read_flat
+from .condition import Condition, Kind
+from .entries import Entry, read_entry, read_flat
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, PAGE_BYTES
 from .scripts import Script
@@ -27,7 +28,7 @@ class History:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis = redis
         self._keys = keys
-        self._lane = Script(redis, "run", "lane")
+        self._lane = Script(redis, "lane", is_raw=True)
 
     def ask_first(self, pipeline: Pipeline) -> None:
         """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
@@ -64,20 +65,22 @@ class History:
 
     def lane(self, instance: str | None) -> list[Entry]:
         """All of one lane, in order; it costs nothing for the others."""
-        names, lane = [self._keys.log, self._keys.lanes, self._keys.published], lane_token(instance)
+        request = {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": _PAGE, "most_bytes": PAGE_BYTES}
         found: list[Entry] = []
-        before = b""
         while True:
-            *_, page, before = self._lane(keys=names, args=[lane, "0-0", before, _PAGE, PAGE_BYTES])
-            found += [read_flat(id_, flat) for id_, flat in page]
-            if not before:
+            page = self._lane(self._keys, request)
+            found += [read_flat(id_, flat) for id_, flat in page["entries"]]
+            if not page["before"]:
                 return found[::-1]
+            request["from"] = page["before"]
 
     def open_calls(self) -> frozenset[tuple[str | None, int]]:
         """The instances and indexes of the calls that have begun and not ended; one that is held has not begun."""
         calls = self._redis.hscan_iter(self._keys.calls, count=_CALLS_AT_ONCE)
         return frozenset(
-            self._name(member) for member, entry in calls if b":" in entry and not entry.startswith(b"held:")
+            self._name(member)
+            for member, entry in calls
+            if (found := Condition.read(entry)) is not None and found.kind is not Kind.HELD
         )
 
     def at_work(self) -> dict[tuple[str | None, int], int]:
@@ -88,8 +91,9 @@ class History:
         while page := list(islice(calls, _CALLS_AT_ONCE)):
             entries: Any = self._redis.hmget(self._keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
-                if is_at_work(entry):
-                    found[self._name(call)] = int(entry.split(b":")[1])
+                condition = Condition.read(entry)
+                if condition is not None and condition.is_at_work:
+                    found[self._name(call)] = condition.attempt
         return found
 
     def _name(self, member: bytes) -> tuple[str | None, int]:

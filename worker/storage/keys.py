@@ -32,7 +32,16 @@ class Keys:
 
     @property
     def state(self) -> str:
-        """Hash: status, counters and times of the run."""
+        """Hash: how the run stands.
+
+        `format`, `status`, `submitted`, `finished`; `total`, `remaining` and `running` calls, and `n:<status>` of those
+        that have ended; `bytes` that its calls have written and `work` of validation; `exceeded` why it was ended,
+        `output_fault`, and `missed`: what was promised, did not come in time and could not be done without; `look`:
+        when the sweep looks at the run next (none where nothing was due); `promises_due` and `promise_ms` (see
+        sweep.lua); `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked
+        lanes were woken; `drives:<lane>` (see drive.lua), `writer` (write.lua), `amending…` and `amended` (amend.lua),
+        `loop…` (loop.lua). Times are in ms.
+        """
         return self._key("state")
 
     @property
@@ -52,17 +61,24 @@ class Keys:
 
     @property
     def lanes(self) -> str:
-        """Hash: lane -> the id of its last entry in the log, and how many of its calls are open (see advance.lua)."""
+        """Hash: lane -> `<the id of its last entry>:<how many of its calls have begun and not ended>`."""
         return self._key("lanes")
 
     @property
     def calls(self) -> str:
-        """Hash: the status of each call that was begun or has ended, for exactly-once commits (see advance.lua)."""
+        """Hash: `<lane>\\x1f<call>` -> its final status, or how it stands (see `condition`); for exactly-once commits.
+
+        A gather call that has nothing to wait for in a lane is `settled` there.
+        """
         return self._key("calls")
 
     @property
     def leases(self) -> str:
-        """Sorted set: what is at work, by the time at which it counts as lost (see advance.lua)."""
+        """Sorted set: what is at work, by the time in ms at which it counts as lost.
+
+        `<lane>\\x1f<call>` is a call, or one that waits for its next attempt, by the time at which it is due;
+        `<lane>\\x1f@<owner>` is a driver.
+        """
         return self._key("leases")
 
     @property
@@ -72,17 +88,17 @@ class Keys:
 
     @property
     def gathers(self) -> str:
-        """Hash: gather call -> the lanes that have not found it settled yet (SPEC R10.4; see advance.lua)."""
+        """Hash: gather call -> how many lanes have not found it settled yet, where any has (SPEC R10.4)."""
         return self._key("gathers")
 
     @property
     def held(self) -> str:
-        """Sorted set: the calls that wait for a person, by the time since when (SPEC R14; see advance.lua)."""
+        """Sorted set: the calls that wait for a person, by the time since when in ms (SPEC R14)."""
         return self._key("held")
 
     @property
-    def untold(self) -> str:
-        """Sorted set: those of which the web hook is to be told, by the time to do so (see sweep.lua)."""
+    def pending_webhooks(self) -> str:
+        """Sorted set: the held calls for which a web hook is to be called, by the time to do so."""
         return self._key("untold")
 
     @property
@@ -102,7 +118,10 @@ class Keys:
 
     @property
     def published(self) -> str:
-        """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost."""
+        """Sorted set: lanes whose tasks lie in the queue, by the time at which they count as lost.
+
+        One at 0 is not in the queue: its lane was left since the run is paused.
+        """
         return self._key("published")
 
     @property
@@ -112,7 +131,7 @@ class Keys:
 
     @property
     def outbox(self) -> str:
-        """Hash: fire-and-forget calls that were not done yet, and how they stand (see outbox.lua)."""
+        """Hash: fire-and-forget calls that were not done yet, and how they stand (see `condition`)."""
         return self._key("outbox")
 
     @property
@@ -140,7 +159,7 @@ class Keys:
             self.parked,
             self.gathers,
             self.held,
-            self.untold,
+            self.pending_webhooks,
             self.children,
             self.pool,
             self.unanswered,
@@ -178,7 +197,7 @@ def due_runs(prefix: str) -> str:
 def recovery(prefix: str) -> str:
     """Hash: the state of recovery, the same for all sweeps.
 
-    `heard` when one last reached both servers, `until` when recovery pauses (see contact.lua).
+    `heard` when one last reached both servers, `until` when recovery pauses (see sweep_seen.lua).
     """
     return f"{prefix}:recovery"
 

@@ -28,17 +28,17 @@ from .commits import (
     Held,
     LoopAdvance,
     Rest,
-    commit_keys,
     milliseconds,
     outcome_request,
     read_advance,
 )
-from .entries import Entry, is_at_work, is_resting, read_entry, read_flat
+from .condition import is_at_work, is_resting
+from .entries import Entry, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
-from .loop_entries import LoopStep, loop_keys
+from .loop_entries import LoopStep
 from .pools import TOKENS, Draw, Lack, Pool
-from .scripts import pack_request, read_script
+from .scripts import AsyncScript
 from .secret import new_secret
 from .timings import Spent
 
@@ -86,11 +86,11 @@ class MessageLog:
         self._most_bytes = run_bytes
         self._most_work = run_work
         self._tells = tells
-        self._lane = self._commands.register_script(read_script("run", "lane"))
-        self._advance = self._commands.register_script(read_script("run", "window", "advance"))
-        self._loop = self._commands.register_script(read_script("run", "loop"))
-        self._pool = self._commands.register_script(read_script("run", "pool"))
-        self._drive = self._commands.register_script(read_script("run", "drive"))
+        self._lane = AsyncScript(self._commands, "lane", is_raw=True)
+        self._advance = AsyncScript(self._commands, "advance")
+        self._loop = AsyncScript(self._commands, "loop")
+        self._pool = AsyncScript(self._commands, "pool")
+        self._drive = AsyncScript(self._commands, "drive")
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
         """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
@@ -113,18 +113,15 @@ class MessageLog:
 
     async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
         """A lane as it is at one moment, as far as it lies behind an id of it."""
-        keys, lane = self._keys(run), lane_token(instance)
-        names = keys.log, keys.lanes, keys.published
-        _, open_calls, mark, now, found, before = await self._commands.run_script(
-            self._lane, names, lane, after, "", _PAGE, PAGE_BYTES
-        )
-        while before:
-            *_, older, before = await self._commands.run_script(
-                self._lane, names, lane, after, before, _PAGE, PAGE_BYTES
-            )
-            found += older
+        keys, page = self._keys(run), {"most": _PAGE, "most_bytes": PAGE_BYTES}
+        request = {"lane": lane_token(instance), "after": after, "from": b"", **page}
+        opened = older = await self._lane(keys, request)
+        found = list(opened["entries"])
+        while older["before"]:
+            older = await self._lane(keys, request | {"from": older["before"]})
+            found += older["entries"]
         entries = [read_flat(id_, flat) for id_, flat in reversed(found)]
-        return Opened(entries, open_calls, float(mark) if mark is not None else None, int(now))
+        return Opened(entries, opened["open"], opened.get("mark"), opened["now"])
 
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
         """Which of a lane's calls are at work, or wait for the next attempt."""
@@ -172,9 +169,9 @@ class MessageLog:
         `output_fault` is what `LaneView.output_fault` says, `work` what validation has taken (see `schemas.work`).
         `status` is that of the run as the caller has read it, where another one is news.
         """
-        keys, lane, wakes = self._keys(run), lane_token(instance), frozenset(waking)
+        wakes = frozenset(waking)
         request = {
-            "lane": lane,
+            "lane": lane_token(instance),
             "seen": seen,
             "global_seen": global_seen,
             "owner": owner,
@@ -206,30 +203,27 @@ class MessageLog:
             "holds": [held.to_request() for held in holds],
             "claims": [claim.to_request() for claim in claims],
         }
-        reply = await self._commands.run_script(self._advance, commit_keys(keys), pack_request(request))
-        advance = read_advance(reply)
+        advance = read_advance(await self._advance(self._keys(run), request))
         if advance.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
         return advance
 
     async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
         """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua)."""
-        keys, place = self._keys(run), "the lane without an instance" if instance is None else f"lane {instance:.200}"
+        place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
             "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
         )
-        names = keys.state, keys.log, keys.statuses
-        if await self._commands.run_script(self._drive, names, lane_token(instance), most, reason):
+        request = {"lane": lane_token(instance), "most": most, "reason": reason}
+        if (await self._drive(self._keys(run), request))["is_driven"]:
             return True
         await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
         return False
 
     async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
-        request = pack_request(step.to_request(self._published, self._most_bytes))
-        reply = await self._commands.run_script(self._loop, loop_keys(self._keys(run)), request)
-        found = unpack(reply)
+        found = await self._loop(self._keys(run), step.to_request(self._published, self._most_bytes))
         if "due" in found:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
         mark = found.get("mark")
@@ -250,8 +244,7 @@ class MessageLog:
     async def draw(self, pools: Sequence[Pool], draw: Draw) -> Lack | None:
         """Have a member take so much from each pool, or say what is lacking in one of them."""
         for pool in pools:
-            keys, request = self._keys(pool.run), pack_request(draw.to_request(pool))
-            answer = unpack(await self._commands.run_script(self._pool, (keys.state, keys.pool), request))
+            answer = await self._pool(self._keys(pool.run), draw.to_request(pool))
             if (lack := draw.lack(pool, answer)) is not None:
                 return lack
         return None

@@ -28,17 +28,8 @@ from acts_celery.protocol.engine.loop_events import (
 )
 from acts_celery.worker.messaging.packing import pack, unpack
 
-from .keys import Keys
-
 if TYPE_CHECKING:
     from .entries import Entry
-
-
-def loop_keys(keys: Keys) -> tuple[str, ...]:
-    """The keys of a run in the order in which the script takes them."""
-    named = (keys.state, keys.log, keys.statuses, keys.lanes, keys.calls, keys.leases, keys.published, keys.gathers)
-    return (*named, *(name for name in keys.all if name not in named))
-
 
 LOOP: Final = "?"
 """The loop's lane. No instance of a request has this name."""

@@ -22,12 +22,12 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -
     Calls may be added to one at the same time (SPEC R11.7): it is listed again then. However many they are, it takes
     the same few round trips. Raises `RedisError`.
     """
-    script = Script(redis, "run", "expire")
+    script = Script(redis, "expire")
     with redis.pipeline(transaction=False) as pipeline:
         for keys in runs:
-            script(keys=[keys.state, *keys.all], args=[seconds], client=pipeline)
-        are_over = pipeline.execute()
-    over = [keys for keys, is_over in zip(runs, are_over, strict=True) if is_over]
+            script.add(pipeline, keys, {"seconds": seconds})
+        answers = pipeline.execute()
+    over = [keys for keys, answer in zip(runs, answers, strict=True) if script.read(answer)["is_over"]]
     if not over:
         return
     names = [keys.run for keys in over]

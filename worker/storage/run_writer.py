@@ -31,7 +31,7 @@ from .keys import Keys, active_runs, due_runs
 from .leases import PUBLISHED_SECONDS
 from .loop_entries import LOOP
 from .retention import unlist
-from .scripts import Script, pack_list
+from .scripts import Script
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +97,8 @@ class RunWriter:
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
         """Write a part; whether the run is still this writer's."""
-        others = (key for key in keys.all if key != keys.state)
-        return bool(self._script(keys=[keys.state, *others], args=[who, number, pack_list(part)]))
+        written = self._script(keys, {"who": who, "part": number, "commands": part})
+        return bool(written["is_written"])
 
     def _give_up(self, keys: Keys, who: str) -> None:
         """Delete what this writer has written, as far as the server can be reached, and nothing of another's."""

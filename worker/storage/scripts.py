@@ -1,50 +1,133 @@
-"""Our Lua scripts, and the request that each takes as its one argument."""
+"""Our Lua scripts (`lua/`): what each is made of, and how it is called.
+
+Two lines of a script are read here. `-- KEYS: state log` names the keys that it touches, as `Keys` calls them; they
+are locals of the script. `*` is every other key of the run. `-- USES: clock status` names files with functions that it
+uses, whose keys are the script's as well. A script takes its request as one argument, msgpack, which it finds in
+`request`, and answers with msgpack, by names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final, Protocol
 
 import msgpack
 from redis import Redis
 from redis.client import Pipeline
 from redis.cluster import ClusterPipeline
 
+from .keys import Keys
+
+_LINE: Final = re.compile(r"^-- (KEYS|USES): (.*)\n", re.MULTILINE)
+_EVERY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A script as a server takes it."""
+
+    text: str
+    names: tuple[str, ...]
+    """The keys that it names, in the order in which it takes them."""
+    takes_every: bool
+    """Whether it takes every other key of the run after those."""
+
+    def keys_of(self, keys: Keys | str) -> tuple[str, ...]:
+        """The keys for a run; one that belongs to no run is given itself."""
+        if isinstance(keys, str):
+            return (keys,)
+        named = tuple(getattr(keys, name) for name in self.names)
+        return (*named, *(key for key in keys.all if key not in named)) if self.takes_every else named
+
 
 @cache
-def read_script(*names: str) -> str:
-    """The text of one of our Lua scripts; those before the last hold functions that it uses."""
-    folder = files(__package__).joinpath("lua")
-    return "\n".join(folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in names)
+def read_script(name: str) -> Source:
+    """One of our scripts, with what it uses before it."""
+    parts: dict[str, str] = {}
+    _collect(name, parts)
+    text = "\n".join(parts.values())
+    declared = dict.fromkeys(key for line, keys in _LINE.findall(text) if line == "KEYS" for key in keys.split())
+    names = tuple(key for key in declared if key != _EVERY)
+    prelude = f"local {', '.join(names)} = unpack(KEYS)\nlocal request = cmsgpack.unpack(ARGV[1])\n"
+    return Source(prelude + text, names, _EVERY in declared)
+
+
+def _collect(name: str, parts: dict[str, str]) -> None:
+    """Add the text of a file, after those that it uses."""
+    text = files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    for line, used in _LINE.findall(text):
+        for each in used.split() if line == "USES" else ():
+            if each not in parts:
+                _collect(each, parts)
+    parts[name] = text
 
 
 class Script:
-    """One of our scripts, as clients for threads run it."""
+    """One of our scripts, as clients for threads run it. `is_raw`: the texts of its answer are bytes."""
 
-    def __init__(self, redis: Redis, *names: str) -> None:
-        self._text = read_script(*names)
-        self._script = redis.register_script(self._text)
+    def __init__(self, redis: Redis, name: str, *, is_raw: bool = False) -> None:
+        self._source = read_script(name)
+        self._script = redis.register_script(self._source.text)
+        self._is_raw = is_raw
 
-    def __call__(self, keys: Sequence[str], args: Sequence[Any], client: Pipeline | None = None) -> Any:
-        """Run it, or add it to a pipeline. Raises `RedisError`."""
-        if isinstance(client, ClusterPipeline):  # it takes no EVALSHA, since a node may not know the script
-            return client.execute_command("EVAL", self._text, len(keys), *keys, *args)
-        return self._script(keys=keys, args=args, client=client)
+    def __call__(self, keys: Keys | str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What it answers. Raises `RedisError`."""
+        return self.read(self._script(keys=self._source.keys_of(keys), args=[pack_request(request)]))
+
+    def add(self, pipeline: Pipeline, keys: Keys | str, request: Mapping[str, Any]) -> None:
+        """Add it to a pipeline; `read` takes what that gives."""
+        names, packed = self._source.keys_of(keys), pack_request(request)
+        if isinstance(pipeline, ClusterPipeline):  # it takes no EVALSHA, since a node may not know the script
+            pipeline.execute_command("EVAL", self._source.text, len(names), *names, packed)
+        else:
+            self._script(keys=names, args=[packed], client=pipeline)
+
+    def read(self, reply: Any) -> dict[str, Any]:
+        """The script's answer. Raises one of `set_aside.UNREADABLE` for texts that are none."""
+        return read_answer(reply, is_raw=self._is_raw)
+
+
+class Commands(Protocol):
+    """What sends commands for the tasks of one event loop (see `grouping`)."""
+
+    def register_script(self, text: str) -> str:
+        """Make a script known; returns what `run_script` takes."""
+        ...
+
+    async def run_script(self, sha: str, keys: tuple[str, ...], *arguments: Any) -> Any:
+        """What a registered script answers."""
+        ...
+
+
+class AsyncScript:
+    """One of our scripts, as the tasks of an event loop run it."""
+
+    def __init__(self, commands: Commands, name: str, *, is_raw: bool = False) -> None:
+        self._source = read_script(name)
+        self._commands = commands
+        self._sha = commands.register_script(self._source.text)
+        self._is_raw = is_raw
+
+    async def __call__(self, keys: Keys | str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What it answers. Raises `RedisError`."""
+        reply = await self._commands.run_script(self._sha, self._source.keys_of(keys), pack_request(request))
+        return read_answer(reply, is_raw=self._is_raw)
 
 
 def pack_request(request: Mapping[str, Any]) -> bytes:
     """A request as msgpack. Redis' own knows no bin type: there texts and bytes are one."""
-    return _pack(request)
-
-
-def pack_list(values: Sequence[Any]) -> bytes:
-    """A list as msgpack, likewise."""
-    return _pack(values)
-
-
-def _pack(request: object) -> bytes:
     packed = msgpack.packb(request, use_bin_type=False)
     assert isinstance(packed, bytes)
     return packed
+
+
+def read_answer(reply: bytes, *, is_raw: bool = False) -> dict[str, Any]:
+    """An answer by its names; `is_raw` where its texts are to stay bytes."""
+    if not is_raw:
+        found: dict[str, Any] = msgpack.unpackb(reply, strict_map_key=False)
+        return found
+    return {name.decode(): value for name, value in msgpack.unpackb(reply, raw=True, strict_map_key=False).items()}

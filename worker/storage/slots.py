@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import msgpack
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from redis.commands.core import AsyncScript
 
 from acts_celery.worker.messaging.attempts import CallId, lane_token
 
 from .clock import server_ms
+from .condition import Condition, Kind
+from .grouping import GroupedCommands
 from .keys import Keys
-from .scripts import Script, pack_request, read_script
+from .scripts import AsyncScript, Script
 from .set_aside import readable
 
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""
 _AT_ONCE: Final = 1_000
 """How many calls or lanes in one command: the server does nothing else meanwhile."""
-_UNDER_WAY: Final = (b"running:", b"sent:", b"child:")
-_TO_BEGIN: Final = (b"lost:", b"retry:")
 
 Pair = tuple[str, str]
 
@@ -48,7 +46,7 @@ class Slots:
 
     def __init__(self, redis: AsyncRedis, *, prefix: str) -> None:
         self._key = _key(prefix)
-        self._script: AsyncScript = redis.register_script(read_script("slots"))
+        self._script = AsyncScript(GroupedCommands(redis), "slots")
 
     async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
         """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
@@ -64,7 +62,7 @@ class Slots:
         return await self._ask(release=[(name, _text(call)) for call, names in held for name in names])
 
     async def _ask(self, **request: Sequence[Any]) -> Slotted:
-        return _read(await self._script(keys=[self._key], args=[_request(**request)]))
+        return _read(await self._script(self._key, _request(**request)))
 
 
 class SlotKeeper:
@@ -114,7 +112,7 @@ class SlotKeeper:
         marked.update(call.run for call in late)
         if not drop and not release:
             return False
-        handed = _read(self._script(keys=[self._key], args=[_request(drop=drop, release=release)])).handed
+        handed = _read(self._script(self._key, _request(drop=drop, release=release))).handed
         self._mark(handed)
         marked.update(call.run for call in handed)
         return bool(handed)
@@ -147,9 +145,11 @@ class SlotKeeper:
         found = dict(zip(calls, entries, strict=True))
         idle, late = [], []
         for (name, call), since in holders.items():
-            entry, status = found[call] or _TO_BEGIN[0], statuses[call.run]
-            is_late = now_ms - since > _UNCLAIMED_MS and not entry.startswith(_UNDER_WAY)
-            has_ended = not entry.startswith(_UNDER_WAY + _TO_BEGIN) or status not in (b"running", b"paused")
+            condition, status = Condition.read(found[call]), statuses[call.run]
+            is_at_work = condition is not None and condition.is_at_work
+            begins = found[call] is None or (condition is not None and condition.kind in (Kind.LOST, Kind.RETRY))
+            is_late = now_ms - since > _UNCLAIMED_MS and not is_at_work
+            has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):
                 idle.append((name, _text(call)))
             if is_late and not has_ended:
@@ -195,11 +195,10 @@ def _parse(text: str) -> CallId:
     return CallId.of_member(run, member)
 
 
-def _request(**parts: Sequence[Any]) -> bytes:
+def _request(**parts: Sequence[Any]) -> dict[str, Sequence[Any]]:
     request: dict[str, Sequence[Any]] = {"drop": (), "release": (), "acquire": ()}
-    return pack_request(request | parts)
+    return request | parts
 
 
-def _read(reply: bytes) -> Slotted:
-    found = msgpack.unpackb(reply)
+def _read(found: Mapping[str, Any]) -> Slotted:
     return Slotted(tuple(found["granted"]), tuple(map(_parse, found["handed"])))

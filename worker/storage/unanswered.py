@@ -14,6 +14,7 @@ from redis import Redis
 from acts_celery.worker.messaging.attempts import CallId
 
 from .clock import server_ms
+from .condition import Condition, Kind
 from .keys import Keys
 from .loop_entries import LOOP
 
@@ -43,7 +44,8 @@ def read_unanswered(redis: Redis, keys: Keys) -> list[Unanswered]:
     now_ms, told = server_ms(redis), list[Unanswered]()
     for (member, packed), entry in zip(found.items(), entries, strict=True):
         attempt, tries, at_ms, type_, why = msgpack.unpackb(packed, unicode_errors="replace")
-        if entry is not None and entry.startswith(f"running:{attempt}:".encode()):
+        condition = Condition.read(entry)
+        if condition is not None and (condition.kind, condition.attempt) == (Kind.RUNNING, attempt):
             id_ = CallId.of_member(keys.run, member.decode())
             name = None if id_.instance == LOOP else id_.name
             told.append(Unanswered(name, type_, why, tries, max(at_ms - now_ms, 0) / 1000))

@@ -2,28 +2,9 @@
 -- last call. All of it or nothing, and an outcome only once, however often it is delivered. While a run is paused, outcomes
 -- come in and nothing is claimed; once it is over, nothing is written any more.
 --
--- KEYS 1 state     hash    bytes, work (of what its calls have written, and of validation), exceeded (why it was ended), status, remaining, n:<status> counters, running, loop:lane (where the run has a loop that goes
---                          on; it counts as one that remains, see loop.lua), output_fault, missed (what was promised, did
---                          not come in time and could not be done without), look (when the sweep looks at the run next,
---                          in ms; none where nothing was due), promises_due and promise_ms (see sweep.lua), approve_ms
---                          (how long a held call waits for a person; none: for ever), drives:<lane> (see drive.lua)
---      2 log       stream  of the run: see log.py for the fields of an entry
---      3 lanes     hash    lane -> "<id of its last entry>:<how many of its calls have begun and not ended>"
---      4 calls     hash    "<lane>\31<call>" -> its final status, or "<condition>:<attempt>:<failures>:<holder>"
---      5 leases    zset    what is at work -> the time in ms at which it counts as lost:
---                          "<lane>\31<call>" a call, "<lane>\31@<owner>" a driver; a call that waits for its next attempt
---                          is there with the time at which it is due
---      6 statuses  stream  the changes of the run's status
---      7 parked    zset    lanes that wait for a global call
---      8 published zset    lanes whose tasks lie in the queue -> the time in ms at which they count as lost;
---                          one at 0 is not in the queue: its lane was left since the run is paused
---      9 backlog   list    lanes whose turn to be published has not come yet
---      10 outbox, 11 outbox_tasks, 12 outbox_due    what is sent and forgotten, until it is done (see outbox.lua)
---      13 gathers  hash    gather call -> how many lanes have not found it settled yet; none where that is no lane
---      14 held     zset    "<lane>\31<call>" what waits for a person -> since when, in ms
---      15 untold   zset    the same, where a web hook is to be called for it -> when, in ms
---      16 children set     the child runs that calls wait for
--- ARGV 1 the request, msgpack: lane, seen (the id of the lane's last entry that the caller has read), global_seen, status
+-- KEYS: calls leases outbox outbox_tasks outbox_due gathers held pending_webhooks children
+-- USES: status lanes window condition
+-- Request: lane, seen (the id of the lane's last entry that the caller has read), global_seen, status
 --        (of the run as the caller has read it, where another one is news; else nil), owner (the runner; what
 --        it has claimed already it gets again: a script whose answer was lost is sent twice), published_ms (how long a
 --        published task may lie before it counts as lost), silent_ms (how long the runner may be silent before it counts
@@ -42,49 +23,15 @@
 --        or that are carried out for each element),
 --        children: {call, attempt, run} (calls at work that a child run is to answer),
 --        claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
--- Returns msgpack: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
+-- Answer: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the
 --          lane and of the global one), fresh (whether the caller had seen all of the lane before this commit), accepted (for each outcome), claims
 --          (for each the number of the attempt, or 0), held (for each hold whether it was written), failures (for
 --          each how many of the attempts before failed), repeated (for each whether the one before was lost), woken (lanes
 --          to be published), among (how many lanes lie in the queue with them), due (where something becomes due sooner
 --          than the sweep would look: when).
---
--- A call that has begun and not ended is in one of these conditions. `attempt` counts the executions begun, the one at
--- work included; `failures` those of them that failed; the others were lost. `holder` is the owner, followed by
--- "/<time in ms>/<queue>" where a message was sent to a queue then, or "/<time in ms>/" where it is known to be taken.
---      running   it is at work
---      sent      its message, or that of its result, is on the way (see sweep.lua); an execution that is lost before it
---                was seen to begin does not count as one
---      retry     failed, to be tried again when due: the holder is that time, in ms
---      child     a child run is to answer it, whose id is the holder; that run's end brings its result
---      lost      the worker that was at work on it is dead: only the sweep writes this
---      each      it is carried out for each element: those stand here as calls do, and it ends with the last of them
---      held      it waits for a person; no worker is at work on it. The holder is the id of the entry with its snapshot
---      decided   a person has said what becomes of it: it is claimed, or ends, by that
 
-local state, log, lanes, calls, leases, statuses, parked, published, backlog, outbox, outbox_tasks, outbox_due, gathers, held, untold, children = unpack(KEYS)
-local request = cmsgpack.unpack(ARGV[1])
 local lane, owner = request.lane, request.owner
 
-local function is_final(entry)
-    return entry and not string.find(entry, ':', 1, true)
-end
-
-local function read(entry)
-    local condition, attempt, failures, holder = string.match(entry or 'new:0:0:', '^(%a+):(%d+):(%d+):(.*)$')
-    return condition, tonumber(attempt), tonumber(failures), holder
-end
-
-local function is_under_way(condition)
-    return condition == 'running' or condition == 'sent'
-end
-
-local function is_at_work(condition)
-    return is_under_way(condition) or condition == 'child' or condition == 'each'
-end
-
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane)
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status then
@@ -160,7 +107,7 @@ for _, outcome in ipairs(request.outcomes) do
     -- The outcome of a call that has not begun is a decision, as a start is: it is of the lane as it is now, which an
     -- amendment may have changed, and not while the run is paused.
     local may_come = before and not is_over(status) or (status == 'running' and fresh)
-    local is_news = may_come and not is_final(before) and read(before) ~= 'held'
+    local is_news = may_come and not has_ended(before) and read_condition(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
     if is_news then
@@ -172,16 +119,16 @@ for _, outcome in ipairs(request.outcomes) do
             ended = ended + 1
             counted[outcome.status] = (counted[outcome.status] or 0) + 1
         end
-        local condition, _, _, holder = read(before)
-        if is_at_work(condition) and not outcome.element then
+        local kind, _, _, holder = read_condition(before)
+        if (is_under_way(kind) or kind == 'child' or kind == 'each') and not outcome.element then
             running = running - 1
         end
-        if condition == 'child' then
+        if kind == 'child' then
             redis.call('SREM', children, holder)
         end
         if outcome.task ~= '' then
             local member = field(outcome.call)
-            redis.call('HSET', outbox, member, string.format('sent:1:0:%.0f/%s', now, outcome.queue))
+            redis.call('HSET', outbox, member, condition('sent', 1, 0, as_text(now) .. '/' .. outcome.queue))
             redis.call('HSET', outbox_tasks, member, outcome.task)
             redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
             becomes_due(now + 1000)
@@ -212,8 +159,8 @@ if ended > 0 then
     end
     local remaining = redis.call('HINCRBY', state, 'remaining', -ended)
     if remaining == 0 then
-        status = end_status(state)
-        change_status(state, log, statuses, status, now)
+        status = end_status()
+        change_status(status)
         becomes_due(now + request.published_ms) -- its keys are to expire
     elseif remaining == 1 then
         loop = redis.call('HGET', state, 'loop:lane') -- nothing but the run's loop is left: its tick is over
@@ -221,19 +168,19 @@ if ended > 0 then
 end
 
 local was = status
-status = spend(state, log, statuses, status, now, 'bytes', grown, request.most_bytes, MOST_BYTES)
-status = spend(state, log, statuses, status, now, 'work', request.work, request.most_work,
+status = spend(status, 'bytes', grown, request.most_bytes, MOST_BYTES)
+status = spend(status, 'work', request.work, request.most_work,
     'the schemas exceed the validation budget of a run, %.0f (ACTS_LIMIT_RUN_SCHEMA_WORK)')
 if status ~= was then
     becomes_due(now + request.published_ms)
 end
 
 for _, retry in ipairs(request.retries) do
-    local condition, attempt, failures = read(entries[retry.call])
-    if not is_over(status) and is_under_way(condition) and attempt == retry.attempt then
-        local due = string.format('%.0f', now + retry.delay_ms)
+    local kind, attempt, failures = read_condition(entries[retry.call])
+    if not is_over(status) and is_under_way(kind) and attempt == retry.attempt then
+        local due = as_text(now + retry.delay_ms)
         becomes_due(now + retry.delay_ms)
-        note(retry.call, string.format('retry:%d:%d:%s', attempt, failures + 1, due))
+        note(retry.call, condition('retry', attempt, failures + 1, due))
         leased[#leased + 1] = due
         leased[#leased + 1] = field(retry.call)
         running = running - (is_element(retry.call) and 0 or 1)
@@ -241,10 +188,10 @@ for _, retry in ipairs(request.retries) do
 end
 
 for _, child in ipairs(request.children) do
-    local condition, attempt, failures = read(entries[child.call])
-    if not is_over(status) and is_under_way(condition) and attempt == child.attempt then
+    local kind, attempt, failures = read_condition(entries[child.call])
+    if not is_over(status) and is_under_way(kind) and attempt == child.attempt then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', child.call, 'r', child.run)
-        note(child.call, string.format('child:%d:%d:%s', attempt, failures, child.run))
+        note(child.call, condition('child', attempt, failures, child.run))
         redis.call('ZREM', leases, field(child.call))
         redis.call('SADD', children, child.run)
     end
@@ -254,20 +201,20 @@ local claims, failed, repeated = {}, {}, {}
 for i, claim in ipairs(request.claims) do
     local member = field(claim.call)
     local is_remote = claim.queue ~= ''
-    local condition, attempt, failures, holder = read(entries[claim.call])
-    local is_held = is_under_way(condition) and redis.call('ZSCORE', leases, member)
-    local is_resting = condition == 'retry' and tonumber(holder) > now
-    claims[i], failed[i], repeated[i] = 0, failures or 0, condition == 'lost'
-    local is_free = condition and condition ~= 'held' and condition ~= 'child' and not is_resting
+    local kind, attempt, failures, holder = read_condition(entries[claim.call])
+    local is_held = is_under_way(kind) and redis.call('ZSCORE', leases, member)
+    local is_resting = kind == 'retry' and tonumber(holder) > now
+    claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
+    local is_free = kind and kind ~= 'held' and kind ~= 'child' and not is_resting
     if status == 'running' and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
-        open = open + (condition == 'new' and 1 or 0)
-        local claimant = is_remote and string.format('%s/%.0f/%s', owner, now, claim.queue) or owner
-        note(claim.call, string.format('%s:%d:%d:%s', is_remote and 'sent' or 'running', claims[i], failures, claimant))
+        open = open + (kind == 'new' and 1 or 0)
+        local claimant = is_remote and sent_holder(owner, now, claim.queue) or owner
+        note(claim.call, condition(is_remote and 'sent' or 'running', claims[i], failures, claimant))
         leased[#leased + 1] = now + claim.lease_ms
         becomes_due(now + claim.lease_ms)
         leased[#leased + 1] = member
-        if not is_under_way(condition) and not is_element(claim.call) then
+        if not is_under_way(kind) and not is_element(claim.call) then
             running = running + 1
         end
     end
@@ -276,20 +223,20 @@ end
 local holds = {}
 for i, hold in ipairs(request.holds) do
     local before = entries[hold.call]
-    local is_free = not before or (hold.spreads and read(before) == 'decided')
+    local is_free = not before or (hold.spreads and read_condition(before) == 'decided')
     holds[i] = status == 'running' and all_accepted and is_free
     if holds[i] and hold.spreads then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'f', hold.snapshot)
-        note(hold.call, 'each:1:0:')
+        note(hold.call, condition('each', 1, 0))
         open = open + (before and 0 or 1)
         running = running + 1
     elseif holds[i] then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'h', hold.snapshot)
-        note(hold.call, 'held:0:0:' .. last)
+        note(hold.call, condition('held', 0, 0, last))
         open = open + 1
         redis.call('ZADD', held, now, field(hold.call))
         if request.tells then
-            redis.call('ZADD', untold, now, field(hold.call))
+            redis.call('ZADD', pending_webhooks, now, field(hold.call))
             becomes_due(now)
         end
         if approve_ms then
@@ -340,8 +287,7 @@ if all_accepted and not is_over(status) then
     end
 end
 if lets_out and status == 'running' then
-    local keys = { state = state, published = published, backlog = backlog, parked = parked }
-    woken = refill(keys, request.window, now + request.published_ms)
+    woken = refill(request.window, now + request.published_ms)
     if #woken > 0 then
         becomes_due(now + request.published_ms)
     end
@@ -363,11 +309,7 @@ elseif not is_over(status) then
     redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
     becomes_due(now + request.silent_ms)
 end
-local due
-if soonest and (not look or soonest < look) then
-    redis.call('HSET', state, 'look', string.format('%.0f', soonest))
-    due = math.min(soonest, now + request.published_ms)
-end
+local due = soonest and look_by(soonest, look) and math.min(soonest, now + request.published_ms) or nil
 return cmsgpack.pack({
     status = status,
     last = last,

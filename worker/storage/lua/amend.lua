@@ -1,12 +1,13 @@
 -- The steps of an amendment (see worker/client/amendment.py). From `begin` to `end` the run is paused and cannot be resumed, and
 -- `remaining` counts one more than there are calls, so that it does not end with those that are at work.
 --
--- KEYS 1 state  hash  see advance.lua; here also amending (who is at it), amending:by (which amendment, once it is known
---                     to fit), amending:since (the last id before it), amending:resumes ("1": the run was
---                     running), amended (for each amendment the last id before it and its own last, joined by colons)
---      2 log    3 statuses    4 lanes    5 calls    6 published    7 backlog    8 parked    9 gathers    10 held    (see advance.lua)
---      11 and the others: every other key of the run
--- ARGV 1 the request, msgpack: step, who, and for the step
+-- `state` has amending (who is at it), amending:by (which amendment, once it is known to fit), amending:since (the last id
+-- before it), amending:resumes ("1": the run was running), amended (for each amendment the last id before it and its own last,
+-- joined by colons).
+--
+-- KEYS: calls published backlog parked gathers held *
+-- USES: status lanes condition
+-- Request: step, who, and for the step
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
 --        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py)
 --        skip    lane, dropped (calls to be skipped, but for those that have ended meanwhile), detail (of these outcomes,
@@ -20,13 +21,9 @@
 --                calls that have something to wait for in the lane again)
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
--- Returns msgpack: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes,
+-- Answer: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes,
 --          is_streaming (refused, since a model is writing calls of it)
 
-local state, log, statuses, lanes, calls, published, backlog, parked, gathers, held = unpack(KEYS)
-local request = cmsgpack.unpack(ARGV[1])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local run = redis.call('HMGET', state, 'status', 'amending')
 local status, amending = run[1], run[2]
 
@@ -36,7 +33,7 @@ end
 
 local function change(to)
     status = to
-    change_status(state, log, statuses, to, now)
+    change_status(to)
 end
 
 local is_reopened = request.adds and (status == 'completed' or status == 'failed')
@@ -76,7 +73,7 @@ local function skip()
     for _, call in ipairs(request.dropped) do
         local field = request.lane .. '\31' .. call
         local entry = redis.call('HGET', calls, field)
-        local is_held = entry and string.find(entry, '^held:')
+        local is_held = read_condition(entry) == 'held'
         if not entry or is_held then
             redis.call('HSET', calls, field, 'skipped')
             local fields = { 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail }
@@ -180,7 +177,7 @@ local function finish()
     end
     local promise_ms = tonumber(redis.call('HGET', state, 'promise_ms') or nil)
     if promise_ms then
-        redis.call('HSET', state, 'promises_due', string.format('%.0f', now + promise_ms))
+        redis.call('HSET', state, 'promises_due', as_text(now + promise_ms))
     end
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
     local loop = redis.call('HGET', state, 'loop:lane')
@@ -188,7 +185,7 @@ local function finish()
         redis.call('RPUSH', backlog, loop)
     end
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
-        change(end_status(state))
+        change(end_status())
     end
 end
 

@@ -1,14 +1,13 @@
 -- Give every key of a run its expiry, if the run is over: calls may have been added to it meanwhile (SPEC R11.7).
 --
--- KEYS 1 state (hash)    2 and the others: every key of the run
--- ARGV 1 seconds
--- Returns 1 where the run is over, else 0.
+-- KEYS: state *
+-- USES: status
+-- Request: seconds
+-- Answer: is_over
 
-local status = redis.call('HGET', KEYS[1], 'status')
-if status and not is_over(status) then
-    return 0
+local status = redis.call('HGET', state, 'status')
+local over = not status or is_over(status)
+for _, key in ipairs(over and KEYS or {}) do
+    redis.call('EXPIRE', key, request.seconds)
 end
-for i = 2, #KEYS do
-    redis.call('EXPIRE', KEYS[i], ARGV[1])
-end
-return 1
+return cmsgpack.pack({ is_over = over })

@@ -1,29 +1,23 @@
 -- One step of a run's loop (SPEC R13.1): append what it decided from the log as it had read it. All of it or nothing, and
 -- only where the log has not changed since; so each step is taken once, whichever process decides it, however often.
 --
--- KEYS 1 state  hash  see advance.lua; here also loop (stage and tick, see protocol/engine/loop.py), loop:lane, loop:fault
---                     (why it ended without an output), loop:forgiven (how many calls had failed when it ended),
---                     loop:tokens (what it has taken itself)
---      2 log    3 statuses    4 lanes    5 calls    6 leases    7 published    8 gathers    (see advance.lua)
---      9 and the others: every other key of the run
--- ARGV 1 the request, msgpack: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the
---        last id of the log that was read), entries: {lane, fields} to be appended in order, woken (lanes to be
---        published), added (how many calls), gathers (pairs of a new gather call and the number of lanes in which it
---        waits), answered (the tick whose request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends,
---        or ""), alone (whether every call has to have ended), pauses (whether the run is paused with it), extends (a run
---        that has ended goes on: the tick, or nil), alarm (when to look at the loop again, in ms, or nil), spent (the
---        tokens that the loop has taken itself, or nil: see pool.lua), published_ms
---        (how long a published task may lie before it counts as lost), most_bytes (what a run may write), refuses (whether
---        a step that goes beyond is not taken; else the run fails with it)
--- Returns msgpack: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what
---          the run had written), woken (lanes to be published), due (when
---          something becomes due, where that is sooner than the sweep would look), mark (of the loop's lane, where it is
---          to be taken back: see advance.lua)
+-- `state` has `loop` (stage and tick, see protocol/engine/loop.py), `loop:lane`, `loop:fault` (why it ended without an output),
+-- `loop:forgiven` (how many calls had failed when it ended), `loop:tokens` (what it has taken itself).
+--
+-- KEYS: calls leases published gathers *
+-- USES: status lanes condition
+-- Request: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the last id of the log
+--          that was read), entries: {lane, fields} to be appended in order, woken (lanes to be published), added (how many
+--          calls), gathers (pairs of a new gather call and the number of lanes in which it waits), answered (the tick whose
+--          request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends, or ""), alone (whether
+--          every call has to have ended), pauses (whether the run is paused with it), extends (a run that has ended goes on:
+--          the tick, or nil), alarm (when to look at the loop again, in ms, or nil), spent (the tokens that the loop has taken
+--          itself, or nil: see pool.lua), published_ms (how long a published task may lie before it counts as lost),
+--          most_bytes (what a run may write), refuses (whether a step that goes beyond is not taken; else the run fails with it)
+-- Answer: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what the run had
+--         written), woken (lanes to be published), due (when something becomes due, where that is sooner than the sweep would
+--         look), mark (of the loop's lane, where it is to be taken back: see advance.lua)
 
-local state, log, statuses, lanes, calls, leases, published, gathers = unpack(KEYS)
-local request = cmsgpack.unpack(ARGV[1])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local status, stage, amending, look = unpack(redis.call('HMGET', state, 'status', 'loop', 'amending', 'look'))
 if not status then
     return cmsgpack.pack({ status = 'gone', is_taken = false, woken = {} })
@@ -50,7 +44,7 @@ end
 
 local alarm = request.lane .. '\31@due'
 for _, entry in ipairs(request.entries) do
-    append_entry(log, lanes, entry[1], unpack(entry[2]))
+    append_entry(entry[1], unpack(entry[2]))
 end
 redis.call('HSET', state, 'loop', request.to)
 redis.call('HDEL', state, 'drives:' .. request.lane) -- it gets on (see drive.lua)
@@ -59,10 +53,10 @@ if request.spent then
 end
 if request.answered then
     local field = request.lane .. '\31' .. request.answered
-    local entry = redis.call('HGET', calls, field) or ''
+    local kind = read_condition(redis.call('HGET', calls, field))
     redis.call('HSET', calls, field, 'done')
     redis.call('ZREM', leases, field)
-    if string.match(entry, '^running:') or string.match(entry, '^sent:') then
+    if is_under_way(kind) then
         redis.call('HINCRBY', state, 'running', -1)
     end
 end
@@ -87,7 +81,7 @@ if request.extends then
     redis.call('HSET', state, 'loop:lane', request.lane)
     redis.call('HINCRBY', state, 'remaining', 1)
     status = 'running'
-    change_status(state, log, statuses, status, now)
+    change_status(status)
 end
 if request.ends then
     redis.call('HDEL', state, 'loop:lane')
@@ -98,13 +92,13 @@ if request.ends then
     end
     redis.call('HINCRBY', state, 'remaining', -1)
     status = request.ends
-    change_status(state, log, statuses, status, now)
+    change_status(status)
 end
 if request.pauses and status == 'running' then
     status = 'paused'
-    change_status(state, log, statuses, status, now)
+    change_status(status)
 end
-status = spend(state, log, statuses, status, now, 'bytes', grown, request.most_bytes, MOST_BYTES)
+status = spend(status, 'bytes', grown, request.most_bytes, MOST_BYTES)
 local woken, due = {}, now + request.published_ms
 if request.alarm and not is_over(status) then
     redis.call('ZADD', leases, request.alarm, alarm)
@@ -121,9 +115,5 @@ if not is_over(status) and request.added == 0 and stage ~= request.to then
     mark = status == 'paused' and 0 or now + request.published_ms
     redis.call('ZADD', published, mark, request.lane)
 end
-if look and tonumber(look) <= due then
-    due = nil
-else
-    redis.call('HSET', state, 'look', string.format('%.0f', due))
-end
-return cmsgpack.pack({ status = status, is_taken = true, woken = woken, due = due, mark = mark })
+local is_sooner = look_by(due, look)
+return cmsgpack.pack({ status = status, is_taken = true, woken = woken, due = is_sooner and due or nil, mark = mark })

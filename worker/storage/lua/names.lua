@@ -1,4 +1,4 @@
--- The keys of a table, as a list. This stands before the scripts that return such (see `scripts.read_script`).
+-- The keys of a table, as a list.
 local function names(set)
     local found = {}
     for name in pairs(set) do

@@ -2,15 +2,16 @@
 -- of them has one member, and says how much it has taken in all, so a draw that comes twice counts once. Calls are drawn
 -- before they are written, by processes of which one may know less than another; so only a later tick gives some back.
 --
--- KEYS 1 state (hash, see advance.lua)    2 pool (hash): member -> "<tokens>:<open>:<calls>:<tick>"; the sums of all members stand
---        under "=tokens", "=open" and "=calls"
--- ARGV 1 the request, msgpack: member, tokens (nil: as before), open (those of the tokens that are only reserved), calls
---        (nil: as before), tick (of the member's loop), most_tokens, most_calls (nil: no limit)
--- Returns msgpack: is_over (the run is over, or gone), is_drawn, left (of what is lacking, before this draw), what ("tokens"
---          or "calls"), open (what others have only reserved)
+-- `pool` has for each member "<tokens>:<open>:<calls>:<tick>"; the sums of all members stand under "=tokens", "=open" and
+-- "=calls".
+--
+-- KEYS: state pool
+-- USES: status
+-- Request: member, tokens (nil: as before), open (those of the tokens that are only reserved), calls (nil: as before), tick
+--          (of the member's loop), most_tokens, most_calls (nil: no limit)
+-- Answer: is_over (the run is over, or gone), is_drawn, left (of what is lacking, before this draw), what ("tokens" or
+--         "calls"), open (what others have only reserved)
 
-local state, pool = KEYS[1], KEYS[2]
-local request = cmsgpack.unpack(ARGV[1])
 local status = redis.call('HGET', state, 'status')
 if not status or is_over(status) then
     return cmsgpack.pack({ is_over = true, is_drawn = false })

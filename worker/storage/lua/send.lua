@@ -1,32 +1,26 @@
 -- Add messages to a run under way (SPEC R11.6): all of them or none, each at the end of its lane. The lanes that may read
 -- them are marked as published, so that the sweep publishes them should the client die before it has.
 --
--- KEYS 1 state (hash)    2 log (stream)    3 lanes (hash)    4 published (zset)    5 backlog (list)    6 parked (zset);
---      see advance.lua
--- ARGV 1 the request, msgpack: messages (pairs of lane and message, which is msgpack), who (sends them; see audit.py), published_ms (how long a published
---        task may lie before it counts as lost), window (see window.lua), most_bytes (what a run may
---        write)
--- Returns msgpack: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
---          added), bytes (what the run had written), is_full (whether it may not write these, too: nothing was added), ids (of what was added), lanes (to be published)
+-- USES: status lanes window
+-- Request: messages (pairs of lane and message, which is msgpack), who (sends them; see audit.py), published_ms (how long a
+--          published task may lie before it counts as lost), window (see window.lua), most_bytes (what a run may write)
+-- Answer: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was added),
+--         bytes (what the run had written), is_full (whether it may not write these, too: nothing was added), ids (of what
+--         was added), lanes (to be published)
 
-local state, log, lanes, published, backlog, parked = unpack(KEYS)
-local request = cmsgpack.unpack(ARGV[1])
-local run = redis.call('HMGET', state, 'status', 'amending', 'look', 'bytes')
-local status, look = run[1], tonumber(run[3] or nil)
-local ids, woken, touched = {}, {}, {}
-local bytes, grown = tonumber(run[4] or 0), 0
+local status, amending, look, bytes = unpack(redis.call('HMGET', state, 'status', 'amending', 'look', 'bytes'))
+bytes = tonumber(bytes or 0)
+local ids, woken, touched, grown = {}, {}, {}, 0
 for _, pair in ipairs(request.messages) do
     grown = grown + #pair[2]
 end
 local is_full = bytes + grown > request.most_bytes
-if status and not is_over(status) and not run[2] and not is_full then
+if status and not is_over(status) and not amending and not is_full then
     redis.call('HINCRBY', state, 'bytes', grown)
-    local clock = redis.call('TIME')
-    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
     local due = now + request.published_ms
     for i, pair in ipairs(request.messages) do
         local lane = pair[1]
-        ids[i] = append_entry(log, lanes, lane, 'm', pair[2], 'w', request.who)
+        ids[i] = append_entry(lane, 'm', pair[2], 'w', request.who)
         if not touched[lane] then
             touched[lane] = true
             woken[#woken + 1] = lane
@@ -39,13 +33,12 @@ if status and not is_over(status) and not run[2] and not is_full then
     if status == 'paused' then
         woken = {}
     else
-        local keys = { state = state, published = published, backlog = backlog, parked = parked }
-        for _, lane in ipairs(refill(keys, request.window, due)) do
+        for _, lane in ipairs(refill(request.window, due)) do
             woken[#woken + 1] = lane
         end
-        if not look or due < look then
-            redis.call('HSET', state, 'look', string.format('%.0f', due))
-        end
+        look_by(due, look)
     end
 end
-return cmsgpack.pack({ status = status or 'gone', is_amended = run[2] ~= false, is_full = is_full, bytes = bytes, ids = ids, lanes = woken })
+return cmsgpack.pack({
+    status = status or 'gone', is_amended = amending ~= false, is_full = is_full, bytes = bytes, ids = ids, lanes = woken,
+})

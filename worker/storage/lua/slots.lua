@@ -1,20 +1,19 @@
 -- Slots: how many calls of a name may be at work at a time, over all runs and workers. A call that gets none waits; who
 -- gives one back hands it on to the next. Runs take turns; within a run, who came first is first.
 --
--- KEYS 1 names    hash    name -> its limit; the other keys are derived from this one and share its hash tag:
---        <names>:holders:<name>              zset   calls that hold a slot -> since when, in ms
---        <names>:turns:<name>                list   runs that have calls waiting, the next one first
---        <names>:waiting:<name>\31<run>      zset   those calls -> since when, in ms
--- ARGV 1 the request, msgpack: drop (pairs of name and run: nothing of that run waits for that name any more),
---        release (pairs of name and call), acquire: {call, run, names (pairs of name and limit)}
+-- The key is a hash: name -> its limit. The other keys are derived from this one and share its hash tag:
+--      <names>:holders:<name>              zset   calls that hold a slot -> since when, in ms
+--      <names>:turns:<name>                list   runs that have calls waiting, the next one first
+--      <names>:waiting:<name>\31<run>      zset   those calls -> since when, in ms
 -- A call is "<run>\31<lane>\31<index>".
--- Returns msgpack: granted (for each call wanted whether it holds a slot of every name it needs; else it waits for one),
---         handed (calls that waited and were given a slot: their lanes are to be published).
+--
+-- KEYS: names
+-- USES: clock
+-- Request: drop (pairs of name and run: nothing of that run waits for that name any more), release (pairs of name and call),
+--          acquire: {call, run, names (pairs of name and limit)}
+-- Answer: granted (for each call wanted whether it holds a slot of every name it needs; else it waits for one), handed
+--         (calls that waited and were given a slot: their lanes are to be published)
 
-local names = KEYS[1]
-local request = cmsgpack.unpack(ARGV[1])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local handed, touched = {}, {}
 
 local function key(what, ...)

@@ -3,44 +3,39 @@
 -- not come in time (`promises_due` in the state, in ms), say so in the log, and wake the lanes that wait. Reject held calls
 -- on which no person has decided in time (`approve_ms`).
 --
--- KEYS 1 state (hash)    2 leases (zset, see advance.lua)    3 published (zset)    4 backlog (list)    5 parked (zset)
---      6 outbox_due (zset, see outbox.lua)    7 calls (hash)    8 log (stream)    9 lanes (hash, see advance.lua)
---      10 held (zset)    11 untold (zset)
--- ARGV 1 the request, msgpack: most (how many at most), published_ms (how long a published task may lie before it counts
+-- KEYS: leases outbox_due pending_webhooks
+-- USES: clock condition lanes window held names
+-- Request: most (how many at most), published_ms (how long a published task may lie before it counts
 --        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that the taker of a
 --        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the
 --        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
 --        window.lua), format (of the runs that this version writes down; it leaves others alone), tells (whether there is a
 --        web hook to be told of what is held), most_told (of how many calls at most), telling_ms (how long that may take)
--- Returns msgpack: status (of the run; none where there is no such run), parent (the call of another run that it is to
+-- Answer: status (of the run; none where there is no such run), parent (the call of another run that it is to
 --          answer), lanes (to publish again), suspects (those of them that were lost), let_out (lanes of the backlog), lost
 --          (how many tasks and calls), is_all (whether that is all of them), forgotten (how many calls were sent and
 --          forgotten and not done), next_ms (when to look again; 0 where nothing will be due), awaited (queues from which a
---          probe is), untold (held calls of which the web hook is to be told). A call found lost, or due, can be claimed
+--          probe is), pending_webhooks (held calls of which the web hook is to be told). A call found lost, or due, can be claimed
 --          anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
 -- its turn.
 
-local state, leases, published, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[7]
-local request = cmsgpack.unpack(ARGV[1])
 local taken = request.taken[request.instances] or 0
 local awaited = {}
 local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent')
 local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local due = now + request.published_ms
-local lanes, lost = {}, 0
-local forgotten = redis.call('ZCARD', KEYS[6])
+local to_publish, lost = {}, 0
+local forgotten = redis.call('ZCARD', outbox_due)
 
 -- What was found, as the answer.
 local function answer(next_ms, more)
     local found = {
-        status = status or nil, parent = run[5] or nil, lanes = lanes, suspects = {}, let_out = {}, lost = lost, is_all = true,
-        forgotten = forgotten, next_ms = tonumber(next_ms), awaited = {}, untold = {},
+        status = status or nil, parent = run[5] or nil, lanes = to_publish, suspects = {}, let_out = {}, lost = lost, is_all = true,
+        forgotten = forgotten, next_ms = tonumber(next_ms), awaited = {}, pending_webhooks = {},
     }
     for name, value in pairs(more or {}) do
         found[name] = value
@@ -58,11 +53,11 @@ local function look_again(...)
     if promises_due and status == 'running' then
         soonest = math.min(soonest or promises_due, promises_due)
     end
-    local waiting_hook = request.tells and redis.call('ZRANGE', KEYS[11], 0, 0, 'WITHSCORES')[2]
+    local waiting_hook = request.tells and redis.call('ZRANGE', pending_webhooks, 0, 0, 'WITHSCORES')[2]
     if waiting_hook and (status == 'running' or status == 'paused') then
         soonest = math.min(soonest or math.huge, tonumber(waiting_hook))
     end
-    local oldest = approve_ms and status == 'running' and redis.call('ZRANGE', KEYS[10], 0, 0, 'WITHSCORES')[2]
+    local oldest = approve_ms and status == 'running' and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
     if oldest then
         soonest = math.min(soonest or math.huge, oldest + approve_ms)
     end
@@ -81,15 +76,15 @@ if format and tonumber(format) ~= request.format or not status then
     return answer(now + 2 * request.published_ms)
 end
 
-local untold = {}
+local to_tell = {}
 if request.tells and (status == 'running' or status == 'paused') then
-    untold = redis.call('ZRANGEBYSCORE', KEYS[11], '-inf', now, 'LIMIT', 0, request.most_told)
-    for _, member in ipairs(untold) do -- again, should the process that is given it die
-        redis.call('ZADD', KEYS[11], now + request.telling_ms, member)
+    to_tell = redis.call('ZRANGEBYSCORE', pending_webhooks, '-inf', now, 'LIMIT', 0, request.most_told)
+    for _, member in ipairs(to_tell) do -- again, should the process that is given it die
+        redis.call('ZADD', pending_webhooks, now + request.telling_ms, member)
     end
 end
 if status ~= 'running' then
-    return answer(look_again(KEYS[6]), { untold = untold })
+    return answer(look_again(outbox_due), { pending_webhooks = to_tell })
 end
 
 local suspects = {}
@@ -99,16 +94,16 @@ local function publish(lane, is_lost)
     local mark = tonumber(redis.call('ZSCORE', published, lane) or 0)
     redis.call('ZADD', published, due, lane) -- anew also where a task is on its way: who takes it up may have read before
     if mark <= now then
-        lanes[#lanes + 1] = lane
+        to_publish[#to_publish + 1] = lane
         if is_lost then
-            lanes[#lanes + 1] = lane
+            to_publish[#to_publish + 1] = lane
             suspects[#suspects + 1] = lane
         end
     end
 end
 
 if promises_due and promises_due <= now then
-    append_entry(KEYS[8], KEYS[9], '', 'g', '1')
+    append_entry('', 'g', '1')
     redis.call('HDEL', state, 'promises_due')
     redis.call('HINCRBY', state, 'wakes', 1)
     promises_due = nil
@@ -117,20 +112,19 @@ end
 
 local undecided = {}
 if approve_ms then
-    undecided = redis.call('ZRANGEBYSCORE', KEYS[10], '-inf', now - approve_ms, 'LIMIT', 0, request.most)
+    undecided = redis.call('ZRANGEBYSCORE', held, '-inf', now - approve_ms, 'LIMIT', 0, request.most)
     local seconds = string.format('%g', approve_ms / 1000)
     local ruling = cmsgpack.pack({
         verdict = 'rejected',
         reason = 'no person decided within ' .. seconds .. ' s (config.approve_seconds)',
     })
     local who = cmsgpack.pack({ did = 'rejected', by = 'config.approve_seconds', from = 'workers' })
-    local keys = { log = KEYS[8], lanes = KEYS[9], calls = calls, held = KEYS[10], published = published }
     local woken = {}
     for _, member in ipairs(undecided) do
         local lane = string.match(member, '^(.*)\31[^\31]*$')
-        if decide(keys, member, ruling, who, due) and not woken[lane] then
+        if decide(member, ruling, who, due) and not woken[lane] then
             woken[lane] = true
-            lanes[#lanes + 1] = lane
+            to_publish[#to_publish + 1] = lane
         end
     end
 end
@@ -145,17 +139,14 @@ local function judge(member, lane)
         publish(lane, false)
         return
     end
-    local entry = redis.call('HGET', calls, member) or ''
-    local condition, attempt, failures, holder = string.match(entry, '^(%a+):(%d+):(%d+):(.*)$')
-    local owner, since, queue = string.match(holder or '', '^([^/]*)/(%d+)/(.*)$')
-    if condition == 'sent' and not (queue == '' and taken > since + request.report_ms) then
+    local kind, attempt, failures, holder = read_condition(redis.call('HGET', calls, member))
+    local owner, since, queue = read_holder(holder or '')
+    if kind == 'sent' and not (queue == '' and taken > since + request.report_ms) then
         -- What was claimed is published a moment later.
         if queue ~= '' and (request.taken[queue] or 0) > since + request.soon_ms then
             -- The worker that has taken a result is at work on it.
             local now_is = queue == request.instances and 'running' or 'sent'
-            redis.call(
-                'HSET', calls, member, string.format('%s:%s:%s:%s/%.0f/', now_is, attempt, failures, owner, now)
-            )
+            redis.call('HSET', calls, member, condition(now_is, attempt, failures, sent_holder(owner, now, '')))
             local is_soon = now_is == 'sent' and request.heard_ms - request.soon_ms -- then a probe follows the result
             redis.call('ZADD', leases, now + (is_soon or request.published_ms), member)
         else
@@ -164,17 +155,17 @@ local function judge(member, lane)
         end
         return
     end
-    if request.suspended and condition ~= 'retry' then
+    if request.suspended and kind ~= 'retry' then
         redis.call('ZADD', leases, again, member)
         return
     end
     redis.call('ZREM', leases, member)
-    if condition == 'running' or condition == 'sent' then
-        local begun = (condition == 'sent' and queue == '') and attempt - 1 or attempt
-        redis.call('HSET', calls, member, string.format('lost:%d:%d:', begun, failures))
+    if is_under_way(kind) then
+        local begun = (kind == 'sent' and queue == '') and attempt - 1 or attempt
+        redis.call('HSET', calls, member, condition('lost', begun, failures))
         redis.call('HINCRBY', state, 'running', is_element(string.match(member, '[^\31]*$')) and 0 or -1)
     end
-    local is_lost = condition ~= 'retry'
+    local is_lost = kind ~= 'retry'
     lost = lost + (is_lost and 1 or 0)
     publish(lane, is_lost)
 end
@@ -196,10 +187,9 @@ for i = 1, #unbegun, 2 do
         awaited[request.instances] = true
     end
 end
-local keys = { state = state, published = published, backlog = KEYS[4], parked = KEYS[5] }
 local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
-local let_out = refill(keys, request.window, due)
-local next_look = look_again(leases, published, KEYS[6])
+local let_out = refill(request.window, due)
+local next_look = look_again(leases, published, outbox_due)
 return answer(next_look, {
-    let_out = let_out, is_all = is_all, awaited = names(awaited), untold = untold, suspects = suspects,
+    let_out = let_out, is_all = is_all, awaited = names(awaited), pending_webhooks = to_tell, suspects = suspects,
 })

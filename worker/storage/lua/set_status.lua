@@ -1,0 +1,30 @@
+-- Change the status of a run on order: pause it, resume it, cancel it (SPEC R11.1). Costs the same at any size.
+--
+-- USES: status window
+-- Request: wanted (the status: paused, running, cancelled), most (how many lanes may be published), published_ms (how long
+--          a published task may lie before it counts as lost), window (see window.lua), who (orders it, see audit.py)
+-- Answer: before and status (none where there is no run; status is the old one where it may not change: it is over, or it
+--         is to be resumed and is being amended), lanes (to be published: those of a resumed run that were not published
+--         since, so ask until none come)
+
+local wanted = request.wanted
+local status = redis.call('HGET', state, 'status')
+local is_half_amended = wanted == 'running' and redis.call('HEXISTS', state, 'amending') == 1
+if not status or (status ~= wanted and is_over(status)) or is_half_amended then
+    return cmsgpack.pack({ before = status or nil, status = status or nil, lanes = {} })
+end
+if status ~= wanted then
+    change_status(wanted, request.who)
+end
+local found = {}
+if wanted == 'running' then
+    local due = now + request.published_ms
+    found = redis.call('ZRANGEBYSCORE', published, 0, 0, 'LIMIT', 0, request.most)
+    for _, lane in ipairs(found) do
+        redis.call('ZADD', published, due, lane)
+    end
+    if #found == 0 then
+        found = refill(request.window, due)
+    end
+end
+return cmsgpack.pack({ before = status, status = wanted, lanes = found })
