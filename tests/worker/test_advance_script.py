@@ -14,7 +14,7 @@ from redis import Redis
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.storage.commits import Advance, Claim, Rest
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.keys import Keys

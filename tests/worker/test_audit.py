@@ -12,8 +12,8 @@ from acts_celery import Client
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.language.messages import Message
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.storage.audit import Actor, Deed
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.dead_letters import DeadLetter

@@ -18,7 +18,7 @@ from acts_celery import Client, LetterNotFound
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.dead import dead
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
 from acts_celery.worker.storage.keys import Keys, due_runs
 

@@ -18,7 +18,7 @@ from acts_celery.broker_config import EXECUTE_BACKGROUND, EXECUTE_DELEGATE, EXEC
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.messaging.envelopes import enveloped
-from acts_celery.worker.messaging.messages import TaskMessage, lane_task
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 

@@ -21,27 +21,29 @@ from acts_celery.worker.messaging.messages import (
     Closing,
     DelegateCall,
     Delivery,
-    Envelope,
-    LaneCall,
     Probe,
     Report,
     Sign,
     Unanswered,
     pack_delivery,
-    pack_envelope,
-    pack_lane_call,
     pack_message,
     pack_report,
     tick_answer,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
-    unpack_envelope,
-    unpack_lane_call,
     unpack_probe,
     unpack_report,
 )
 from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.task_messages import (
+    Envelope,
+    LaneCall,
+    pack_envelope,
+    pack_lane_call,
+    unpack_envelope,
+    unpack_lane_call,
+)
 
 TICK: Final = ("written", "answer", "error", "model", "usage", "type", "message", "input", "output", "cached")
 LIMITS: Final = Limits()

@@ -9,8 +9,8 @@ import pytest
 
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.messaging import publish_buffer as module
-from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.publish_buffer import PublishBuffer
+from acts_celery.worker.messaging.task_messages import TaskMessage
 
 
 def tasks(count: int, size: int) -> list[TaskMessage]:

@@ -32,15 +32,8 @@ from acts_celery.worker.execution.threads import Threads
 from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.execution.validator import Validator
 from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import (
-    Delivery,
-    TaskMessage,
-    delivery_task,
-    lane_task,
-    unpack_delegate_call,
-    unpack_delivery,
-    unpack_lane_call,
-)
+from acts_celery.worker.messaging.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task, unpack_lane_call
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.history import History

@@ -23,11 +23,11 @@ from acts_celery.worker.messaging.messages import (
     WRITTEN,
     DelegateCall,
     Delivery,
-    TaskMessage,
     delivery_task,
     unpack_delegate_call,
     unpack_delivery,
 )
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.storage.children import Parent
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.pools import Pool

@@ -27,8 +27,9 @@ from acts_celery.worker.execution.scheduler import Scheduler
 from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.cancellation import Cancellations
 from acts_celery.worker.messaging.heartbeats import Reports
-from acts_celery.worker.messaging.messages import Delivery, unpack_envelope
+from acts_celery.worker.messaging.messages import Delivery
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.task_messages import unpack_envelope
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.keys import Keys, due_runs, probes

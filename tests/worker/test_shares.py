@@ -13,8 +13,8 @@ from acts_celery.worker.execution.places import Places
 from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.messaging import shares
 from acts_celery.worker.messaging.consumer import lane_of
-from acts_celery.worker.messaging.messages import lane_task
 from acts_celery.worker.messaging.shares import Shares, may_hold_another
+from acts_celery.worker.messaging.task_messages import lane_task
 
 
 def test_a_run_that_is_alone_may_hold_all_but_a_ninth_and_others_find_places_free() -> None:

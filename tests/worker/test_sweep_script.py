@@ -16,9 +16,10 @@ from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.heartbeats import Reporter, Reports
-from acts_celery.worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, TaskMessage, Unanswered
+from acts_celery.worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, Unanswered
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim

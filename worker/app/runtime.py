@@ -32,10 +32,11 @@ from acts_celery.worker.messaging.batching import Batcher, on_threads
 from acts_celery.worker.messaging.cancellation import Cancellations
 from acts_celery.worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
 from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import Delivery, TaskMessage, attempt_in, delivery_task
+from acts_celery.worker.messaging.messages import Delivery, attempt_in, delivery_task
 from acts_celery.worker.messaging.publish_buffer import PublishBuffer
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, connect_async

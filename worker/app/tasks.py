@@ -30,15 +30,14 @@ from acts_celery.worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
-    LaneCall,
     Probe,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
-    unpack_lane_call,
     unpack_probe,
 )
 from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.task_messages import LaneCall, unpack_lane_call
 
 from .runtime import Runtime, Runtimes
 

@@ -15,7 +15,7 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
-from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.due import DueRuns

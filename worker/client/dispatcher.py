@@ -16,8 +16,8 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging.messages import lane_task
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import deed
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id

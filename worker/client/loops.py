@@ -15,8 +15,8 @@ from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtende
 from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.messages import lane_task
 from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.due import DueRuns

@@ -34,7 +34,7 @@ from acts_celery.worker.errors import (
 )
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import lane_task
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.due import DueRuns

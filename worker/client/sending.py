@@ -18,8 +18,8 @@ from acts_celery.protocol.submission.additions import check_data
 from acts_celery.worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import lane_task
 from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import Deed, deed
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.history import History

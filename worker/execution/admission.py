@@ -16,8 +16,8 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.execution import Start
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.messages import TaskMessage, lane_task
 from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
 from acts_celery.worker.registry.activities import Activity, Delegate, Registry
 from acts_celery.worker.storage.lane import LaneView
 from acts_celery.worker.storage.slots import Slots

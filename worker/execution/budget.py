@@ -10,8 +10,8 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.execution import Failure, Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
-from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.models.delegates import estimate
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.log import MessageLog

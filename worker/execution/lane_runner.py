@@ -26,8 +26,9 @@ from acts_celery.protocol.engine.execution import Execution, Failure, Hold, Outc
 from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
 from acts_celery.protocol.schemas.work import METER, STEP_WORK, Meter
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from acts_celery.worker.messaging.messages import Delivery, TaskMessage, lane_task
+from acts_celery.worker.messaging.messages import Delivery
 from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.commits import Advance, Claim, Delegated, Held, Rest
 from acts_celery.worker.storage.held_calls import pack_hold

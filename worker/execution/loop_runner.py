@@ -23,7 +23,8 @@ from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry, owner_token
-from acts_celery.worker.messaging.messages import WRITTEN, Delivery, TaskMessage, lane_task, tick_answer
+from acts_celery.worker.messaging.messages import WRITTEN, Delivery, tick_answer
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
 from acts_celery.worker.storage.children import Parent, child_result
 from acts_celery.worker.storage.commits import Advance, Claim, Rest
 from acts_celery.worker.storage.keys import ENDED

@@ -19,14 +19,8 @@ from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.worker.messaging.attempts import Attempt, Result, Retry
-from acts_celery.worker.messaging.messages import (
-    WRITTEN,
-    ActivityCall,
-    DelegateCall,
-    Delivery,
-    TaskMessage,
-    pack_message,
-)
+from acts_celery.worker.messaging.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import request_config, solve
 from acts_celery.worker.models.ticks import ask_for_tick

@@ -9,7 +9,7 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits
 from acts_celery.worker.execution.checking import Checker
-from acts_celery.worker.messaging.messages import TaskMessage
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.registry.activities import Activity, Registry
 from acts_celery.worker.storage.leases import Leases
 from acts_celery.worker.storage.log import MessageLog

@@ -11,7 +11,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Start
 from acts_celery.protocol.language.errors import Conflict
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry
-from acts_celery.worker.messaging.messages import TaskMessage, lane_task
+from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.lane import RunView

@@ -1,10 +1,11 @@
 """What travels between processes: payloads, their transport, heartbeats.
 
-`packing`       msgpack, as everything of ours travels
+`packing`       msgpack, as everything of ours travels; its bounds where it comes from outside
 `limits`        the settings' limits, as the core takes them
 `attempts`      one execution of a call, and what its code can ask about it
 `tokens`        what shows that a result comes from the worker that was given the call
-`messages`      the argument of each task
+`task_messages` tasks to be published: name, queue and argument
+`messages`      remote calls, their results, reports: as what they travel
 `transport`     queues and channels in Redis, and what lies there and is no message
 `queue_order`   from which queue a worker takes next
 `broker`        the broker's failures, reported as errors of ours

@@ -25,8 +25,8 @@ from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, SEVERAL
 from acts_celery.protocol import Limits
 
 from .admission import queue_of
-from .messages import Envelope, TaskMessage, envelope_task, pack_envelope, unpack_envelope
 from .packing import pack
+from .task_messages import Envelope, TaskMessage, envelope_task, pack_envelope, unpack_envelope
 
 _MOST: Final = 20
 """How many tasks share a message at most."""

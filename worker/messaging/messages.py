@@ -1,40 +1,33 @@
-"""What travels between processes: the one argument of each task, as msgpack bytes.
+"""Remote calls, their results, and reports: what travels between processes as the argument of a task, in msgpack bytes.
 
 A remote call's message carries everything that is needed to carry it out - resolved parameters and the scoped snapshot
 (SPEC R8.4) - so that the worker that does needs no access to the log.
 
-Any client of the broker can write messages. So nothing is taken for granted here: size before decoding, then the
-shape, then for a result, which goes into the log, that it holds JSON values of a bounded depth.
+Any client of the broker can write messages. So nothing is taken for granted here: size and shape (`packing`), then for
+a result, which goes into the log, that it holds JSON values of a bounded depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
+from acts_celery.broker_config import DELIVER, PROBE
 from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.engine.execution import Failure, Success
-from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
+from acts_celery.protocol.language.limits import LONGEST_INSTANCE, MOST, value_problems
 from acts_celery.worker.errors import MalformedMessage
 
-from .attempts import Attempt, Count, InstanceName, Milliseconds, Result, Retry, RunName, Token, lane_token
-from .packing import pack, unpack
+from .attempts import Attempt, Count, Milliseconds, Result, Retry, RunName, Token, lane_token
+from .packing import pack, read_packed
+from .task_messages import TaskMessage
 
 T = TypeVar("T")
 Spent = Annotated[int, Field(ge=0, le=MOST)]
 
-_ENVELOPE_BYTES: Final = 64 * 1024
-"""What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
-_MOST_PARTS: Final = 100
-"""How many tasks are taken from one message."""
-_MOST_TOGETHER_BYTES: Final = 192 * 1024
-"""How many bytes those may have, with what is shown of them."""
 _LONGEST_NAME: Final = 1_000
 """Characters of a model's name."""
 _LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
@@ -42,41 +35,6 @@ LONGEST_TYPE: Final = 100
 """Characters of an error's type."""
 LONGEST_WHY: Final = 300
 """Characters of what a report says of a request that was not answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """Several tasks of one name, on their way in one message."""
-
-    first: int
-    """The number of the first one of them."""
-    parts: Sequence[tuple[bytes, str]]
-    """Of each its argument, and what operators are shown instead of that."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskMessage:
-    """A task to be published: its name, its queue, its argument, and what operators are shown instead of that."""
-
-    task: str
-    queue: str
-    body: bytes
-    shown: str
-    is_forgotten: bool = False
-    """Fire and forget: no result backend, whatever is configured."""
-    among: int = 0
-    """How many like it lie in the queue, as far as that is known."""
-    envelope: Envelope | None = None
-    """What it carries, where it is one."""
-
-
-class LaneCall(NamedTuple):
-    """What the task says that drives a lane."""
-
-    run: RunName
-    instance: InstanceName | None
-    was_lost: bool = False
-    """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +141,12 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
 
 def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
     """The inverse of `pack_message`. Raises `MalformedMessage`."""
-    return _read(_ACTIVITY_CALL, data, limits, limits.call_bytes)
+    return read_packed(_ACTIVITY_CALL, data, limits, limits.call_bytes)
 
 
 def unpack_delegate_call(data: object, limits: Limits) -> DelegateCall:
     """The inverse of `pack_message`. Raises `MalformedMessage`."""
-    return _read(_DELEGATE_CALL, data, limits, limits.call_bytes)
+    return read_packed(_DELEGATE_CALL, data, limits, limits.call_bytes)
 
 
 def pack_delivery(delivery: Delivery) -> bytes:
@@ -218,7 +176,7 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
-    packed = _read(_DELIVERY, data, limits, 2 * limits.message_bytes)
+    packed = read_packed(_DELIVERY, data, limits, 2 * limits.message_bytes)
     problem = next(value_problems(packed.result, limits, "result"), None)
     if problem is not None:
         raise MalformedMessage(str(problem))
@@ -276,64 +234,12 @@ def pack_report(report: Report) -> bytes:
 
 def unpack_report(data: object, limits: Limits) -> Report:
     """The inverse of `pack_report`. Raises `MalformedMessage`."""
-    return _read(_REPORT, data, limits, limits.call_bytes)
-
-
-def pack_lane_call(call: LaneCall) -> bytes:
-    """The bytes of what a lane's task says."""
-    return pack([call.run, call.instance, call.was_lost] if call.was_lost else [call.run, call.instance])
-
-
-def unpack_lane_call(data: object, limits: Limits) -> LaneCall:
-    """The inverse of `pack_lane_call`. Raises `MalformedMessage`."""
-    return LaneCall(*_read(_LANE_CALL, data, limits, limits.message_bytes))
-
-
-def pack_task(message: TaskMessage) -> bytes:
-    """The bytes of a fire-and-forget call's task, as the outbox keeps it."""
-    return pack([message.task, message.queue, message.body, message.shown])
-
-
-def unpack_task(data: bytes) -> TaskMessage:
-    """The inverse of `pack_task`."""
-    task, queue, body, shown = unpack(data)
-    return TaskMessage(task, queue, body, shown, is_forgotten=True)
-
-
-def with_attempt(message: TaskMessage, number: int, failures: int, *, is_repeated: bool, token: str) -> TaskMessage:
-    """The same call's task for another attempt."""
-    call = unpack(message.body)
-    how = {"number": number, "failures": failures, "is_repeated": is_repeated, "token": token}
-    attempt = {**call["attempt"], **how}
-    return replace(message, body=pack({**call, "attempt": attempt}))
-
-
-def lane_task(run: str, instance: str | None, queue: str, among: int = 0, *, was_lost: bool = False) -> TaskMessage:
-    """The task that drives a lane; `among` as in the message, `was_lost` as in `LaneCall`."""
-    body = pack_lane_call(LaneCall(run, instance, was_lost))
-    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", among=among)
-
-
-def envelope_task(tasks: Sequence[TaskMessage]) -> TaskMessage:
-    """The message that carries several tasks of one name and queue."""
-    envelope = Envelope(0, [(task.body, task.shown) for task in tasks])
-    body, shown = pack_envelope(envelope), f"{len(tasks)} tasks"
-    return replace(tasks[0], task=tasks[0].task + SEVERAL, body=body, shown=shown, envelope=envelope)
-
-
-def pack_envelope(envelope: Envelope) -> bytes:
-    """The bytes of an envelope."""
-    return pack([envelope.first, envelope.parts])
-
-
-def unpack_envelope(data: object, limits: Limits) -> Envelope:
-    """The inverse of `pack_envelope`. Raises `MalformedMessage`."""
-    return Envelope(*_read(_ENVELOPE, data, limits, _MOST_TOGETHER_BYTES))
+    return read_packed(_REPORT, data, limits, limits.call_bytes)
 
 
 def attempt_in(data: object, limits: Limits) -> Attempt:
     """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
-    return _read(_ANY_CALL, data, limits, limits.call_bytes).attempt
+    return read_packed(_ANY_CALL, data, limits, limits.call_bytes).attempt
 
 
 def sign_in(data: object, limits: Limits) -> Sign:
@@ -348,7 +254,7 @@ def probe_task(probe: Probe) -> TaskMessage:
 
 def unpack_probe(data: object, limits: Limits) -> Probe:
     """The inverse of `probe_task`'s body. Raises `MalformedMessage`."""
-    return _read(_PROBE, data, limits, limits.message_bytes)
+    return read_packed(_PROBE, data, limits, limits.message_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,27 +335,3 @@ _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _TICK_ANSWER: Final = TypeAdapter(_TickAnswer)
 _REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
-_LANE_CALL: Final = TypeAdapter(tuple[RunName, InstanceName | None] | tuple[RunName, InstanceName | None, bool])
-_ENVELOPE: Final = TypeAdapter(
-    tuple[
-        Annotated[int, Field(ge=0, le=_MOST_PARTS)],
-        Annotated[list[tuple[bytes, str]], Field(min_length=1, max_length=_MOST_PARTS)],
-    ]
-)
-
-
-def _read(shape: TypeAdapter[T], data: object, limits: Limits, most_bytes: int) -> T:
-    """What the bytes hold, if it has that shape. What they hold instead is not shown: it may be data."""
-    if not isinstance(data, bytes):
-        raise MalformedMessage("its argument is not bytes")
-    if len(data) > most_bytes + _ENVELOPE_BYTES:
-        raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + _ENVELOPE_BYTES} are allowed")
-    try:
-        return shape.validate_python(unpacked(data, limits.containers))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise MalformedMessage(f"{pointer(*first['loc'])}: {first['msg']}") from None
-    except TooManyContainers as error:
-        raise MalformedMessage(str(error)) from None
-    except (ValueError, TypeError, msgpack.UnpackException, MemoryError) as error:
-        raise MalformedMessage(f"not msgpack: {type(error).__name__}") from None

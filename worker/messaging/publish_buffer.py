@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from acts_celery.worker.errors import InfrastructureError, QueueRefused
 
 from .batching import Batcher
-from .messages import TaskMessage
 from .outages import Outage
 from .publisher import BATCH
+from .task_messages import TaskMessage
 
 logger = logging.getLogger(__name__)
 

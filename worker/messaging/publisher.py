@@ -15,7 +15,7 @@ from acts_celery.worker.errors import QueueRefused
 from .broker import broker_failures, retry_while_unavailable
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
-from .messages import Envelope, TaskMessage
+from .task_messages import Envelope, TaskMessage
 
 BATCH: Final = 500
 

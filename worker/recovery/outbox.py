@@ -14,8 +14,9 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.messages import Closing, TaskMessage, unpack_task, with_attempt
+from acts_celery.worker.messaging.messages import Closing
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.task_messages import TaskMessage, unpack_task, with_attempt
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters

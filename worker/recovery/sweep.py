@@ -32,9 +32,10 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import InfrastructureError, QueueRefused
 from acts_celery.worker.messaging.duties import Duty
 from acts_celery.worker.messaging.heartbeats import Reports, report_interval_seconds
-from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign, lane_task
+from acts_celery.worker.messaging.messages import Closing, Probe, Report, Sign
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.storage.children import Parent, result_of
 from acts_celery.worker.storage.connections import PASSING, connect

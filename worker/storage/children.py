@@ -18,7 +18,8 @@ from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.messages import Delivery, TaskMessage, delivery_task
+from acts_celery.worker.messaging.messages import Delivery, delivery_task
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 
 from .condition import Condition, Kind

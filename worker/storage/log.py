@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 from acts_celery.protocol.engine.execution import Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.messaging.attempts import CallId, lane_token
-from acts_celery.worker.messaging.messages import TaskMessage
 from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 
 from .children import PARENT, Parent, is_answered_by, pools_of
