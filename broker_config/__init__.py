@@ -4,10 +4,12 @@ Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
 `celery_configuration(settings)` what Celery is configured with.
 """
 
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
 from acts_celery.broker_config.configuration import celery_configuration, transport_options
 from acts_celery.broker_config.embedded import EmbeddedServer
 from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
 from acts_celery.broker_config.guarded_process import GuardedProcess
+from acts_celery.broker_config.loading import load
 from acts_celery.broker_config.models import ConfiguredModel
 from acts_celery.broker_config.queues import (
     DELIVER,
@@ -24,7 +26,7 @@ from acts_celery.broker_config.queues import (
     routes,
 )
 from acts_celery.broker_config.server_binary import find_server
-from acts_celery.broker_config.settings import ENVIRONMENT_PREFIX, Settings, load
+from acts_celery.broker_config.settings import Settings
 from acts_celery.broker_config.urls import (
     SecretUrl,
     broker_url_of,

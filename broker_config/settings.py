@@ -10,26 +10,19 @@ means the default, and so overrides the file. Sizes may be written as ``256MiB``
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
 from pydantic import (
     ByteSize,
     Field,
     SecretStr,
-    ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.errors import NotConfigured, SettingsError
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, AddressSettings
 from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
@@ -41,35 +34,15 @@ from acts_celery.broker_config.models import (
 )
 from acts_celery.broker_config.signing import signing_key
 from acts_celery.broker_config.urls import (
-    BROKER_SCHEMES,
     MASK,
-    REDIS_SCHEMES,
     SecretUrl,
-    broker_url_of,
-    check_url,
     mask_url,
-    redis_url_of,
-    scheme_of,
 )
-from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN, worded
+from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
-__all__ = ["ENVIRONMENT_PREFIX", "Settings", "load"]
+__all__ = ["Settings"]
 
-ENVIRONMENT_PREFIX = "ACTS_"
-"""What the name of every environment variable of ours begins with."""
-
-ENV_FILE = "ACTS_ENV_FILE"
-"""The variable that names a file of settings, as `--env-file` does."""
-FOUND = Path(".env")
-"""The file of settings that is read where none is named."""
-_ONLY_IF_NAMED = (
-    *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
-    *("hold_webhook_url", "health_folder"),
-)
-"""What code is loaded, where keys and data are sent, which folder is written: a file that merely lies in the current
-folder, such as that of a repository that was cloned, decides none of it."""
 DEFAULT_PREFIX = "acts"
-_RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -80,37 +53,9 @@ Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 
 
-class Settings(BaseSettings):
+class Settings(AddressSettings):
     """The settings of one process, frozen; the module's text tells names and precedence."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX,
-        env_file=".env",
-        env_file_encoding="utf-8",
-        frozen=True,
-        # A .env file is shared with other programs; `variables.unknown_variables` finds our misspelt ones.
-        extra="ignore",
-        hide_input_in_errors=True,
-        # `model` and `model_*` are settings of ours, not pydantic's.
-        protected_namespaces=(),
-    )
-
-    broker_url: SecretUrl | None = Field(
-        None,
-        description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
-        "amqps. Unset, it is `redis_url`. With a password it belongs into the environment or a file, not into "
-        "--broker.",
-    )
-    redis_url: SecretUrl | None = Field(
-        None,
-        description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset, it "
-        "is the broker, when that is a Redis.",
-    )
-    sentinel_master: str = Field("mymaster", description="The master's name, for sentinel:// addresses.")
-    sentinel_password: SecretStr | None = Field(None, description="The password of the Sentinels themselves.")
-    result_backend_url: SecretUrl | None = Field(
-        None, description="Celery's result backend, for tasks of your own. Nothing of ours needs one."
-    )
     activities: CommaSeparated = Field(
         (), description="Modules or .py files that register activities and delegates, separated by commas."
     )
@@ -258,13 +203,6 @@ class Settings(BaseSettings):
         5, description="Times a call is started before it counts as failed, also when its workers keep dying."
     )
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _empty_means_default(cls, value: object, info: ValidationInfo) -> object:
-        if isinstance(value, str) and not value.strip() and info.field_name is not None:
-            return cls.model_fields[info.field_name].get_default()
-        return value
-
     @field_validator("models", mode="before")
     @classmethod
     def _read_models(cls, value: object) -> object:
@@ -281,29 +219,6 @@ class Settings(BaseSettings):
     @classmethod
     def _check_model_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
         return check_base_url(value)
-
-    @field_validator("broker_url")
-    @classmethod
-    def _check_broker_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        if value is None:
-            return None
-        return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
-
-    @field_validator("result_backend_url")
-    @classmethod
-    def _check_result_backend_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        """Celery would import the module that another scheme names."""
-        if value is not None and (scheme := scheme_of(value.get_secret_value())) not in _RESULT_BACKENDS:
-            raise ValueError(f"a result backend is one of {', '.join(_RESULT_BACKENDS)}, and not {scheme!r}")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _check_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        if value is None:
-            return None
-        url = value.get_secret_value()
-        return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
 
     @field_validator("hold_webhook_secret")
     @classmethod
@@ -342,43 +257,6 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def effective_broker_url(self) -> str | None:
-        """The broker's URL as Celery wants it: the one given, or else derived from `redis_url`."""
-        if self.broker_url is not None:
-            return self.broker_url.get_secret_value()
-        return None if self.redis_url is None else broker_url_of(self.redis_url.get_secret_value())
-
-    @property
-    def effective_redis_url(self) -> str | None:
-        """The log's URL: the one given, or the broker's if that is one Redis, or Sentinels."""
-        if self.redis_url is not None:
-            return self.redis_url.get_secret_value()
-        return None if self.broker_url is None else redis_url_of(self.broker_url.get_secret_value())
-
-    def require_broker(self) -> str:
-        """Return the broker's URL for Celery; raise `NotConfigured` where there is none."""
-        if (url := self.effective_broker_url) is not None:
-            return url
-        raise NotConfigured(
-            f"no broker is configured: set {ENVIRONMENT_PREFIX}BROKER_URL, e.g. redis://localhost:6379/0, "
-            "or use --broker; `acts run` brings an embedded one"
-        )
-
-    def require_redis(self) -> str:
-        """Return the log's URL; raise `NotConfigured` where there is none."""
-        if (url := self.effective_redis_url) is not None:
-            return url
-        if self.broker_url is None:
-            raise NotConfigured(
-                f"no broker is configured, and no Redis for the log: set {ENVIRONMENT_PREFIX}BROKER_URL, "
-                "e.g. redis://localhost:6379/0, or use --broker; `acts run` brings an embedded one"
-            )
-        raise NotConfigured(
-            f"the broker ({scheme_of(self.broker_url.get_secret_value())}) cannot hold the log: set "
-            f"{ENVIRONMENT_PREFIX}REDIS_URL, e.g. redis://localhost:6379/0, or use --redis"
-        )
-
-    @property
     def default_model(self) -> ConfiguredModel | None:
         """The model that is asked where no other is named."""
         if self.model is None:
@@ -386,10 +264,6 @@ class Settings(BaseSettings):
         url, key = self.model_base_url, self.model_api_key
         tokens, fallbacks = self.model_context_tokens, self.model_fallbacks
         return ConfiguredModel(model=self.model, base_url=url, api_key=key, context_tokens=tokens, fallbacks=fallbacks)
-
-    def with_urls(self, *, broker_url: str, redis_url: str) -> Settings:
-        """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""
-        return self.model_copy(update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)})
 
     def masked(self) -> dict[str, object]:
         """Return every setting by name, fit to be shown: no password or key, addresses as in effect."""
@@ -429,55 +303,3 @@ class Settings(BaseSettings):
                 value = int(value)
             variables[ENVIRONMENT_PREFIX + name.upper()] = "" if value is None else str(value)
         return variables
-
-
-def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
-    """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
-
-    A `.env` that is not named, but found in the current folder, names no code, no address and no folder: these count
-    only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
-
-    Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
-    is no setting.
-    """
-    if unknown := sorted(set(overrides) - set(Settings.model_fields)):
-        raise TypeError(f"no such setting: {', '.join(unknown)}")
-    given = {name: value for name, value in overrides.items() if value is not None}
-    construct: Callable[..., Settings] = Settings
-    named = os.environ.get(ENV_FILE)
-    if env_file is FOUND and named:
-        env_file = Path(named)
-        if not env_file.is_file():
-            raise SettingsError([f"{named}: there is no such file ({ENV_FILE}, --env-file)"])
-    try:
-        defaults: dict[str, object] = {}
-        if env_file is FOUND:
-            fields = Settings.model_fields
-            defaults = {name: fields[name].get_default(call_default_factory=True) for name in left_out(os.environ)}
-        return construct(_env_file=env_file, **(defaults | given))
-    except ValidationError as error:
-        # Values stay out of the chained text as well: hide_input_in_errors.
-        raise SettingsError([_problem(detail) for detail in error.errors()]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError([f"{env_file}: cannot be read as settings: {error}"]) from error
-
-
-def left_out(environment: Mapping[str, str]) -> list[str]:
-    """The settings that the `.env` in the current folder gives and that do not count, since that file is not named."""
-    if environment.get(ENV_FILE) or not FOUND.is_file():
-        return []
-    given = {name.upper() for name, value in dotenv_values(FOUND).items() if value}
-    given -= {name.upper() for name in environment}
-    return [name for name in _ONLY_IF_NAMED if ENVIRONMENT_PREFIX + name.upper() in given]
-
-
-def _problem(detail: ErrorDetails) -> str:
-    """Return one line for one of pydantic's errors, with the offending value unless it may be secret."""
-    message = worded(detail)
-    if not detail["loc"]:
-        return message
-    name, *inside = map(str, detail["loc"])
-    secret = name.endswith(("_url", "_password", "_key", "_secret", "models"))
-    value = "" if secret else f" (it is {detail['input']!r:.80})"
-    where = "".join(f"{part}: " for part in inside)
-    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.loading import ENV_FILE
 from acts_celery.broker_config.server_binary import VARIABLE
-from acts_celery.broker_config.settings import ENV_FILE, ENVIRONMENT_PREFIX, Settings
+from acts_celery.broker_config.settings import Settings
 
 __all__ = ["unknown_variables"]
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from acts_celery.broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
-from acts_celery.broker_config.settings import left_out
+from acts_celery.broker_config.loading import left_out
 
 
 def test_everything_has_a_default() -> None:

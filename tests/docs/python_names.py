@@ -12,6 +12,7 @@ import acts_celery
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
 from acts_celery.worker.client.authoring import DraftCall
+from acts_celery.worker.client.labels import LabelOptions, label_of
 from acts_celery.worker.client.log_entries import CallEnd
 from acts_celery.worker.client.overview import Summary
 from acts_celery.worker.client.results import TickResult
@@ -76,7 +77,9 @@ def _item(head: str, documented: Any) -> Iterator[str]:
 def signature(function: Callable[..., Any]) -> str:
     """The parameters with their defaults, and what is returned where that is not nothing."""
     found = inspect.signature(function)
-    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    parameters = [
+        each.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() for each in _spread(one)
+    ]
     shown = found.replace(
         parameters=[each for each in parameters if each.name != "self"], return_annotation=inspect.Signature.empty
     )
@@ -84,6 +87,16 @@ def signature(function: Callable[..., Any]) -> str:
         _plain(found.return_annotation) if found.return_annotation not in (found.empty, "None", "Any", None) else ""
     )
     return f"{shown}" + (f" -> {returned}" if returned and not inspect.isclass(function) else "")
+
+
+def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """The parameter, or those that a bundle of keywords stands for."""
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or parameter.annotation != "Unpack[LabelOptions]":
+        yield parameter
+        return
+    for name, default in inspect.signature(label_of).parameters.items():
+        if name in LabelOptions.__annotations__:
+            yield default
 
 
 def sentence(documented: Any) -> str:

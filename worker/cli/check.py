@@ -11,8 +11,7 @@ import click
 from acts_celery.worker.cli.checked import ignore_option
 from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed, documented
 from acts_celery.worker.cli.ignored import reported
-from acts_celery.worker.cli.naming import context_option
-from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.options import Common, common_options, load_registry
 from acts_celery.worker.cli.output import escaped, print_json, print_text, tell
 from acts_celery.worker.cli.rendering import (
     call_name,
@@ -23,6 +22,7 @@ from acts_celery.worker.cli.rendering import (
     sight_lines,
     simulation_lines,
 )
+from acts_celery.worker.cli.source import Source, source_options
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan
@@ -30,40 +30,34 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Say all that can be known without running.")
-@click.argument("file")
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
 @click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
 @click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
 @ignore_option
-@context_option
-@allow_option
+@source_options
 @common_options
 def check(
-    file: str,
-    allow: tuple[str, ...],
     mermaid: bool,
     who_sees: str | None,
     simulated: bool,
     ignore: tuple[str, ...],
-    contexts: tuple[str, ...],
     *,
+    source: Source,
     common: Common,
 ) -> int:
     """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
 
     Exit codes: 0 valid, 2 not.
     """
-    from acts_celery.worker.cli.source import read_submission
-
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
-        value = read_submission(file, settings, contexts)
+        value = source.read(settings)
         load_registry(settings)
         from acts_celery.worker.execution.checking import Checker
 
         checker = Checker(settings)
-        plan = checker.check(value, allow=allow or None)
-        reach = checker.reach(value, allow=allow or None) if plan.submission.is_request else None
+        plan = checker.check(value, allow=source.allowed)
+        reach = checker.reach(value, allow=source.allowed) if plan.submission.is_request else None
         findings = reported(plan, ignore)
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from acts_celery.worker.cli.bundles import bundled
 from acts_celery.worker.cli.failures import Doubted
 from acts_celery.worker.cli.ignored import reported
 from acts_celery.worker.cli.output import tell
@@ -47,29 +47,23 @@ class Checks:
         return {"findings": documents} if documents else {}
 
 
-def check_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options on findings; it receives them as `checks`."""
-
-    @wraps(command)
-    def with_checks(*, strict: bool, no_check: bool, ignore: tuple[str, ...], **own: Any) -> int:
-        if strict and no_check:
-            raise click.UsageError("--strict and --no-check exclude each other")
-        return command(checks=Checks(strict, no_check, ignore), **own)
-
-    decorated: Callable[..., int] = with_checks
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+def _checks(*, strict: bool, no_check: bool, ignore: tuple[str, ...]) -> Checks:
+    if strict and no_check:
+        raise click.UsageError("--strict and --no-check exclude each other")
+    return Checks(strict, no_check, ignore)
 
 
 ignore_option: Final = click.option(
     "--ignore", metavar="CODE", multiple=True, help="Leave out these findings, by code or name; repeatable."
 )
-_OPTIONS: Final = (
+check_options: Final = bundled(
+    "checks",
+    _checks,
     click.option("--strict", is_flag=True, help="Run nothing where `acts check` has a warning (exit code 2)."),
     click.option("--no-check", is_flag=True, help="Do not look for what `acts check` warns of."),
     ignore_option,
 )
+"""What is done about findings, as `checks`."""
 
 
 def _print(warnings: Sequence[Finding]) -> None:

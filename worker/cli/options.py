@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from acts_celery.worker.cli.bundles import bundled
 from acts_celery.worker.cli.failures import DEBUG, REJECTED, Failed
 from acts_celery.worker.cli.output import nothing_on_stdout, tell
 
@@ -51,7 +51,7 @@ class Common:
 
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
-        from acts_celery.broker_config.settings import left_out, load
+        from acts_celery.broker_config.loading import left_out, load
 
         if self.env_file is not None:
             os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
@@ -94,8 +94,16 @@ class _Heard(logging.Handler):
             self.lines.add(record.args[0])
 
 
-_OPTIONS: Final = (
-    click.option("--json", "as_json", is_flag=True, help="Machine output on stdout, and nothing else there."),
+def _common(*, debug: bool, **given: Any) -> Common:
+    if debug:
+        os.environ[DEBUG] = "1"
+    return Common(**given)
+
+
+common_options: Final = bundled(
+    "common",
+    _common,
+    click.option("--json", is_flag=True, help="Machine output on stdout, and nothing else there."),
     click.option(
         "--activities",
         multiple=True,
@@ -119,39 +127,7 @@ _OPTIONS: Final = (
     ),
     click.option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}]."),
 )
-
-
-def common_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the common options; it receives them as `common`."""
-
-    @functools.wraps(command)
-    def with_common(
-        *,
-        as_json: bool,
-        activities: tuple[str, ...],
-        broker: str | None,
-        redis: str | None,
-        env_file: str | None,
-        debug: bool,
-        **own: Any,
-    ) -> int:
-        if debug:
-            os.environ[DEBUG] = "1"
-        return command(common=Common(as_json, activities, broker, redis, env_file), **own)
-
-    decorated: Callable[..., int] = with_common
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
-allow_option: Final = click.option(
-    "--allow",
-    multiple=True,
-    metavar="NAME",
-    help="A tool, activity or delegate that may be called, and no other whatever FILE declares; may be repeated.",
-)
-"""For commands that take a submission (SPEC R4.2a); they receive a tuple of names, empty where all are allowed."""
+"""The options that every command takes, as `common`."""
 
 
 def load_registry(settings: Settings) -> None:

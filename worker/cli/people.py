@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acts_celery.worker.cli.bundles import bundled
 from acts_celery.worker.cli.failures import COMPLETED, documented
 from acts_celery.worker.cli.inspect import found_run, print_status
 from acts_celery.worker.cli.options import Common, common_options, load_registry
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from acts_celery.worker.client.runs import Run
-
-by_option = click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR].")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +41,56 @@ class Many:
         return self.is_all or call["tool"] in self.tools
 
 
-def _many_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of `Many`; it receives them as `many`."""
-
-    @functools.wraps(command)
-    def with_many(*, is_all: bool, tools: tuple[str, ...], yes: bool, **own: Any) -> int:
-        return command(many=Many(is_all, tools, yes), **own)
-
-    decorated: Callable[..., int] = with_many
-    for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal it does where it is more than one."),
-        click.option(
-            "--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."
-        ),
-        click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
-    ):
-        decorated = option(decorated)
-    return decorated
+_many_options = bundled(
+    "many",
+    Many,
+    click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
+    click.option("--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."),
+    click.option(
+        "--yes", "-y", "is_sure", is_flag=True, help="Do not ask; on a terminal it does where it is more than one."
+    ),
+)
 
 
-shown_option = click.option(
-    "--shown", metavar="ID", help="What `acts held` showed beside the call: refused where another one waits by now."
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who decides, and on what."""
+
+    by: str | None
+    shown: str | None
+
+
+_decision_options = bundled(
+    "decision",
+    Decision,
+    click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR]."),
+    click.option(
+        "--shown",
+        metavar="ID",
+        help="What `acts held` showed beside the call: refused where another one waits by now.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """What is done in place of a held call."""
+
+    parameters: str | None
+    calls: str | None
+
+    def read(self, common: Common) -> dict[str, Any]:
+        """The arguments of `Run.approve`. Raises `protocol.Rejected`."""
+        if self.calls is not None:
+            load_registry(common.settings())
+        return {"parameters": _object(self.parameters, common), "calls": _amendment(self.calls, common)}
+
+
+_instead_options = bundled(
+    "instead",
+    Instead,
+    click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out."),
+    click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'),
 )
 
 
@@ -100,23 +127,19 @@ def held(run: str, *, common: Common) -> int:
 @click.command(short_help="Let a held call run.")
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="[CALL]", required=False)
-@click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out.")
-@click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.')
+@_instead_options
 @click.option("--plan", metavar="DIGEST", help="Let the plan run that `acts held` shows under this digest.")
 @_many_options
-@by_option
-@shown_option
+@_decision_options
 @common_options
 def approve(
     run: str,
     call: str | None,
-    parameters: str | None,
-    calls: str | None,
     plan: str | None,
-    many: Many,
-    by: str | None,
-    shown: str | None,
     *,
+    instead: Instead,
+    many: Many,
+    decision: Decision,
     common: Common,
 ) -> int:
     """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it. With --plan it
@@ -126,29 +149,27 @@ def approve(
     """
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
-    if call is None and (parameters is not None or calls is not None):
+    if call is None and instead != Instead(None, None):
         raise click.UsageError("--parameters and --calls are for one CALL")
-    if parameters is not None and calls is not None:
+    if instead.parameters is not None and instead.calls is not None:
         raise click.UsageError("give either --parameters or --calls")
     if many.is_meant:
         return _decide_many(
-            run, common, many, "approve", lambda found, one: found.approve(one["call"], by=by, shown=one["shown"])
+            run,
+            common,
+            many,
+            "approve",
+            lambda found, one: found.approve(one["call"], by=decision.by, shown=one["shown"]),
         )
     if plan is not None:
         with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
-            found.approve_plan(plan, by=by)
+            found.approve_plan(plan, by=decision.by)
             document = found.status()
         print_status(document, common)
         return COMPLETED
     assert call is not None
-    if calls is not None:
-        load_registry(common.settings())
     return _decide(
-        run,
-        common,
-        lambda found: found.approve(
-            call, parameters=_object(parameters, common), calls=_amendment(calls, common), by=by, shown=shown
-        ),
+        run, common, lambda found: found.approve(call, **instead.read(common), by=decision.by, shown=decision.shown)
     )
 
 
@@ -157,19 +178,20 @@ def approve(
 @click.argument("call", metavar="CALL")
 @click.argument("text", metavar="TEXT", required=False)
 @click.option("--value", metavar="JSON", help="The answer where it is no text.")
-@by_option
-@shown_option
+@_decision_options
 @common_options
-def answer(
-    run: str, call: str, text: str | None, value: str | None, by: str | None, shown: str | None, *, common: Common
-) -> int:
+def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> int:
     """Answer CALL of RUN, a call of ask_human, with TEXT, or with the value of --value: it is the call's result.
 
     Exit codes: 0 answered, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
     if (text is None) is (value is None):
         raise click.UsageError("give either TEXT or --value")
-    return _decide(run, common, lambda found: found.answer(call, _answer(text, value, common), by=by, shown=shown))
+    return _decide(
+        run,
+        common,
+        lambda found: found.answer(call, _answer(text, value, common), by=decision.by, shown=decision.shown),
+    )
 
 
 @click.command(short_help="Reject a held call.")
@@ -177,12 +199,9 @@ def answer(
 @click.argument("call", metavar="[CALL]", required=False)
 @click.option("--reason", metavar="TEXT", required=True, help="Why: the message of the error that the call ends with.")
 @_many_options
-@by_option
-@shown_option
+@_decision_options
 @common_options
-def reject(
-    run: str, call: str | None, reason: str, many: Many, by: str | None, shown: str | None, *, common: Common
-) -> int:
+def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> int:
     """Have CALL of RUN end with the error Rejected, which goes where an exception would.
 
     Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
@@ -190,14 +209,14 @@ def reject(
     if (call is not None) is many.is_meant:
         raise click.UsageError("give one of CALL, --all, and --tool NAME")
     if call is None:
-
-        def rejected(found: Run, one: Mapping[str, Any]) -> str:
-            return found.reject(one["call"], reason, by=by, shown=one["shown"])
-
         return _decide_many(
-            run, common, many, "reject", lambda found, one: found.reject(one["call"], reason, by=by, shown=one["shown"])
+            run,
+            common,
+            many,
+            "reject",
+            lambda found, one: found.reject(one["call"], reason, by=decision.by, shown=one["shown"]),
         )
-    return _decide(run, common, lambda found: found.reject(call, reason, by=by, shown=shown))
+    return _decide(run, common, lambda found: found.reject(call, reason, by=decision.by, shown=decision.shown))
 
 
 def _decide_many(

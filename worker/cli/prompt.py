@@ -10,9 +10,10 @@ import click
 
 from acts_celery.worker.cli.failures import COMPLETED, documented
 from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.options import Common, common_options, load_registry
 from acts_celery.worker.cli.output import escaped, print_json, print_text
 from acts_celery.worker.cli.rendering import heading
+from acts_celery.worker.cli.source import allow_option, read_submission
 
 
 @click.command(short_help="Show what a model would be asked.")
@@ -30,8 +31,6 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no such run or tick, or no server.
     """
-    from acts_celery.worker.cli.source import read_submission
-
     if tick is not None:
         with found_run(file, common) as run:
             return _show(run.asked(tick), common)

@@ -13,11 +13,12 @@ import click
 
 from acts_celery.worker.cli.checked import Checks, check_options
 from acts_celery.worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
-from acts_celery.worker.cli.naming import Naming, context_option, naming_options
-from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.naming import Naming, naming_options
+from acts_celery.worker.cli.no_worker_hint import no_worker_hint, queues_of
+from acts_celery.worker.cli.options import Common, common_options, load_registry
 from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.patience import impatient, queues_of
 from acts_celery.worker.cli.rendering import call_name, counts_line
+from acts_celery.worker.cli.source import Source, read_source, source_options
 from acts_celery.worker.cli.view import View, print_result, view_options
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ class _Asked:
 
 
 @click.command(short_help="Submit, wait and print the result.")
-@click.argument("file")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
 )
@@ -54,19 +54,16 @@ class _Asked:
     metavar="FILE",
     help="Keep the log of the embedded worker, tracebacks included, in this file.",
 )
-@allow_option
-@context_option
+@source_options
 @naming_options
 @check_options
 @view_options
 @common_options
 def run(
-    file: str,
-    allow: tuple[str, ...],
     timeout: float | None,
     worker_log: Path | None,
-    contexts: tuple[str, ...],
     *,
+    source: Source,
     naming: Naming,
     view: View,
     checks: Checks,
@@ -82,25 +79,23 @@ def run(
     Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
-    from acts_celery.worker.cli.source import decode_submission, read_source, with_contexts
-
     deadline = None if timeout is None else time.monotonic() + timeout
     with documented(as_json=common.json, has_status=True) as answer:
         settings = common.settings()
-        content = read_source(file, settings)
+        content = read_source(source.file, settings)
         # The backend gets ready while this process loads what it needs itself.
         with _backend(settings, worker_log, deadline) as effective:
-            value = with_contexts(decode_submission(content, settings, file), contexts, settings)
+            value = source.decode(content, settings)
             load_registry(effective)
             from acts_celery.worker.client.client import Client
 
             with Client(effective) as client:
-                plan = client.check_submission(value, allow=allow or None)
+                plan = client.check_submission(value, allow=source.allowed)
                 findings = checks.tell(plan)
                 submitted = client.submit_plan(plan, naming.label(value))
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
-                with nullcontext() if embedded else impatient(settings, lambda: queues_of(plan, settings)):
+                with nullcontext() if embedded else no_worker_hint(settings, lambda: queues_of(plan, settings)):
                     return _see_through(submitted, findings, asked, answer)
 
 

@@ -4,23 +4,72 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from acts_celery.worker.cli.bundles import bundled
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
+allow_option: Final = click.option(
+    "--allow",
+    multiple=True,
+    metavar="NAME",
+    help="A tool, activity or delegate that may be called, and no other whatever FILE declares; may be repeated.",
+)
+"""For commands that take a submission (SPEC R4.2a); they receive a tuple of names, empty where all are allowed."""
 
-def read_submission(file: str, settings: Settings, contexts: Iterable[str] = ()) -> Any:
-    """The decoded value, with the messages of other files behind its own. Raises `protocol.Rejected`, also for a file
-    that cannot be read.
-    """
-    return with_contexts(decode_submission(read_source(file, settings), settings, file), contexts, settings)
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is submitted, as a command's argument and options say it."""
+
+    file: str
+    allow: tuple[str, ...]
+    contexts: tuple[str, ...]
+
+    @property
+    def allowed(self) -> tuple[str, ...] | None:
+        """The only tools, activities and delegates that may be called; None is all."""
+        return self.allow or None
+
+    def read(self, settings: Settings) -> Any:
+        """The submission. Raises `protocol.Rejected`."""
+        return self.decode(read_source(self.file, settings), settings)
+
+    def decode(self, content: bytes, settings: Settings) -> Any:
+        """The submission of what the file holds. Raises `protocol.Rejected`."""
+        return _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
 
 
-def with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
+source_options: Final = bundled(
+    "source",
+    Source,
+    click.argument("file"),
+    allow_option,
+    click.option(
+        "--context",
+        "contexts",
+        metavar="FILE.jsonl",
+        multiple=True,
+        help="Add messages to FILE's context, one JSON object a line; repeatable.",
+    ),
+)
+"""What is submitted, as `source`."""
+
+
+def read_submission(file: str, settings: Settings) -> Any:
+    """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
+    return decode_submission(read_source(file, settings), settings, file)
+
+
+def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
     """A submission with the messages of files of JSON lines behind those of its context. Raises `protocol.Rejected`."""
     messages = [message for file in contexts for message in _messages(file, settings)]
     if not messages or not isinstance(value, dict) or not isinstance(value.get("context", []), list):

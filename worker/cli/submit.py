@@ -6,38 +6,33 @@ import click
 
 from acts_celery.worker.cli.checked import Checks, check_options
 from acts_celery.worker.cli.failures import COMPLETED, documented
-from acts_celery.worker.cli.naming import Naming, context_option, naming_options
-from acts_celery.worker.cli.options import Common, allow_option, common_options, load_registry
+from acts_celery.worker.cli.naming import Naming, naming_options
+from acts_celery.worker.cli.options import Common, common_options, load_registry
 from acts_celery.worker.cli.output import print_json, print_text
+from acts_celery.worker.cli.source import Source, source_options
 
 
 @click.command(short_help="Submit and print the id of the run.")
-@click.argument("file")
-@allow_option
-@context_option
+@source_options
 @naming_options
 @check_options
 @common_options
-def submit(
-    file: str, allow: tuple[str, ...], contexts: tuple[str, ...], *, naming: Naming, checks: Checks, common: Common
-) -> int:
+def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> int:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     What `acts check` warns of is told on stderr; --json has all of its findings.
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """
-    from acts_celery.worker.cli.source import read_submission
-
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
-        value = read_submission(file, settings, contexts)
+        value = source.read(settings)
         load_registry(settings)
         settings.require_redis()
         from acts_celery.worker.client.client import Client
 
         with Client(settings) as client:
-            plan = client.check_submission(value, allow=allow or None)
+            plan = client.check_submission(value, allow=source.allowed)
             findings = checks.tell(plan)
             run = client.submit_plan(plan, naming.label(value))
     if common.json:

@@ -7,14 +7,14 @@ asked for by an option counts for `--json` too; what is only left out to be shor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from itertools import islice
 from typing import Any, Final
 
 import click
 
+from acts_celery.worker.cli.bundles import bundled
 from acts_celery.worker.cli.output import escaped, flush, print_json, print_text, tell
 from acts_celery.worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
 from acts_celery.worker.cli.values import SHORT, WHOLE, Cut, value_lines
@@ -76,26 +76,16 @@ class View:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")
 
 
-def view_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options on how much it prints; it receives them as `view`."""
-
-    @wraps(command)
-    def with_view(*, show_all: bool, failed: bool, tool: str | None, limit: int | None, quiet: bool, **own: Any) -> int:
-        return command(view=View(show_all, failed, tool, limit, quiet), **own)
-
-    decorated: Callable[..., int] = with_view
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
-_OPTIONS: Final = (
-    click.option("--all", "show_all", is_flag=True, help="Print everything, and every value whole."),
-    click.option("--failed", is_flag=True, help="Only what failed."),
+view_options: Final = bundled(
+    "view",
+    View,
+    click.option("--all", "is_all", is_flag=True, help="Print everything, and every value whole."),
+    click.option("--failed", "is_failed", is_flag=True, help="Only what failed."),
     click.option("--tool", metavar="NAME", help="Only calls of this tool."),
     click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many."),
-    click.option("--quiet", "-q", is_flag=True, help="Only the first line: how it stands."),
+    click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Only the first line: how it stands."),
 )
+"""How much a command prints, as `view`."""
 
 
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:

@@ -11,12 +11,14 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
+from acts_celery.worker.cli.bundles import bundled
 from acts_celery.worker.cli.failures import COMPLETED, UNAVAILABLE
 from acts_celery.worker.cli.options import Common, common_options, load_registry
 from acts_celery.worker.cli.output import write_error
@@ -35,35 +37,72 @@ POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
 _LOCAL_POLL_SECONDS: Final = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """How workers are started, as the options say it."""
+
+    queues: str | None
+    activity_queues: bool
+    concurrency: int | None
+    processes: int | None
+    name: str | None
+    log_level: str
+    pool: str
+    supervised: bool
+
+    @property
+    def count(self) -> int:
+        """How many processes there are."""
+        return self.processes or (1 if self.pool == "prefork" else usable_processors())
+
+    def options(self) -> list[str]:
+        """The same, for each of several processes."""
+        options = ["--log-level", self.log_level, "--pool", self.pool]
+        options += ["--queues", self.queues] if self.queues is not None else []
+        options += ["--activity-queues"] if self.activity_queues else []
+        return options + (["--concurrency", str(self.concurrency)] if self.concurrency is not None else [])
+
+    def served(self, settings: Settings) -> list[str]:
+        """The queues that are served."""
+        from acts_celery.broker_config import queue_names
+        from acts_celery.worker.registry.activities import registry
+
+        named = _names(self.queues)
+        own = registry.queues() if self.activity_queues or not named else ()
+        return list(dict.fromkeys((*(named or queue_names(settings)), *own)))
+
+    def tasks_at_a_time(self, settings: Settings) -> int:
+        """Coroutines and threads wait for activities most of their time; processes are there to compute."""
+        several = settings.concurrency if self.pool in (COROUTINES, "threads") else usable_processors()
+        return self.concurrency or several
+
+
 @click.command(short_help="Run a Celery worker on the right queues.")
-@click.option("--queues", "-Q", metavar="A,B", help="Serve these; default: all that settings and activities name.")
-@click.option("--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own.")
-@click.option(
-    "--concurrency", "-c", type=click.IntRange(min=1), metavar="N", help="Tasks at a time [ACTS_CONCURRENCY]."
+@bundled(
+    "start",
+    _Start,
+    click.option("--queues", "-Q", metavar="A,B", help="Serve these; default: all that settings and activities name."),
+    click.option("--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own."),
+    click.option(
+        "--concurrency", "-c", type=click.IntRange(min=1), metavar="N", help="Tasks at a time [ACTS_CONCURRENCY]."
+    ),
+    click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Worker processes; default: one for each processor, and one with --pool prefork, which forks its own.",
+    ),
+    click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>."),
+    click.option(
+        "--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True
+    ),
+    click.option(
+        "--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run."
+    ),
+    click.option("--supervised", is_flag=True, hidden=True),
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Worker processes; default: one for each processor, and one with --pool prefork, which forks its own.",
-)
-@click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>.")
-@click.option("--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True)
-@click.option("--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run.")
-@click.option("--supervised", is_flag=True, hidden=True)
 @common_options
-def worker(
-    queues: str | None,
-    activity_queues: bool,
-    concurrency: int | None,
-    processes: int | None,
-    name: str | None,
-    log_level: str,
-    pool: str,
-    supervised: bool,
-    *,
-    common: Common,
-) -> int:
+def worker(*, start: _Start, common: Common) -> int:
     """Run workers until SIGTERM or Ctrl-C; tasks under way are finished first. A second one ends them at once.
 
     Of several processes each is a worker of its own: NAME, NAME-2, NAME-3 and so on where a name is given. One that
@@ -75,48 +114,42 @@ def worker(
     Exit codes: 0 stopped, 2 bad settings or activities, 3 it could not go on.
     """
     stdout = _stdout_of_our_own()
-    _names(queues)
-    count = processes or (1 if pool == "prefork" else usable_processors())
-    if count > 1:
-        options = ["--log-level", log_level, "--pool", pool]
-        options += ["--queues", queues] if queues is not None else []
-        options += ["--activity-queues"] if activity_queues else []
-        options += ["--concurrency", str(concurrency)] if concurrency is not None else []
-        return _supervise(_commands(count, name, options), common.environment(), stdout if common.json else None)
-    if supervised:
+    _names(start.queues)
+    machine = stdout if common.json else None
+    if start.count > 1:
+        return _supervise(_commands(start.count, start.name, start.options()), common.environment(), machine)
+    if start.supervised:
         end_with_supervisor()
     settings = common.settings()
     # `acts_celery.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
-    if supervised:
+    if start.supervised:
         _count_together()
         _announce(stdout, LOADED)
-    from acts_celery.broker_config import queue_names
-    from acts_celery.celery import app
-    from acts_celery.worker.registry.activities import registry
+    return _work(start, settings, machine)
 
-    served = list(dict.fromkeys(_names(queues) or (*queue_names(settings), *registry.queues())))
-    if activity_queues:
-        served = list(dict.fromkeys((*served, *registry.queues())))
+
+def _work(start: _Start, settings: Settings, machine: TextIO | None) -> int:
+    """Be a worker of Celery; return the exit code."""
+    from acts_celery.celery import app
+
+    served = start.served(settings)
     _hasten(app, settings)
     celery_worker = app.Worker(
-        hostname=_nodename(name),
-        pool=app.conf.worker_pool if pool == COROUTINES else pool,
-        # Coroutines and threads wait for activities most of their time; processes are there to compute.
-        concurrency=concurrency or (settings.concurrency if pool in (COROUTINES, "threads") else usable_processors()),
-        loglevel=log_level.upper(),
+        hostname=_nodename(start.name),
+        pool=app.conf.worker_pool if start.pool == COROUTINES else start.pool,
+        concurrency=start.tasks_at_a_time(settings),
+        loglevel=start.log_level.upper(),
         queues=served,
         quiet=True,
         # Both tell workers of one another, which ours need not know; mingle would delay the start by a second.
         without_gossip=True,
         without_mingle=True,
     )
-    was_asked_to_stop = _watch_signals(celery_worker, served, stdout if common.json else None, forks=pool == "prefork")
+    was_asked_to_stop = _watch_signals(celery_worker, served, machine, forks=start.pool == "prefork")
     celery_worker.start()
-    if was_asked_to_stop():
-        return COMPLETED
-    return UNAVAILABLE if celery_worker.exitcode else COMPLETED
+    return UNAVAILABLE if celery_worker.exitcode and not was_asked_to_stop() else COMPLETED
 
 
 def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO | None) -> int:

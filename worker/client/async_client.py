@@ -10,7 +10,7 @@ import asyncio
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
@@ -22,6 +22,7 @@ from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
 from .client import Client
+from .labels import LabelOptions
 from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream
 from .results import Result
 from .runs import Run
@@ -72,20 +73,12 @@ class AsyncClient:
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
         allow: Iterable[str] | None = None,
-        id: str | None = None,  # the option's name everywhere
-        name: str | None = None,
-        tags: Iterable[str] = (),
+        **label: Unpack[LabelOptions],
     ) -> AsyncRun:
         """As `Client.submit`. Raises `protocol.Rejected`, `InfrastructureError`."""
-        more: dict[str, Any] = {
-            "tools": tools,
-            "delegates": delegates,
-            "allow": allow,
-            "id": id,
-            "name": name,
-            "tags": tags,
-        }
-        return self._run_of(await to_thread(self._client.submit, context, solution, **more))
+        submit = self._client.submit
+        run = await to_thread(submit, context, solution, tools=tools, delegates=delegates, allow=allow, **label)
+        return self._run_of(run)
 
     async def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> AsyncRun:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
@@ -14,7 +14,7 @@ from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
 
-from .labels import Label, label_of
+from .labels import Label, LabelOptions, label_of
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class Client:
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
         allow: Iterable[str] | None = None,
-        id: str | None = None,  # the option's name everywhere
-        name: str | None = None,
-        tags: Iterable[str] = (),
+        **label: Unpack[LabelOptions],
     ) -> Run:
         """Submit a solution, or the plan messages of the context. With `allow` only the tools, activities and delegates
         that it names may be called, now and by amendments (SPEC R4.2a). The same `id` twice is one run; `name` and
@@ -78,8 +76,8 @@ class Client:
         parts = {"solution": solution, "tools": tools, "delegates": delegates}
         value = {"context": [dict(message) for message in context]}
         whole = {**value, **{key: part for key, part in parts.items() if part is not None}}
-        label = label_of(whole, id=id, name=name, tags=tags)
-        return self.submit_plan(self.check_submission(whole, allow=allow), label)
+        named = label_of(whole, **label)
+        return self.submit_plan(self.check_submission(whole, allow=allow), named)
 
     def submit_document(self, value: Any, *, allow: Iterable[str] | None = None, label: Label | None = None) -> Run:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""

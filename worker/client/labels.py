@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from redis import Redis
 
@@ -38,6 +38,14 @@ class Label:
         """The fields of the run's state."""
         found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest}
         return {key: value for key, value in found.items() if value}
+
+
+class LabelOptions(TypedDict, total=False):
+    """What a client says of it."""
+
+    id: str | None
+    name: str | None
+    tags: Iterable[str]
 
 
 LATEST: Final = "latest"

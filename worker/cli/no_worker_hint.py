@@ -1,4 +1,4 @@
-"""Patience: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr."""
+"""A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIET_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 1.5
 
 
-def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> AbstractContextManager[None]:
+def no_worker_hint(settings: Settings, queues: Callable[[], Sequence[str]]) -> AbstractContextManager[None]:
     """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
     these has none."""
 
@@ -30,7 +30,7 @@ def impatient(settings: Settings, queues: Callable[[], Sequence[str]]) -> Abstra
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
                 tell(f"no worker has said that it serves {', '.join(deserted)}: {remedy}")
 
-    return beside(look, "acts-patience")
+    return beside(look, "acts-no-worker-hint")
 
 
 def queues_of(plan: Plan, settings: Settings) -> list[str]:

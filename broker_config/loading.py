@@ -1,0 +1,81 @@
+"""Reading the settings: arguments, environment, `.env`, defaults; and what is wrong with them, a line for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dotenv import dotenv_values
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.errors import SettingsError
+from acts_celery.broker_config.settings import Settings
+from acts_celery.broker_config.wording import worded
+
+__all__ = ["ENV_FILE", "left_out", "load"]
+
+ENV_FILE = "ACTS_ENV_FILE"
+"""The variable that names a file of settings, as `--env-file` does."""
+FOUND = Path(".env")
+"""The file of settings that is read where none is named."""
+_ONLY_IF_NAMED = (
+    *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
+    *("hold_webhook_url", "health_folder"),
+)
+"""What code is loaded, where keys and data are sent, which folder is written: a file that merely lies in the current
+folder, such as that of a repository that was cloned, decides none of it."""
+
+
+def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
+    """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
+
+    A `.env` that is not named, but found in the current folder, names no code, no address and no folder: these count
+    only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
+
+    Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
+    is no setting.
+    """
+    if unknown := sorted(set(overrides) - set(Settings.model_fields)):
+        raise TypeError(f"no such setting: {', '.join(unknown)}")
+    given = {name: value for name, value in overrides.items() if value is not None}
+    construct: Callable[..., Settings] = Settings
+    named = os.environ.get(ENV_FILE)
+    if env_file is FOUND and named:
+        env_file = Path(named)
+        if not env_file.is_file():
+            raise SettingsError([f"{named}: there is no such file ({ENV_FILE}, --env-file)"])
+    try:
+        defaults: dict[str, object] = {}
+        if env_file is FOUND:
+            fields = Settings.model_fields
+            defaults = {name: fields[name].get_default(call_default_factory=True) for name in left_out(os.environ)}
+        return construct(_env_file=env_file, **(defaults | given))
+    except ValidationError as error:
+        # Values stay out of the chained text as well: hide_input_in_errors.
+        raise SettingsError([_problem(detail) for detail in error.errors()]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError([f"{env_file}: cannot be read as settings: {error}"]) from error
+
+
+def left_out(environment: Mapping[str, str]) -> list[str]:
+    """The settings that the `.env` in the current folder gives and that do not count, since that file is not named."""
+    if environment.get(ENV_FILE) or not FOUND.is_file():
+        return []
+    given = {name.upper() for name, value in dotenv_values(FOUND).items() if value}
+    given -= {name.upper() for name in environment}
+    return [name for name in _ONLY_IF_NAMED if ENVIRONMENT_PREFIX + name.upper() in given]
+
+
+def _problem(detail: ErrorDetails) -> str:
+    """Return one line for one of pydantic's errors, with the offending value unless it may be secret."""
+    message = worded(detail)
+    if not detail["loc"]:
+        return message
+    name, *inside = map(str, detail["loc"])
+    secret = name.endswith(("_url", "_password", "_key", "_secret", "models"))
+    value = "" if secret else f" (it is {detail['input']!r:.80})"
+    where = "".join(f"{part}: " for part in inside)
+    return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"
