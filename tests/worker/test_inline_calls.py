@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from acts_celery.protocol.engine.execution import Success
+from acts_celery.worker.execution.fair_scheduling import FairScheduling
 from acts_celery.worker.execution.inline_calls import InlineCalls
-from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Result
 
 
@@ -30,7 +30,7 @@ async def made() -> Result:
 def test_a_lease_is_held_until_what_has_come_of_the_call_is_in_the_log() -> None:
     async def calling() -> None:
         held = Held()
-        services: Any = SimpleNamespace(turns=Turns(), leases=held)
+        services: Any = SimpleNamespace(turns=FairScheduling(), leases=held)
         inline = InlineCalls(services, "run")
         attempts = [Attempt(CallId("run", None, index)) for index in range(3)]
         members = [attempt.id.member for attempt in attempts]
@@ -53,7 +53,7 @@ def test_of_very_many_calls_that_end_one_by_one_each_is_taken_once() -> None:
     """A wait does not look at all that is at work."""
 
     async def calling() -> float:
-        services: Any = SimpleNamespace(turns=Turns(), leases=Held())
+        services: Any = SimpleNamespace(turns=FairScheduling(), leases=Held())
         inline = InlineCalls(services, "run")
         ends = [asyncio.Event() for _ in range(5_000)]
 

@@ -25,11 +25,11 @@ from acts_celery.protocol.engine.execution import Success
 from acts_celery.protocol.engine.loop import Loop, Stage, request_index
 from acts_celery.worker.execution.checking import Checker
 from acts_celery.worker.execution.children import Children
+from acts_celery.worker.execution.fair_scheduling import FairScheduling
 from acts_celery.worker.execution.remote import Remote
 from acts_celery.worker.execution.scheduler import Scheduler
 from acts_celery.worker.execution.services import Services
 from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.execution.validator import Validator
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
@@ -212,7 +212,7 @@ class World:
             leases,
             Remote(settings, registry),
             Slots(redis, prefix=settings.key_prefix),
-            Turns(),
+            FairScheduling(),
             checker,
             Children(self.redis, settings, checker),
             Validator(),

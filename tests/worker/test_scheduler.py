@@ -210,7 +210,7 @@ def test_large_results_are_written_in_commits_of_bounded_size(
         sizes.append(len(packed))
         return packed
 
-    monkeypatch.setattr("acts_celery.worker.storage.log.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.storage.scripts.pack_request", noting)
     run = process.submit([{"_tool": "makeText", "length": 700_000, "_outputPath": f"†state.p{n}"} for n in range(12)])
     process.drive(run)
     assert run.status()["calls"] == {"done": 12}
@@ -223,11 +223,11 @@ def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch:
     claims: list[int] = []
 
     def noting(request: Mapping[str, Any]) -> bytes:
-        counts.append(len(request["outcomes"]))
-        claims.append(len(request["claims"]))
+        counts.append(len(request.get("outcomes", ())))
+        claims.append(len(request.get("claims", ())))
         return pack_request(request)
 
-    monkeypatch.setattr("acts_celery.worker.storage.log.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.storage.scripts.pack_request", noting)
     heavy = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
     tools = {"makeList": {"type": "object", "_output": heavy}}
     calls = [{"_tool": "makeList", "length": 1_500, "_outputPath": f"†state.p{n}"} for n in range(12)]

@@ -21,11 +21,11 @@ from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXEC
 from acts_celery.protocol.engine.execution import Failure
 from acts_celery.worker.execution.checking import Checker
 from acts_celery.worker.execution.children import Children
+from acts_celery.worker.execution.fair_scheduling import FairScheduling
 from acts_celery.worker.execution.remote import Remote, RemoteExecutor
 from acts_celery.worker.execution.scheduler import Scheduler
 from acts_celery.worker.execution.services import Services
 from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.execution.turns import Turns
 from acts_celery.worker.execution.validator import Validator
 from acts_celery.worker.messaging.attempts import Attempt
 from acts_celery.worker.messaging.batching import Batcher, on_threads
@@ -142,7 +142,7 @@ class Runtime:
                 leases,
                 remote,
                 slots,
-                Turns(),
+                FairScheduling(),
                 checker,
                 children,
                 self._validator,

@@ -16,10 +16,10 @@
 `admission`     limits on how many calls are at work
 `budget`        the tokens of a loop's calls that ask a model
 `views`         the shared parts of the runs
+`recent`        what was used last and is kept for a while
 `invocation`    calling code once, with its timeout
 `threads`       plain functions, so many at a time
-`places`        so many at a time, shared among runs
-`turns`         the event loop, shared among runs
+`fair_scheduling` the event loop, shared among runs
 `validator`     a process beside this one for heavy checks
 `validating`    what that process does
 `values`        what code returns, as JSON values

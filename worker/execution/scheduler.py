@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -28,6 +26,7 @@ from acts_celery.worker.storage.loop_entries import LOOP
 from .lane_runner import LaneRunner
 from .loop_runner import LoopRunner
 from .loop_view import LoopView
+from .recent import Recent
 from .services import Services
 from .views import Views
 
@@ -50,8 +49,8 @@ class Scheduler:
         self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
-        self._left: OrderedDict[LaneId, tuple[float, View]] = OrderedDict()
-        """The views of lanes that were left, each with the time of that: a result that comes soon needs no reading."""
+        self._left = Recent[LaneId, View](_MOST_LEFT, most_bytes=_MOST_LEFT_BYTES, longest_seconds=_LEFT_SECONDS)
+        """The views of lanes that were left: a result that comes soon needs no reading."""
         self._suspect = asyncio.Lock()
         """Held for a lane that was lost, from before it is read until it gets on or is left."""
         self._gets_on: dict[LaneId, asyncio.Event] = {}
@@ -89,8 +88,8 @@ class Scheduler:
         if (runner := await self._present(lane)) is not None:
             runner.look_again()
             return []
-        if lane in self._left and isinstance(self._left[lane][1], LaneView):
-            del self._left[lane]
+        if isinstance(self._left.get(lane), LaneView):
+            self._left.pop(lane)
         return await self._run(lane, None)
 
     async def deliver(self, delivery: Delivery) -> None:
@@ -133,7 +132,8 @@ class Scheduler:
         if delivery is not None:
             runner.deliver(delivery)
         try:
-            self._leave(lane, await runner.run())
+            if not (view := await runner.run()).is_finished:
+                self._left.put(lane, view, view.size)
         finally:
             del self._runners[lane]
         if isinstance(runner, LaneRunner) and runner.is_over and not runner.is_stopped:
@@ -158,7 +158,7 @@ class Scheduler:
             opening.set()
 
     async def _view(self, lane: LaneId) -> View:
-        _, left = self._left.pop(lane, (0.0, None))
+        left = self._left.pop(lane)
         if left is not None and await left.catch_up(self._services.log):
             return left
         run, instance = lane
@@ -169,19 +169,6 @@ class Scheduler:
             return await LaneView.open(log, await self._views.run(run), instance)
         view, opened = await asyncio.gather(self._views.run(run), log.open(run, instance))  # in one round trip
         return await LaneView.open(log, view, instance, opened)
-
-    def _leave(self, lane: LaneId, view: View) -> None:
-        if not view.is_finished:
-            self._left[lane] = time.monotonic(), view
-        while self._left and self._is_one_to_go():
-            self._left.popitem(last=False)
-
-    def _is_one_to_go(self) -> bool:
-        """Whether the lane that was left first is not kept any longer."""
-        since, _ = next(iter(self._left.values()))
-        size = sum(view.size for _, view in self._left.values())
-        too_many = len(self._left) > _MOST_LEFT or size > _MOST_LEFT_BYTES
-        return too_many or time.monotonic() - since > _LEFT_SECONDS
 
 
 @contextmanager

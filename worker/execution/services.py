@@ -9,6 +9,7 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits
 from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.messaging.fair_semaphore import FairSemaphore
 from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.registry.activities import Activity, Registry
 from acts_celery.worker.storage.leases import Leases
@@ -16,10 +17,9 @@ from acts_celery.worker.storage.log import MessageLog
 from acts_celery.worker.storage.slots import Slots
 
 from .children import Children
-from .places import Places
+from .fair_scheduling import FairScheduling
 from .remote import Remote
 from .threads import Threads
-from .turns import Turns
 from .validator import Validator
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
@@ -42,14 +42,14 @@ class Services:
     leases: Leases
     remote: Remote
     slots: Slots
-    turns: Turns
+    turns: FairScheduling
     checker: Checker
     """What the calls of a loop's solutions are held against."""
     children: Children
     """Starts the runs of delegates that have tools."""
     validator: Validator
     """Makes the heavy checks of results and parameters."""
-    heavy: Places = field(default_factory=lambda: Places(_HEAVY_AT_ONCE))
+    heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(_HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 
     def activity(self, name: str) -> Activity | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final
 
-from .places import Places
+from acts_celery.worker.messaging.fair_semaphore import FairSemaphore
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._places = Places(most)
+        self._places = FairSemaphore(most)
         self._idle: list[SimpleQueue[Job | None]] = []
         self._left_behind = 0
 

@@ -21,8 +21,7 @@ from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.schemas.elsewhere import Check
 from acts_celery.protocol.schemas.validation import verdict_of
 from acts_celery.protocol.schemas.work import EXCEEDED
-
-from .places import Places
+from acts_celery.worker.messaging.fair_semaphore import FairSemaphore
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class Validator:
 
     def __init__(self) -> None:
         self._process: Process | None = None
-        self._places = Places(1)
+        self._places = FairSemaphore(1)
 
     def place(self, run: str) -> AbstractAsyncContextManager[None]:
         """What a run holds while it asks; runs take turns."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import Final
 
 from acts_celery.protocol import Limits
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.log import MessageLog
 
+from .recent import Recent
+
 _MOST: Final = 64
+_MOST_BYTES: Final = 64 * 2**20
 
 
 class Views:
@@ -19,7 +21,7 @@ class Views:
     def __init__(self, log: MessageLog, limits: Limits) -> None:
         self._log = log
         self._limits = limits
-        self._views: OrderedDict[str, asyncio.Future[RunView]] = OrderedDict()
+        self._views = Recent[str, asyncio.Future[RunView]](_MOST, most_bytes=_MOST_BYTES)
 
     def has(self, run: str) -> bool:
         """Whether the view of a run is open, or being opened."""
@@ -29,12 +31,12 @@ class Views:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
         opening = self._views.get(run)
         if opening is None:
-            opening = self._views[run] = asyncio.ensure_future(RunView.open(self._log, run, self._limits))
-            while len(self._views) > _MOST:
-                self._views.popitem(last=False)
-        self._views.move_to_end(run)
+            opening = asyncio.ensure_future(RunView.open(self._log, run, self._limits))
+            self._views.put(run, opening, 0)
         try:
-            return await asyncio.shield(opening)
+            view = await asyncio.shield(opening)
         except Exception:
-            self._views.pop(run, None)
+            self._views.pop(run)
             raise
+        self._views.put(run, opening, min(view.size, _MOST_BYTES))  # the largest one is kept while it is in use
+        return view

@@ -19,7 +19,8 @@
 `remote_control` which of Celery's commands it takes
 `refusals`      how much it has refused
 `holding`       what it has in hand, and how much that may be
-`shares`        places of a worker, shared among runs
+`fair_semaphore` so many at a time, shared fairly among keys
+`lane_admission` places of a worker, shared among runs
 `task_log`      one line for each task
 `decoding`      bounds for what kombu decodes
 `task_events`   Celery's task events: none is lost, many go together

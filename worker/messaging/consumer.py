@@ -25,11 +25,11 @@ from acts_celery.worker.errors import MalformedMessage
 from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
 from .holding import Hand, hold
+from .lane_admission import LaneAdmission
 from .limits import limits_of
 from .packing import unpack
 from .refusals import count_refusal
 from .remote_control import refuse_command, restrict
-from .shares import Shares
 from .task_log import hide_addresses, log_one_line_per_task
 from .transport import of_connections
 
@@ -52,9 +52,9 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
         hide_addresses()
-        self._shares = Shares(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
-        self._has_shares = False
-        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._shares.is_closed)
+        self._lanes = LaneAdmission(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
+        self._has_lane_admission = False
+        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._lanes.is_closed)
         self._is_flush_due = self._is_turn_due = False
         self._thread = threading.get_ident()
         self._limits = limits_of(options["app"].conf.acts_settings)
@@ -68,7 +68,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         connection = super().connect()
         if connection.transport.driver_type == "redis":
             hold(connection.default_channel, self._hand)
-            self._has_shares = self.hub is not None  # RabbitMQ counts what stands aside as taken
+            self._has_lane_admission = self.hub is not None  # RabbitMQ counts what stands aside as taken
         return connection
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
@@ -171,11 +171,11 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
             self._hand.hold(task, given_back)
             begin()
 
-        lane = lane_of(task) if self._has_shares else None
+        lane = lane_of(task) if self._has_lane_admission else None
         if lane is None:
             take_in_hand()
         else:
-            self._shares.take(*lane, take_in_hand, lambda: self._drop(task))
+            self._lanes.take(*lane, take_in_hand, lambda: self._drop(task))
 
     def _drop(self, message: Any) -> None:
         message.ack_log_error(logger, self.connection_errors)

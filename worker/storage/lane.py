@@ -95,6 +95,8 @@ class RunView:
         self.seen = "0-0"
         self.gave_up = "0-0"
         """The id with which the run gave up what was promised and had not come."""
+        self.size = 0
+        """The bytes of the definition and of the entries."""
         self.sends_much = False
         """Whether it was seen here that what a remote call is given is large."""
         self._work: dict[bytes, LaneWork] = {}
@@ -106,6 +108,7 @@ class RunView:
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition), tokens, limits)
+        view.size += len(definition)
         view.feed(entries)
         return view
 
@@ -147,6 +150,7 @@ class RunView:
         for entry in entries:
             if id_key(entry.id) <= id_key(self.seen):
                 continue
+            self.size += entry.size
             self.definition = amended(self.definition, (entry,))
             if entry.record is not None:
                 self.record = unpack_lane(entry.record, self.definition.tools)

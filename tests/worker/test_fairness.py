@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from acts_celery.worker.execution.places import Places
-from acts_celery.worker.execution.turns import Turns
-from acts_celery.worker.messaging import shares
+from acts_celery.worker.execution.fair_scheduling import FairScheduling
+from acts_celery.worker.messaging import lane_admission
 from acts_celery.worker.messaging.consumer import lane_of
-from acts_celery.worker.messaging.shares import Shares, may_hold_another
+from acts_celery.worker.messaging.fair_semaphore import FairSemaphore, may_hold_another
+from acts_celery.worker.messaging.lane_admission import LaneAdmission
 from acts_celery.worker.messaging.task_messages import lane_task
 
 
@@ -32,9 +32,9 @@ class Worker:
 
     def __init__(self, most: int, patch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        patch.setattr(shares, "monotonic", lambda: self.now)
+        patch.setattr(lane_admission, "monotonic", lambda: self.now)
         self.due: list[Callable[[], None]] = []
-        self.shares = Shares(lambda: most, lambda seconds, do: self.due.append(do))
+        self.lanes = LaneAdmission(lambda: most, lambda seconds, do: self.due.append(do))
         self.begun: list[tuple[str, int]] = []
         self.dropped: list[tuple[str, int]] = []
         self.given_back: dict[tuple[str, int], Callable[[], None]] = {}
@@ -46,7 +46,7 @@ class Worker:
             self.begun.append(lane)
             self.given_back[lane] = given_back
 
-        self.shares.take(run, lane, begin, lambda: self.dropped.append(lane))
+        self.lanes.take(run, lane, begin, lambda: self.dropped.append(lane))
 
     def end(self, run: str, number: int) -> None:
         self.given_back[run, number]()
@@ -77,12 +77,12 @@ def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monke
     worker = Worker(64, monkeypatch)
     for number in range(64):
         worker.take("wide", number)
-    assert worker.shares.is_closed
-    worker.now += shares.STUCK_SECONDS
-    assert not worker.shares.is_closed, "they have stood there for a while"
+    assert worker.lanes.is_closed
+    worker.now += lane_admission.STUCK_SECONDS
+    assert not worker.lanes.is_closed, "they have stood there for a while"
     for number in range(64):
         worker.end("wide", number)
-    assert not worker.shares.is_closed
+    assert not worker.lanes.is_closed
     assert len(worker.begun) == 64
 
 
@@ -92,9 +92,9 @@ def test_what_is_behind_is_taken_where_places_are_given_back_too_slowly(monkeypa
         worker.take("wide", number)
     is_closed = []
     for number in range(20):
-        worker.now += shares.STUCK_SECONDS / 4
+        worker.now += lane_admission.STUCK_SECONDS / 4
         worker.end("wide", number)
-        is_closed.append(worker.shares.is_closed)
+        is_closed.append(worker.lanes.is_closed)
     assert is_closed == [True] * 3 + [False] * 17, "a run that trickles does not keep others waiting in the queue"
 
 
@@ -106,7 +106,7 @@ def test_a_lane_that_stands_aside_already_is_dropped_when_it_comes_again(monkeyp
     assert worker.dropped == [("wide", 63)]
 
 
-async def _held(places: Places, run: str, entered: list[str], leave: asyncio.Event) -> None:
+async def _held(places: FairSemaphore, run: str, entered: list[str], leave: asyncio.Event) -> None:
     async with places.one(run):
         entered.append(run)
         await leave.wait()
@@ -114,7 +114,7 @@ async def _held(places: Places, run: str, entered: list[str], leave: asyncio.Eve
 
 def test_a_run_does_not_hold_the_last_threads_and_all_are_served() -> None:
     async def work() -> None:
-        places, entered, leave = Places(64), list[str](), asyncio.Event()
+        places, entered, leave = FairSemaphore(64), list[str](), asyncio.Event()
         wide = [asyncio.ensure_future(_held(places, "wide", entered, leave)) for _ in range(200)]
         await asyncio.sleep(0)
         cancelled = wide.pop()
@@ -155,7 +155,7 @@ async def _light(steps: int) -> float:
 
 def test_what_others_wait_for_is_a_step_of_a_heavy_run_and_not_all_its_lanes() -> None:
     async def work() -> tuple[float, float]:
-        turns = Turns()
+        turns = FairScheduling()
         heavy = [asyncio.ensure_future(turns.take("heavy", _heavy(3))) for _ in range(20)]
         await asyncio.sleep(0)
         beside = await turns.take("light", _light(20))
@@ -169,7 +169,7 @@ def test_what_others_wait_for_is_a_step_of_a_heavy_run_and_not_all_its_lanes() -
 
 def test_a_lane_that_has_begun_a_call_goes_on_before_others_begin_theirs() -> None:
     async def work() -> int:
-        turns, begun, most = Turns(), 0, 0
+        turns, begun, most = FairScheduling(), 0, 0
 
         async def lane() -> None:
             nonlocal begun, most
@@ -200,7 +200,7 @@ def test_errors_and_cancellations_pass_through() -> None:
             told.append("left")
 
     async def work() -> None:
-        turns, told = Turns(), list[str]()
+        turns, told = FairScheduling(), list[str]()
         with pytest.raises(KeyError):
             await turns.take("a", fail())
         task = asyncio.ensure_future(turns.take("a", tidy(told)))

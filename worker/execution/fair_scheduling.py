@@ -1,4 +1,4 @@
-"""Turns: no run keeps the event loop of a process to itself.
+"""Fair scheduling: no run keeps the event loop of a process to itself.
 
 Whatever a lane does between two waits holds the loop: validation, resolving, packing. Here each such step is timed. The
 lanes of a run whose turn is over stand in line until the loop has gone round; where another run has done something
@@ -49,7 +49,7 @@ class _Turn:
                 most -= 1
 
 
-class Turns:
+class FairScheduling:
     """The turns of all runs that a process has at work."""
 
     def __init__(self) -> None:
