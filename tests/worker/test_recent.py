@@ -17,8 +17,8 @@ def test_what_was_put_first_goes_first_where_there_are_too_many_or_they_are_too_
     for key in range(5):
         values.put(key, "small", 10)
     assert kept(values) == [2, 3, 4]
-    values.put(2, "grown", 80)
-    assert kept(values) == [2, 4], "80 and 10 bytes"
+    values.put(2, "grown", 90)
+    assert kept(values) == [2, 4], "10 and 90 bytes"
     values.put(5, "large", 101)
     assert kept(values) == []
     values.put(6, "small", 100)
