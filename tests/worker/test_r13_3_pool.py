@@ -14,10 +14,10 @@ import redis.asyncio
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.execution.children import child_config
 from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.storage.budgets import Budget, Reservation, Shortfall, left_of, sum_fields
 from acts_celery.worker.storage.children import Parent, child_id
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.log import MessageLog
-from acts_celery.worker.storage.pools import Draw, Lack, Pool
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings
@@ -78,7 +78,7 @@ def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_oth
     )
     keys = [f"requests:{told.topic}" for told in (one, two)]
     assert loops.meeting.redis.blmpop(60, 2, *keys, direction="LEFT") is not None
-    pool = Keys(loops.settings.key_prefix, asked.run.id).pool
+    budget = Keys(loops.settings.key_prefix, asked.run.id).budget
     waiting = [child_id(CallId(asked.run.id, None, index)) for index in (0, 1)]
     conditions: list[str] = []
     while not any(condition.startswith("retry:") for condition in conditions):  # one of them waits
@@ -89,7 +89,7 @@ def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_oth
     loops.meeting.open_gate(gate)
     result = asked.result()
     assert (result.status, result.output) == ("completed", 2)
-    drawn: Any = loops.redis.hmget(pool, "=tokens", "=open", "=calls")
+    drawn: Any = loops.redis.hmget(budget, "=tokens", "=open", "=calls")
     assert list(map(int, drawn)) == [2_020, 0, 2]  # the loop's own two
 
 
@@ -174,38 +174,67 @@ def test_r13_3_a_draw_counts_once_and_none_is_taken_from_a_run_that_is_over(serv
     async def draws() -> None:
         client = redis.asyncio.Redis.from_url(server.redis_url)
         log = MessageLog(client, prefix="draws", published_seconds=1, lease_seconds=1, window=1)
-        pool, keys = Pool("r", 100, 3), Keys("draws", "r")
-        assert await log.draw([pool], Draw("a", 1)) == Lack("run r, which it is to answer, is over", may_pass=False)
+        budget, keys = Budget("r", 100, 3), Keys("draws", "r")
+        is_over = Shortfall("run r, which it is to answer, is over", may_pass=False)
+        assert await log.reserve([budget], Reservation("a", 1)) == is_over
         await client.hset(keys.state, "status", "running")
         for _ in range(2):
-            assert await log.draw([pool], Draw("a", 60, 60, 1)) is None
-        lack = await log.draw([pool], Draw("b", 50, 50))
-        assert lack is not None
-        assert (lack.may_pass, "40 are left" in lack.text) == (True, True)
-        assert await log.draw([pool], Draw("a", 30, 0)) is None
-        assert await log.draw([pool], Draw("b", 50, 50)) is None
-        assert await log.draw([pool], Draw("b", 120, 0)) is None  # what was billed counts, also beyond
-        lack = await log.draw([pool], Draw("a", 31, 1))
-        assert lack is not None
-        assert (lack.may_pass, "0 are left" in lack.text) == (False, True)
-        assert await log.draw([pool], Draw("b", 120, 0, 2)) is None
-        assert await log.draw([pool], Draw("a", 30, 0, 2)) is not None
-        assert await log.draw([pool], Draw("b", calls=1)) is None  # of the same tick another process knows more
-        assert await log.draw([pool], Draw("a", calls=2)) is not None
-        assert await log.draw([pool], Draw("b", calls=1, tick=1)) is None
-        assert await log.draw([pool], Draw("a", calls=2)) is None
-        assert await log.draw([pool], Draw("b", calls=2)) is None  # late: its step is not taken
-        drawn = await client.hmget(keys.pool, "a", "b", "=tokens", "=open", "=calls")
+            assert await log.reserve([budget], Reservation("a", 60, 60, 1)) is None
+        shortfall = await log.reserve([budget], Reservation("b", 50, 50))
+        assert shortfall is not None
+        assert (shortfall.may_pass, "40 are left" in shortfall.text) == (True, True)
+        assert await log.reserve([budget], Reservation("a", 30, 0)) is None
+        assert await log.reserve([budget], Reservation("b", 50, 50)) is None
+        assert await log.reserve([budget], Reservation("b", 120, 0)) is None  # what was billed counts, also beyond
+        shortfall = await log.reserve([budget], Reservation("a", 31, 1))
+        assert shortfall is not None
+        assert (shortfall.may_pass, "0 are left" in shortfall.text) == (False, True)
+        assert await log.reserve([budget], Reservation("b", 120, 0, 2)) is None
+        assert await log.reserve([budget], Reservation("a", 30, 0, 2)) is not None
+        # Of the same tick another process knows more.
+        assert await log.reserve([budget], Reservation("b", calls=1)) is None
+        assert await log.reserve([budget], Reservation("a", calls=2)) is not None
+        assert await log.reserve([budget], Reservation("b", calls=1, tick=1)) is None
+        assert await log.reserve([budget], Reservation("a", calls=2)) is None
+        assert await log.reserve([budget], Reservation("b", calls=2)) is None  # late: its step is not taken
+        drawn = await client.hmget(keys.budget, "a", "b", "=tokens", "=open", "=calls")
         assert drawn == [b"30:0:2:0", b"120:0:1:1", b"150", b"0", b"3"]
         await client.hset(keys.state, "status", "failed")
-        assert await log.draw([pool], Draw("c", 1)) is not None
+        assert await log.reserve([budget], Reservation("c", 1)) is not None
         await client.aclose()
 
     asyncio.run(draws())
 
 
+def test_r13_3_a_child_with_limits_of_its_own_shares_them_with_what_stands_below_it(server: EmbeddedServer) -> None:
+    async def reservations() -> None:
+        client = redis.asyncio.Redis.from_url(server.redis_url)
+        log = MessageLog(client, prefix="nested", published_seconds=1, lease_seconds=1, window=1)
+        outer, child, keys = Budget("r", 100, 9), Budget("c", 40, 3), Keys("nested", "r")
+        await client.hset(keys.state, "status", "running")
+        assert await log.reserve([child, outer], Reservation("below", 30, 30)) is None
+        shortfall = await log.reserve([child, outer], Reservation("beside", 20, 20))
+        assert shortfall is not None
+        assert (shortfall.may_pass, "10 are left of those that run c" in shortfall.text) == (True, True)
+        assert await log.reserve([outer], Reservation("elsewhere", 60, 60)) is None
+        shortfall = await log.reserve([child, outer], Reservation("beside", 11, 11))
+        assert shortfall is not None
+        assert "10 are left of those that run c" in shortfall.text
+        assert await log.reserve([child, outer], Reservation("c", 10, 10, 2)) is None  # its own count above it alone
+        assert await log.reserve([child, outer], Reservation("below", 30, 0, 1)) is None
+        shortfall = await log.reserve([child, outer], Reservation("below", 30, 0, 2))
+        assert shortfall is not None
+        assert shortfall.text.startswith("0 calls are left of those that run c")
+        left = left_of([child, outer], await client.hmget(keys.budget, sum_fields([child, outer])))
+        assert left == {"tokens": 10, "calls": 0}
+        assert await client.exists(Keys("nested", "c").budget) == 0
+        await client.aclose()
+
+    asyncio.run(reservations())
+
+
 def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_pools() -> None:
-    parent = Parent(CallId("r", "①", 3), 2, 1, (Pool("r", 5, None),))
+    parent = Parent(CallId("r", "①", 3), 2, 1, (Budget("r", 5, None),))
     assert Parent.read(parent.to_fields()["parent"]) == parent
     assert Parent.read(b'["r", null, 3, 2, 1]') == Parent(CallId("r", None, 3), 2, 1)
 

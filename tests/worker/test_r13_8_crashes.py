@@ -28,9 +28,9 @@ from acts_celery.worker.messaging.messages import (
     unpack_delivery,
 )
 from acts_celery.worker.messaging.task_messages import TaskMessage
+from acts_celery.worker.storage.budgets import Budget
 from acts_celery.worker.storage.children import Parent
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.pools import Pool
 
 from .test_r13_5_crashes import World
 
@@ -84,20 +84,20 @@ class ChildWorld(StreamingWorld):
     def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int) -> None:
         super().__init__(server, seed, deaths=deaths)
         self.above = Keys(self.settings.key_prefix, f"above-{self.run.id}")
-        parent = Parent(CallId(self.above.run, None, 0), 1, 1, (Pool(self.above.run, None, 100),))
+        parent = Parent(CallId(self.above.run, None, 0), 1, 1, (Budget(self.above.run, None, 100),))
         self.redis.hset(self.keys.state, mapping=parent.to_fields())
         self.redis.hset(self.above.state, "status", "running")
         self.redis.hset(self.above.calls, parent.call.member, f"child:1:0:{self.run.id}")
         self.has_answered = False
 
-    def drawn(self, keys: Keys) -> int:
-        """The calls that the run has taken from a pool, its own or the one above."""
-        found = self.redis.hget(keys.pool, self.run.id) or b"0:0:0:0"
-        return int(found.split(b":")[2])
+    def taken(self) -> tuple[int, int]:
+        """The calls that the run has taken from its own budget, and from the one above."""
+        own, above = self.redis.hmget(self.above.budget, f"=calls:{self.run.id}", "=calls")
+        return int(own or 0), int(above or 0)
 
     def step(self) -> Iterator[None]:
         total = int(self.redis.hget(self.keys.state, "total"))
-        assert min(map(self.drawn, (self.keys, self.above))) >= total, "calls are written that were not drawn"
+        assert min(self.taken()) >= total, "calls are written that were not taken"
         yield from super().step()
 
     async def _do(self, scheduler: Scheduler, task: TaskMessage) -> None:
@@ -140,4 +140,4 @@ def test_r13_3_what_a_streamed_answer_of_a_child_run_starts_was_drawn_before_and
     asyncio.run(world.live())
     verify(world)
     assert world.has_answered or world.deaths
-    assert not world.has_answered or world.drawn(world.above) == len(world.run.result().calls)
+    assert not world.has_answered or world.taken()[1] == len(world.run.result().calls)

@@ -179,7 +179,7 @@ def test_r13_8_a_call_of_a_child_run_begins_while_both_answers_are_held_back(
     result = streaming.backend.wait(run.id)
     assert (result.status, result.output) == ("completed", 44)
     assert [call.cost and call.cost["calls"] for call in result.calls] == [2, None]
-    drawn: Any = streaming.backend.redis.hget(Keys(streaming.backend.settings.key_prefix, run.id).pool, "=calls")
+    drawn: Any = streaming.backend.redis.hget(Keys(streaming.backend.settings.key_prefix, run.id).budget, "=calls")
     assert int(drawn) == 4
 
 

@@ -26,6 +26,7 @@ from acts_celery.worker.errors import BeingAmended, RunNotFound
 from acts_celery.worker.messaging.attempts import CallId, lane_token
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.budgets import TOKENS
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
 from acts_celery.worker.storage.definition import (
@@ -44,7 +45,6 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane import id_key, known_calls
 from acts_celery.worker.storage.loop_entries import LOOP, follow
-from acts_celery.worker.storage.pools import TOKENS
 from acts_celery.worker.storage.retention import delete_run
 
 _LANES_AT_ONCE: Final = 200
@@ -275,8 +275,8 @@ class Forker:
         answered = {CallId(keys.run, LOOP, request).member: "done" for request in loop.answered}
         if answered:
             self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
-        drawn = {keys.run: f"0:0:{loop.own_calls}:0", "=calls": loop.own_calls}  # see pool.lua
-        self._redis.hset(keys.pool, mapping=drawn)  # type: ignore[arg-type]  # as above
+        drawn = {keys.run: f"0:0:{loop.own_calls}:0", "=calls": loop.own_calls}  # see budget.lua
+        self._redis.hset(keys.budget, mapping=drawn)  # type: ignore[arg-type]  # as above
         if copied.has_loop_left:
             self._redis.rpush(keys.backlog, LOOP)
 

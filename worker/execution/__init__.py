@@ -3,6 +3,8 @@
 `scheduler`     one runner for each lane of a process
 `lane_runner`   decide, commit, apply, until nothing is ready
 `loop_runner`   ask the model, run its calls, look at its output, ask again
+`loop_log`      what a loop runner writes
+`loop_answers`  the steps that come of a model's answers
 `loop_requests` what the next tick asks
 `loop_view`     a run as its loop sees it
 `ticks`         what an answer comes to, and how it is written down
@@ -14,7 +16,7 @@
 `mailbox`       what arrives for a runner
 `services`      what all runners of a process share
 `admission`     limits on how many calls are at work
-`budget`        the tokens of a loop's calls that ask a model
+`budget`        what a loop and its calls that ask a model take
 `views`         the shared parts of the runs
 `recent`        what was used last and is kept for a while
 `invocation`    calling code once, with its timeout

@@ -23,13 +23,13 @@ from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.worker.messaging.attempts import Attempt
 from acts_celery.worker.storage.audit import Actor, Deed
-from acts_celery.worker.storage.children import PARENT, Parent, child_id, pools_of, result_of
+from acts_celery.worker.storage.budgets import TOKENS, Budget, left_of, sum_fields
+from acts_celery.worker.storage.children import PARENT, Parent, budgets_of, child_id, result_of
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import loop_alarm
-from acts_celery.worker.storage.pools import TOKENS, Pool
 from acts_celery.worker.storage.run_writer import RunWriter
 
 from .checking import Checker, most_of
@@ -72,7 +72,7 @@ class Children:
     def _start(
         self, attempt: Attempt, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition
     ) -> Started | Success | Failure:
-        above, pools, left = self._above(attempt.id.run, definition)
+        above, budgets, left = self._above(attempt.id.run, definition)
         most = self._settings.limit_child_depth
         depth = above.depth + 1 if above is not None else 1
         if depth > most:
@@ -89,31 +89,24 @@ class Children:
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         order = Deed("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
-        fields = Parent(attempt.id, attempt.number, depth, pools).to_fields()
+        fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)
         return Started(keys.run, tuple(lanes))
 
-    def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Pool, ...], dict[str, float]]:
-        """Whose child the run is itself, on what its child runs draw, and what is left for one now (SPEC R13.3)."""
+    def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Budget, ...], dict[str, float]]:
+        """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
         keys = Keys(self._settings.key_prefix, run)
         fields: Any = self._redis.hmget(keys.state, PARENT, TOKENS)
         above = Parent.read(fields[0])
         if definition.request is None:
             return above, (), {}
-        pools = pools_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
-        left: dict[str, float] = {}
-        for pool in pools:
-            drawn: Any = self._redis.hmget(Keys(keys.prefix, pool.run).pool, "=tokens", "=open", "=calls")
-            tokens, reserved, calls = (int(number or 0) for number in drawn)
-            # What others have only reserved may be given back: the child waits for it, as any request does.
-            rest = pool.less({"=tokens": tokens - reserved, "=calls": calls})
-            for key, number in (("tokens", rest.tokens), ("calls", rest.calls)):
-                if number is not None:
-                    left[key] = min(number, left.get(key, number))
+        budgets = budgets_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
+        taken: Any = self._redis.hmget(Keys(keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
+        left: dict[str, float] = {**left_of(budgets, taken)}
         due: Any = self._redis.zscore(keys.leases, loop_alarm())
         if due is not None:
             left["seconds"] = (due - server_ms(self._redis)) / 1000
-        return above, pools, left
+        return above, budgets, left
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
         """The keys of the run that is to answer a call, and its status where it is there.

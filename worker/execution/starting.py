@@ -17,7 +17,7 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.run_writer import TakenOver
 
-from .budget import Budget
+from .budget import CallBudget
 from .children import Started
 from .inline_calls import InlineCalls
 from .remote import unknown_code
@@ -36,7 +36,7 @@ class Starter:
         self._view = view
         self._instance = instance
         self._inline = inline
-        self._budget = Budget(services.log, services.settings, view.definition)
+        self._budget = CallBudget(services.log, services.settings, view.definition)
 
     def claim(self, call: Call) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""

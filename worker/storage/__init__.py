@@ -14,7 +14,7 @@
 `timings`       what the log says of the time that a call took
 `loop_entries`  what the log holds of a run's loop, and one step of it
 `children`      how a run and the call that it answers know each other
-`pools`         what all that stands below a loop may take together
+`budgets`       what all that stands below a loop may take together
 `unanswered`    requests to models that are made again
 `held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it

@@ -22,9 +22,9 @@ from acts_celery.worker.messaging.messages import Delivery, delivery_task
 from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 
+from .budgets import Budget
 from .condition import Condition, Kind
 from .loop_entries import follow
-from .pools import Pool
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -41,14 +41,14 @@ class Parent:
     attempt: int
     depth: int
     """How many runs stand above the child."""
-    pools: tuple[Pool, ...] = ()
-    """On what the child draws, the nearest first (SPEC R13.3)."""
+    budgets: tuple[Budget, ...] = ()
+    """What the child takes from, the nearest first (SPEC R13.3)."""
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of the child's state."""
         call = self.call
-        pools = [[pool.run, pool.tokens, pool.calls] for pool in self.pools]
-        return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, pools])}
+        budgets = [[budget.run, budget.tokens, budget.calls] for budget in self.budgets]
+        return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, budgets])}
 
     @classmethod
     def read(cls, field: bytes | str | None) -> Self | None:
@@ -56,7 +56,7 @@ class Parent:
         if field is None:
             return None
         run, instance, index, attempt, depth, *more = json.loads(field)
-        return cls(CallId(run, instance, index), attempt, depth, tuple(Pool(*pool) for pool in (more or [[]])[0]))
+        return cls(CallId(run, instance, index), attempt, depth, tuple(Budget(*one) for one in (more or [[]])[0]))
 
     def waits_for(self, entry: bytes | None, child: str) -> bool:
         """Whether the call, by its entry in `calls`, waits for that child, or is about to."""
@@ -78,10 +78,10 @@ def _is_child(condition: Condition, child: str) -> bool:
     return condition.kind is Kind.CHILD and condition.holder == child
 
 
-def pools_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None) -> tuple[Pool, ...]:
-    """On what the calls of a loop draw, by the fields of its state: its own pool, and those above it."""
+def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None) -> tuple[Budget, ...]:
+    """What the calls of a loop take from, by the fields of its state: its own budget, and those above it."""
     above = Parent.read(parent)
-    return Pool.of(run, limits, int(tokens or 0)), *(above.pools if above is not None else ())
+    return Budget.of(run, limits, int(tokens or 0)), *(above.budgets if above is not None else ())
 
 
 def child_result(status: str, loop: Loop) -> Success | Failure:

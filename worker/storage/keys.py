@@ -107,8 +107,8 @@ class Keys:
         return self._key("children")
 
     @property
-    def pool(self) -> str:
-        """Hash: what is taken below its loop (SPEC R13.3; see pool.lua)."""
+    def budget(self) -> str:
+        """Hash: what is taken by its loop and below it (SPEC R13.3; see budget.lua)."""
         return self._key("pool")
 
     @property
@@ -161,7 +161,7 @@ class Keys:
             self.held,
             self.pending_webhooks,
             self.children,
-            self.pool,
+            self.budget,
             self.unanswered,
             self.published,
             self.backlog,

@@ -20,7 +20,8 @@ from acts_celery.worker.messaging.packing import unpack
 from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 
-from .children import PARENT, Parent, is_answered_by, pools_of
+from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
+from .children import PARENT, Parent, budgets_of, is_answered_by
 from .commits import (
     Advance,
     Claim,
@@ -37,7 +38,6 @@ from .entries import Entry, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LoopStep
-from .pools import TOKENS, Draw, Lack, Pool
 from .scripts import AsyncScript
 from .secret import new_secret
 from .timings import Spent
@@ -89,7 +89,7 @@ class MessageLog:
         self._lane = AsyncScript(self._commands, "lane", is_raw=True)
         self._advance = AsyncScript(self._commands, "advance")
         self._loop = AsyncScript(self._commands, "loop")
-        self._pool = AsyncScript(self._commands, "pool")
+        self._budget = AsyncScript(self._commands, "budget")
         self._drive = AsyncScript(self._commands, "drive")
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
@@ -241,18 +241,15 @@ class MessageLog:
                 return found
             after = found[-1].id
 
-    async def draw(self, pools: Sequence[Pool], draw: Draw) -> Lack | None:
-        """Have a member take so much from each pool, or say what is lacking in one of them."""
-        for pool in pools:
-            answer = await self._pool(self._keys(pool.run), draw.to_request(pool))
-            if (lack := draw.lack(pool, answer)) is not None:
-                return lack
-        return None
+    async def reserve(self, budgets: Budgets, taken: Reservation) -> Shortfall | None:
+        """Have a member take so much of each of these budgets, or say what is lacking in one of them."""
+        answer = await self._budget(self._keys(budgets[-1].run), taken.to_request(budgets))
+        return taken.shortfall(budgets, answer)
 
-    async def pools(self, run: str, limits: LoopLimits) -> tuple[Pool, ...]:
-        """On what the calls of a loop draw: its own pool, and those above it."""
+    async def budgets(self, run: str, limits: LoopLimits) -> tuple[Budget, ...]:
+        """What the calls of a loop take from: its own budget, and those above it."""
         fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, TOKENS)
-        return pools_of(run, limits, *fields)
+        return budgets_of(run, limits, *fields)
 
     async def parent(self, run: str) -> Parent | None:
         """The call that a run is to answer, where it is a child."""

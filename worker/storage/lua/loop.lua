@@ -12,7 +12,7 @@
 --          request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends, or ""), alone (whether
 --          every call has to have ended), pauses (whether the run is paused with it), extends (a run that has ended goes on:
 --          the tick, or nil), alarm (when to look at the loop again, in ms, or nil), spent (the tokens that the loop has taken
---          itself, or nil: see pool.lua), published_ms (how long a published task may lie before it counts as lost),
+--          itself, or nil: see budget.lua), published_ms (how long a published task may lie before it counts as lost),
 --          most_bytes (what a run may write), refuses (whether a step that goes beyond is not taken; else the run fails with it)
 -- Answer: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what the run had
 --         written), woken (lanes to be published), due (when something becomes due, where that is sooner than the sweep would
