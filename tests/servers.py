@@ -11,6 +11,7 @@ from typing import Final
 SCRIPTS: Final = {
     "advance": "worker/test_advance_script",
     "amend": "worker/test_amend",
+    "budget": "worker/test_r13_3_budget",
     "clock": "worker/test_advance_script",
     "condition": "worker/test_advance_script",
     "decide": "worker/test_r14_people",
@@ -23,7 +24,6 @@ SCRIPTS: Final = {
     "loop": "worker/test_r13_1_loop",
     "names": "worker/test_sweep_script",
     "outbox": "worker/test_sweep_script",
-    "pool": "worker/test_r13_3_pool",
     "send": "worker/test_promises",
     "set_status": "worker/test_control",
     "signs": "worker/test_sweep_script",

@@ -1,4 +1,4 @@
-"""A loop and all that stands below it draw on one pool (SPEC R13.3), on real workers."""
+"""A loop and all that stands below it draw on one budget (SPEC R13.3), on real workers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PLAIN = {"schema": {"type": "integer"}}
 
 @pytest.fixture(scope="module")
 def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    settings = loop_settings(server, "pool", sweep_interval_seconds=1.0)
-    running = Backend(settings, meeting, tmp_path_factory.mktemp("pool"))
+    settings = loop_settings(server, "budget", sweep_interval_seconds=1.0)
+    running = Backend(settings, meeting, tmp_path_factory.mktemp("budget"))
     with running.worker():
         yield running
 
@@ -233,7 +233,7 @@ def test_r13_3_a_child_with_limits_of_its_own_shares_them_with_what_stands_below
     asyncio.run(reservations())
 
 
-def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_pools() -> None:
+def test_r9_3_a_run_of_the_version_before_knows_its_parent_without_budgets() -> None:
     parent = Parent(CallId("r", "①", 3), 2, 1, (Budget("r", 5, None),))
     assert Parent.read(parent.to_fields()["parent"]) == parent
     assert Parent.read(b'["r", null, 3, 2, 1]') == Parent(CallId("r", None, 3), 2, 1)
