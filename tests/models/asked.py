@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from acts_celery.worker.models.request import Answer, Heard, Model, ModelRequest, ignore
+from acts_celery.worker.models.request import Answer, Model, ModelRequest, OnText, ignore
 
 OUTPUT = {"type": "object", "properties": {"output": {}}, "required": ["output"]}
 
@@ -16,9 +16,9 @@ def request(*said: str, **parts: Any) -> ModelRequest:
     return ModelRequest([{"role": "user", "content": text} for text in said], **parts)
 
 
-def ask(model: Model, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
+def ask(model: Model, *said: str, on_text: OnText = ignore, **parts: Any) -> Answer:
     """The answer to these messages."""
-    return asyncio.run(model.ask(request(*said, **parts), heard))
+    return asyncio.run(model.ask(request(*said, **parts), on_text))
 
 
 async def on_thread(function: Callable[[], Any]) -> Any:

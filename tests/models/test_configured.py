@@ -148,8 +148,8 @@ def test_a_fallback_is_not_asked_what_was_refused(registry: Registry) -> None:
 
 def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None:
     class Breaking:
-        async def ask(self, request: ModelRequest, heard: Callable[[str], None]) -> Answer:
-            heard('{"calls": [')
+        async def ask(self, request: ModelRequest, on_text: Callable[[str], None]) -> Answer:
+            on_text('{"calls": [')
             raise Unreachable("the connection broke")
 
     candidates = [asking.Candidate(Breaking(), "x")]

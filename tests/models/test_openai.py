@@ -24,7 +24,7 @@ from acts_celery.worker.models.errors import (
 )
 from acts_celery.worker.models.http_client import Bounds
 from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import Answer, Heard, Usage, ignore
+from acts_celery.worker.models.request import Answer, OnText, Usage, ignore
 from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
@@ -38,7 +38,7 @@ USAGE = Usage(111, 22, 11)
 def answer_of(
     reply: Reply,
     *said: str,
-    heard: Heard = ignore,
+    on_text: OnText = ignore,
     bytes_: int = 1_000_000,
     check: Callable[[ModelServer], None] | None = None,
     **parts: Any,
@@ -49,16 +49,16 @@ def answer_of(
         model = SdkModel(OpenAIChat(), configured, Bounds(bytes_, 8))
         parts["config"] = {"model": "m", **parts.get("config", {})}
         try:
-            return asyncio.run(asked(model, *(said or ("hello",)), heard=heard, **parts))
+            return asyncio.run(asked(model, *(said or ("hello",)), on_text=on_text, **parts))
         finally:
             if check is not None:
                 check(server)
 
 
-async def asked(model: SdkModel, *said: str, heard: Heard = ignore, **parts: Any) -> Answer:
+async def asked(model: SdkModel, *said: str, on_text: OnText = ignore, **parts: Any) -> Answer:
     """Ask, and close the connections."""
     try:
-        return await model.ask(request(*said, **parts), heard)
+        return await model.ask(request(*said, **parts), on_text)
     finally:
         await model.close()
 
@@ -71,11 +71,11 @@ def failed(reply: Reply, kind: type[ModelError], **parts: Any) -> ModelError:
 
 
 def test_a_streamed_answer_is_heard_as_it_comes_and_tells_its_usage() -> None:
-    heard: list[str] = []
-    answer = answer_of(streamed(TEXT, pieces=5), heard=heard.append)
+    on_text: list[str] = []
+    answer = answer_of(streamed(TEXT, pieces=5), on_text=on_text.append)
     assert (answer.text, answer.model, answer.usage) == (TEXT, "m-2026", USAGE)
-    assert "".join(heard) == TEXT
-    assert len(heard) == 5
+    assert "".join(on_text) == TEXT
+    assert len(on_text) == 5
 
 
 def test_an_answer_in_one_piece_is_read_too() -> None:

@@ -49,9 +49,9 @@ def test_a_content_of_several_parts_is_looked_through_as_well() -> None:
 
 
 def test_a_text_answer_is_written_letter_by_letter_and_heard() -> None:
-    heard: list[str] = []
-    assert ask(ScriptedModel([{"answer": "{not JSON"}]), "a", heard=heard.append).text == "{not JSON"
-    assert heard == ["{not JSON"]
+    on_text: list[str] = []
+    assert ask(ScriptedModel([{"answer": "{not JSON"}]), "a", on_text=on_text.append).text == "{not JSON"
+    assert on_text == ["{not JSON"]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Checker:
     def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
         known = self._known(allow, approved)
-        return self._held_against_settings(check_in(known, value))
+        return self._completed(check_in(known, value))
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
@@ -97,7 +97,7 @@ class Checker:
         """Check an amendment to a run. Raises `protocol.Rejected`."""
         plan = check_amendment(value, so_far, self._environment)
         try:
-            return _supported(self._held_against_settings(plan), is_new=False)
+            return _supported(self._completed(plan), is_new=False)
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
@@ -128,7 +128,7 @@ class Checker:
     def _known_delegates(self) -> KnownDelegates:
         return KnownDelegates(self._settings, self._registry)
 
-    def _held_against_settings(self, plan: Plan) -> Plan:
+    def _completed(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
         problems = [*self._loosened(plan), *self._unknown_models(plan), *_reserved(plan)]
         for call in plan.calls if self._settings.model is None else ():

@@ -56,7 +56,7 @@ class LoopRunner:
         """Answers that are not in the log yet."""
         self.gets_on: asyncio.Event | None = None
         """To be set when something was committed: the loop is not what its last worker died of."""
-        self.failed: list[str] = []  # its requests are told by the calls that they lead to
+        self.failed: list[str] = []  # its requests are reported by the calls that they lead to
         self._is_stopped = False
         self._has_to_look = True
         """Whether to see whether the request is at work: it is claimed then, unless it is."""

@@ -23,7 +23,7 @@ from acts_celery.worker.messaging.messages import WRITTEN, ActivityCall, Delegat
 from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import request_config, solve
-from acts_celery.worker.models.ticks import ask_for_tick
+from acts_celery.worker.models.tick_requests import ask_for_tick
 from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
 
@@ -180,8 +180,8 @@ class RemoteExecutor:
 
         async def ask() -> Any:
             if message.is_tick:
-                tell = partial(self._tell, message.attempt) if message.streams else None
-                return await ask_for_tick(self._models, context, message.schema, message.config, tell=tell)
+                send_part = partial(self._send_part, message.attempt) if message.streams else None
+                return await ask_for_tick(self._models, context, message.schema, message.config, send_part=send_part)
             return await solve(self._models, context, message.schema, message.config, paid.append)
 
         result = await invoke(
@@ -195,7 +195,7 @@ class RemoteExecutor:
         )
         return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
 
-    async def _tell(self, attempt: Attempt, text: str) -> None:
+    async def _send_part(self, attempt: Attempt, text: str) -> None:
         """Send what has been written so far of an answer."""
         await self._deliver(Delivery(attempt, Success({WRITTEN: text})))
 

@@ -299,8 +299,8 @@ def last_errors(view: LoopView) -> list[str]:
     count = view.loop.last.errors if view.loop.last is not None else 0
     said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
     errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
-    told = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
-    return [shortened(text) for text in told[:_MOST_SHOWN]]
+    texts = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
+    return [shortened(text) for text in texts[:_MOST_SHOWN]]
 
 
 def _message(error: TickError, date: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request
-`ticks`       the request of a loop's tick
-`telling`     telling of its answer while it is written
+`tick_requests` the request of a loop's tick
+`partial_answers` sending on its answer while it is written
 `window`      whether a request fits the context of a model
 """

@@ -100,7 +100,7 @@ def _end(written: Written, message: Mapping[str, Any]) -> None:
 
 
 def _count(written: Written, usage: Any) -> None:
-    """Note what the answer cost: its input is told at its beginning, its output at its end."""
+    """Note what the answer cost: its input is reported at its beginning, its output at its end."""
     if not isinstance(usage, dict):
         return
     before = written.usage or Usage(0, 0)

@@ -18,7 +18,7 @@ from typing import Final
 from acts_celery.worker.backoff import Backoff
 
 from .errors import ModelError, Truncated, Unreachable
-from .request import Answer, Heard, Model, ModelRequest
+from .request import Answer, Model, ModelRequest, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -39,20 +39,20 @@ Failed = Callable[[ModelError, int, float], None]
 
 
 async def answered(
-    candidates: Sequence[Candidate], request: ModelRequest, heard: Heard, seconds: float, failed: Failed
+    candidates: Sequence[Candidate], request: ModelRequest, on_text: OnText, seconds: float, failed: Failed
 ) -> Answer:
     """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
 
-    A request of whose answer a piece was heard is not asked again: calls of that piece may have begun.
+    A request of whose answer a piece has come is not asked again: calls of that piece may have begun.
     """
     began = time.monotonic()
-    was_heard = False
+    has_begun = False
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds")
 
-    def hear(piece: str) -> None:
-        nonlocal was_heard
-        was_heard = was_heard or bool(piece)
-        heard(piece)
+    def take(piece: str) -> None:
+        nonlocal has_begun
+        has_begun = has_begun or bool(piece)
+        on_text(piece)
 
     try:
         async with asyncio.timeout(seconds):
@@ -61,13 +61,13 @@ async def answered(
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
                     try:
-                        answer = await candidate.model.ask(own, hear)
+                        answer = await candidate.model.ask(own, take)
                         return replace(answer, duration_seconds=time.monotonic() - began)
                     except ModelError as raised:
                         error = raised
                     if not error.is_transient:
                         raise error
-                    if was_heard:
+                    if has_begun:
                         raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
                     if error.retry_after_seconds is not None:
                         # Those who were sent away together do not come back together.

@@ -15,7 +15,7 @@ from .http_client import Bounds
 from .known import KnownModels
 from .providers import make_model
 from .registered import OnThread
-from .request import Answer, Heard, Listing, Model, ModelRequest, ignore
+from .request import Answer, Listing, Model, ModelRequest, OnText, ignore
 from .window import verify_fits
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Models:
         self._longest_seconds = settings.model_request_seconds
         self._made: dict[ConfiguredModel, Model] = {}
 
-    async def ask(self, request: ModelRequest, heard: Heard = ignore) -> Answer:
+    async def ask(self, request: ModelRequest, on_text: OnText = ignore) -> Answer:
         """The answer of the model that `config.model` names, else of `ACTS_MODEL`, or of a fallback of it.
 
         Raises `ModelError`, and whatever a function raises that is registered as a model.
@@ -47,7 +47,7 @@ class Models:
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
         candidates = self._candidates(request, (configured, *self._known.fallbacks(configured)))
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
-        answer = await answered(candidates, request, heard, seconds, self._failed)
+        answer = await answered(candidates, request, on_text, seconds, self._failed)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
         for finding in answer.findings:
             logger.warning("%s: %s", answer.model, finding)

@@ -13,7 +13,7 @@ from typing import Any
 from acts_celery.worker.registry.activities import RegisteredModel
 
 from .errors import InvalidAnswer
-from .request import Answer, Heard, ModelRequest
+from .request import Answer, ModelRequest, OnText
 
 OnThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a plain function beside the event loop."""
@@ -26,7 +26,7 @@ class FunctionModel:
         self._registered = registered
         self._on_thread = on_thread
 
-    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """What the function answers. Raises `InvalidAnswer`, and whatever the function raises."""
         function = self._registered.function
         given = ([dict(message) for message in request.messages], request.schema, dict(request.config))
@@ -35,7 +35,7 @@ class FunctionModel:
         else:
             said = await self._on_thread(lambda: function(*given))
         answer = said if isinstance(said, Answer) else Answer(_text(said), self._registered.name)
-        heard(answer.text)
+        on_text(answer.text)
         return answer
 
 

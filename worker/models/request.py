@@ -1,6 +1,6 @@
 """What a model is asked, what it answers, and what a model is.
 
-A model is one method: `async def ask(self, request: ModelRequest, heard: Heard) -> Answer`. The caller is on the
+A model is one method: `async def ask(self, request: ModelRequest, on_text: OnText) -> Answer`. The caller is on the
 event loop of the process, so that waiting for an answer costs no thread.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from acts_celery.protocol.language.limits import MOST
 
-Heard = Callable[[str], None]
+OnText = Callable[[str], None]
 """Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
 
 
@@ -29,7 +29,7 @@ class ModelRequest:
 
 
 def count_of(value: Any) -> int | None:
-    """A number of tokens that a provider tells; None where it is none, or beyond what any answer takes."""
+    """A number of tokens that a provider reports; None where it is none, or beyond what any answer takes."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
@@ -53,7 +53,7 @@ class Answer:
 
     text: str
     model: str
-    """The model's name as the provider tells it."""
+    """The model's name as the provider reports it."""
     usage: Usage | None = None
     """None where the provider does not say."""
     duration_seconds: float = 0.0
@@ -64,7 +64,7 @@ class Answer:
 class Model(Protocol):
     """Anything that answers requests."""
 
-    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """Answer a request, once. Raises `ModelError`."""
         ...
 
@@ -83,4 +83,4 @@ class Listing(Protocol):
 
 
 def ignore(_: str) -> None:
-    """A `Heard` that does nothing, for a caller that waits for the whole answer."""
+    """An `OnText` that does nothing, for a caller that waits for the whole answer."""

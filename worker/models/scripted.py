@@ -22,7 +22,7 @@ from typing import Any, Final
 from acts_celery.worker.errors import WorkerError
 
 from .errors import BadRequest
-from .request import Answer, Heard, ModelRequest
+from .request import Answer, ModelRequest, OnText
 
 _MOST_BYTES: Final = 1_000_000
 _KEYS: Final = {"when", "output", "answer", "times"}
@@ -87,14 +87,14 @@ class ScriptedModel:
                 raise WorkerError(f"the scripted model's {path}, entry {index}: it must be {_SHAPE}")
         return cls(entries, path.resolve(), uses)
 
-    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """The first answer that fits. Raises `BadRequest`."""
         said = "\n".join(map(_content, request.messages))
         for index, entry in enumerate(self._entries):
             times = entry.get("times")
             if _fits(entry, said) and (times is None or self._uses.take(f"{self._path} {index}", times)):
                 text = _text(entry)
-                heard(text)
+                on_text(text)
                 return Answer(text, f"scripted:{self._path.name}")
         raise BadRequest("the scripted model has no answer to this request")
 

@@ -19,7 +19,7 @@ from acts_celery.broker_config import ConfiguredModel
 from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
 from .profiles import Fitted, Profile, is_about_schema
-from .request import Answer, Heard, ModelRequest, Usage
+from .request import Answer, ModelRequest, OnText, Usage
 from .wire_schema import StrictMode
 from .wire_text import bounded, events, json_object
 
@@ -112,17 +112,17 @@ class SdkModel:
         self._sdk: Any = None
         self._profile = Profile(dialect.strict_mode(configured))
 
-    async def ask(self, request: ModelRequest, heard: Heard) -> Answer:
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
         await self._load()
         sent = self._profile.fitted(request)
         try:
-            return await self._asked(sent, heard)
+            return await self._asked(sent, on_text)
         except BadRequest as error:
             if sent.format is None or not is_about_schema(error):
                 raise
             self._profile.note_refusal(request, error)
-        return await self._asked(self._profile.fitted(request), heard)
+        return await self._asked(self._profile.fitted(request), on_text)
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
@@ -146,11 +146,11 @@ class SdkModel:
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
 
-    async def _asked(self, sent: Fitted, heard: Heard) -> Answer:
+    async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
         written = Written(str(sent.config["model"]), self._bounds.answer_bytes)
         try:
             with errors_of(self._sdk, self._configured):
-                await self._answer(sent, written, heard)
+                await self._answer(sent, written, on_text)
             return replace(written.answer(), findings=sent.findings)
         except ModelError as error:
             if written.text and error.is_transient:
@@ -158,14 +158,14 @@ class SdkModel:
             error.answer = error.answer or (written.so_far() if written.usage or written.text else None)
             raise
 
-    async def _answer(self, sent: Fitted, written: Written, heard: Heard) -> None:
+    async def _answer(self, sent: Fitted, written: Written, on_text: OnText) -> None:
         async with self._dialect.asking(self._client, sent, self._configured) as response:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
             async for chunk in self._chunks(response, streams=streams):
                 if "error" in chunk:
                     raise self._told(chunk["error"])
                 if (piece := self._dialect.take(written, chunk, streams=streams)) and streams:
-                    heard(piece)
+                    on_text(piece)
 
     def _told(self, error: Any) -> ModelError:
         """An error that comes in place of an answer, or in the midst of one."""

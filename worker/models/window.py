@@ -34,11 +34,11 @@ def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
     written = compact([list(request.messages), request.schema]).encode()
     if len(written) <= _USUAL_BYTES * model.context_tokens:
         return
-    told = (
+    size = (
         f"the request has about {len(written) // _USUAL_BYTES} tokens, and {model.model} reads {model.context_tokens}"
     )
     if len(written) > _MOST_BYTES * model.context_tokens:
         least = len(_REPEATED.sub(rb"\1", written)) // _MOST_BYTES
         if least > model.context_tokens:
-            raise ContextTooLong(f"{told} at once (its context_tokens); it is not sent: {TOO_LONG}")
-    logger.warning("%s at once (its context_tokens): it may be refused, or cut", told)
+            raise ContextTooLong(f"{size} at once (its context_tokens); it is not sent: {TOO_LONG}")
+    logger.warning("%s at once (its context_tokens): it may be refused, or cut", size)

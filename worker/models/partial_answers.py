@@ -1,8 +1,8 @@
-"""Telling of an answer while it is written: its text, each time that more calls of it are complete (SPEC R13.8).
+"""Sending on an answer while it is written: its text, each time that more calls of it are complete (SPEC R13.8).
 
-One telling is under way at a time, and the next one says all that has come meanwhile; a slow broker makes them fewer.
-Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so a long answer is not told
-of at every call: from the eighth on, each telling has a quarter more calls than the one before.
+One part is under way at a time, and the next one holds all that has come meanwhile; a slow broker makes them fewer.
+Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so of a long answer not every
+call makes a part: from the eighth on, each part has a quarter more calls than the one before.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from acts_celery.protocol.requests.answers import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.worker.errors import WorkerError
 
-from .request import Heard
+from .request import OnText
 
 logger: Final = logging.getLogger(__name__)
 
-Tell = Callable[[str], Awaitable[None]]
+SendPart = Callable[[str], Awaitable[None]]
 
 
-class Telling:
-    """Tells as long as it is entered; `tell` is called on the event loop."""
+class PartialAnswers:
+    """Sends parts as long as it is entered; `send` is called on the event loop."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, send: SendPart) -> None:
+        self._send = send
         self._growing = GrowingAnswer()
         self._calls = 0
         self._next = 1
-        """With how many calls the next telling begins."""
+        """With how many calls the next part is sent."""
         self._working: asyncio.Task[None] | None = None
         self._is_over = False
 
-    def __enter__(self) -> Heard:
-        return self._hear
+    def __enter__(self) -> OnText:
+        return self._take
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
         if self._working is not None:
             self._working.cancel()
 
-    def _hear(self, piece: str) -> None:
+    def _take(self, piece: str) -> None:
         """Take in a piece of the answer."""
         if self._is_over:
             return
@@ -59,7 +59,7 @@ class Telling:
         try:
             while self._calls >= self._next:
                 self._next = self._calls + max(1, self._calls // 4)
-                await self._tell(self._growing.text[: self._growing.end])
+                await self._send(self._growing.text[: self._growing.end])
         except WorkerError as error:
             logger.warning("the calls of an answer wait for its end: %s", error)
             self._is_over = True

@@ -8,8 +8,8 @@ from typing import Any
 
 from .configured import Models
 from .errors import InvalidAnswer, Refused, Truncated
+from .partial_answers import PartialAnswers, SendPart
 from .request import Answer, ModelRequest, ignore
-from .telling import Tell, Telling
 
 
 async def ask_for_tick(
@@ -18,16 +18,16 @@ async def ask_for_tick(
     schema: Any,
     config: Mapping[str, Any],
     *,
-    tell: Tell | None = None,
+    send_part: SendPart | None = None,
 ) -> dict[str, Any]:
     """`answer` the text, `model` and `usage`; or, where it is of no use, `error` and what has to be paid for it.
-    Meanwhile `tell` is told the text up to the last call that is complete, where the model streams (SPEC R13.8).
+    Meanwhile `send_part` gets the text up to the last call that is complete, where the model streams (SPEC R13.8).
 
     Raises `ModelError` where there is no answer.
     """
     try:
-        with Telling(tell) if tell is not None else nullcontext(ignore) as heard:
-            answer = await models.ask(ModelRequest(messages, schema, config), heard)
+        with PartialAnswers(send_part) if send_part is not None else nullcontext(ignore) as on_text:
+            answer = await models.ask(ModelRequest(messages, schema, config), on_text)
     except (InvalidAnswer, Refused, Truncated) as error:
         return {"error": {"type": type(error).__name__, "message": str(error)}, **_paid(error.answer)}
     return {"answer": answer.text, **_paid(answer)}
