@@ -17,12 +17,11 @@ from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.references import Reference, parse_output_path
 from acts_celery.protocol.requests import Request, compose, render
 from acts_celery.protocol.requests.staged import first_schema
-from acts_celery.protocol.schemas.parts import referred
+from acts_celery.protocol.schemas.walk import Walk, referred
 from acts_celery.protocol.state.scopes import read_scope
 
 ANYTHING: Final = None
 """Stands for all places, or all scopes."""
-_DEEPEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,29 +132,29 @@ def _texts(said: Any, composed: Any, pinned: Any) -> list[str] | None:
     """The texts that a schema of one text, or of a list of them, names; None where it admits others as well. What is
     not shown is what the tool pins.
     """
-    found = [pinned] if isinstance(pinned, str) else list(pinned or ())
-    if said is False:
-        return found
-    named = _named(said, composed)
-    return named if named is None else [*found, *named]
+    named = _listing(composed)(said)
+    return named if named is None else [*([pinned] if isinstance(pinned, str) else pinned or ()), *named]
 
 
-def _named(said: Any, composed: Any, depth: int = 0) -> list[str] | None:
-    """The texts that a schema admits, where it plainly lists all of them."""
-    if not isinstance(said, dict) or depth > _DEEPEST:
-        return [] if said is False else None
-    if "const" in said or "enum" in said:
-        values = [said["const"]] if "const" in said else said["enum"]
-        return [
-            text for value in values for text in (value if isinstance(value, list) else [value]) if text is not None
-        ]
-    for keyword in filter(said.__contains__, ("anyOf", "oneOf")):
-        branches = [_named(branch, composed, depth + 1) for branch in said[keyword]]
-        if None not in branches:
-            return [text for branch in branches for text in branch or ()]
-    closer = [*said.get("allOf", ()), *(said[key] for key in ("items",) if key in said)]
-    closer += [target for key in ("$ref",) if (target := referred(said.get(key), composed)) is not None]
-    return next((named for part in closer if (named := _named(part, composed, depth + 1)) is not None), None)
+def _listing(composed: Any) -> Walk[list[str] | None]:
+    """The texts that a part of a schema admits, where it plainly lists all of them."""
+
+    def listed(said: Any) -> list[str] | None:
+        if not isinstance(said, dict):
+            return [] if said is False else None
+        if "const" in said or "enum" in said:
+            values = [said["const"]] if "const" in said else said["enum"]
+            texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+            return [text for text in texts if text is not None]
+        for keyword in filter(said.__contains__, ("anyOf", "oneOf")):
+            branches = list(map(walk, said[keyword]))
+            if None not in branches:
+                return [text for branch in branches for text in branch or ()]
+        closer = [*said.get("allOf", ()), said.get("items"), referred(said.get("$ref"), composed)]
+        return next((named for part in closer if (named := walk(part)) is not None), None)
+
+    walk = Walk(listed, cyclic=None)
+    return walk
 
 
 def _places(texts: list[str] | None) -> tuple[str, ...] | None:

@@ -6,12 +6,14 @@ that (a `pattern`, a `not`): the value is validated where that matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from math import floor, isfinite
 from typing import Any, Final
 
 from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.schemas import referred
+from acts_celery.protocol.schemas.walk import spread
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""
@@ -20,6 +22,7 @@ _MOST_ITEMS: Final = 8
 _MOST_REQUIRED: Final = 256
 _MOST_LETTERS: Final = 10_000
 _MOST_PARTS: Final = 2_000
+_MOST_COMBINED: Final = 64
 _KEYWORDS: Final = {
     "object": ("properties", "required"),
     "array": ("items", "prefixItems"),
@@ -98,26 +101,21 @@ class _Maker:
     def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """The schema with what it refers to and combines; of alternatives the first."""
         merged: dict[str, Any] = {}
-        stack: list[Any] = [schema]
-        for _ in range(64):
-            if not stack:
-                break
-            part = stack.pop(0)
-            if not isinstance(part, Mapping):
-                continue
-            for key, value in part.items():
-                if key == "properties" and isinstance(value, Mapping):
+        for part in islice(spread([schema], self._combined, nearest_first=True), _MOST_COMBINED):
+            for key, value in part.items() if isinstance(part, dict) else ():
+                if key == "properties":
                     merged["properties"] = {**value, **merged.get("properties", {})}
-                elif key == "required" and isinstance(value, list):
+                elif key == "required":
                     merged["required"] = [*merged.get("required", []), *value]
                 else:
                     merged.setdefault(key, value)
-            stack += part.get("allOf", [])
-            stack += [_first(part[key]) for key in ("anyOf", "oneOf") if part.get(key)]
-            if "if" in part:
-                stack += [part["if"], part.get("then")]
-            stack.append(referred(part.get("$ref"), self._root))
         return merged
+
+    def _combined(self, part: Mapping[str, Any]) -> Iterator[Any]:
+        yield from part.get("allOf", ())
+        yield from (_first(part[key]) for key in ("anyOf", "oneOf") if part.get(key))
+        yield from (part["if"], part.get("then")) if "if" in part else ()
+        yield referred(part.get("$ref"), self._root)
 
 
 def _first(branches: list[Any]) -> Any:

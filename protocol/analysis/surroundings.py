@@ -13,8 +13,8 @@ from acts_celery.protocol.graph.readers import places_seen
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
-from acts_celery.protocol.schemas import joined
-from acts_celery.protocol.schemas.parts import found
+from acts_celery.protocol.schemas import conjuncts
+from acts_celery.protocol.schemas.walk import found
 from acts_celery.protocol.submission.asides import ON_REQUEST, is_asked
 from acts_celery.protocol.submission.layout import Layout
 
@@ -137,8 +137,7 @@ def _missing_paths(layout: Layout) -> Iterator[Finding]:
 def _limits_path(tool: Tool) -> str | None:
     """The keyword by which a tool limits output paths."""
     said = tool.document["properties"].get("_outputPath")
-    parts = joined((said,), tool.document) if said is not None else ()
-    words = (word for part in parts if isinstance(part, dict) for word in _LIMITING if word in part)
+    words = (word for part in conjuncts((said,), tool.document) for word in _LIMITING if word in part)
     return next(words, None)
 
 

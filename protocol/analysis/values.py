@@ -32,6 +32,7 @@ from acts_celery.protocol.schemas.algebra import (
     told,
     types_of,
 )
+from acts_celery.protocol.schemas.walk import DEFINITIONS, rewritten
 from acts_celery.protocol.state.operations import Method
 from acts_celery.protocol.submission.layout import Layout
 
@@ -42,10 +43,11 @@ from .type_flow import Source, TypeFlow, flows, path_of
 _MOST_ELEMENTS: Final = 20
 """Elements of a list that are looked at."""
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
-_KEPT: Final = ("$ref", "required")
-_LISTED: Final = ("anyOf", "allOf", "prefixItems")
-_NAMED: Final = ("properties", "$defs", "definitions")
-_SINGLE: Final = ("items", "additionalProperties")
+_KEPT: Final = (
+    *("$ref", "required", "allOf", "anyOf", "oneOf", "items", "prefixItems", "properties", "additionalProperties"),
+    *DEFINITIONS,
+)
+"""Keywords that hold of what is converted as of what comes of it; the others say nothing of it."""
 _TAKEN: Final = {Method.ASSIGN: of_types(["object"]), Method.CONCAT: of_types(["array", "string"])}
 """The results that a method takes; the others take any (SPEC R3.2)."""
 _ADDED_TO: Final = {Method.ASSIGN: {"object"}, Method.MERGE: {"object"}, Method.CONCAT: {"array", "string"}}
@@ -260,14 +262,11 @@ def convertible(schema: Schema) -> Schema:
     """The schema of all that may be converted to what a signature says: `"5"` to a number, a number to a date."""
     if not isinstance(schema, dict):
         return schema
-    wide: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
-    for key, part in schema.items():
-        if key in _LISTED or key == "oneOf":  # by conversion it may be several of them
-            wide["anyOf" if key == "oneOf" else key] = [convertible(each) for each in part]
-        elif key in _NAMED:
-            wide[key] = {name: convertible(each) for name, each in part.items()}
-        elif key in _SINGLE:
-            wide[key] = convertible(part)
+    wide: dict[str, Any] = {
+        "anyOf" if key == "oneOf" else key: rewritten(key, part, convertible)  # by conversion it may be several of them
+        for key, part in schema.items()
+        if key in _KEPT
+    }
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if values and all(value is None or isinstance(value, str) for value in values):
         return {"enum": values}  # these are taken as they are

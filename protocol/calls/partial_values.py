@@ -6,7 +6,7 @@ places that it gives a value, and of nothing beside or above them: that siblings
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from acts_celery.protocol.language.errors import Problem, pointer
@@ -90,8 +90,6 @@ def _named(schema: CompiledSchema, path: Path, keys: Path) -> Path:
     """The first of some keys, as far as the schema names them or they are indexes: others are part of the value."""
     for depth, key in enumerate(keys):
         parts = schema.parts((*path, *keys[:depth]))
-        if not isinstance(key, int) and not any(
-            isinstance(part, Mapping) and key in part.get("properties", ()) for part in parts
-        ):
+        if not isinstance(key, int) and not any(key in part.get("properties", ()) for part in parts):
             return keys[:depth]
     return keys

@@ -18,11 +18,11 @@ from acts_celery.protocol.language.errors import Cause, ExpressionError, Problem
 from acts_celery.protocol.language.limits import CONTROL, has_control_characters
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Path, parse_output_path
-from acts_celery.protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, excerpt, joined
+from acts_celery.protocol.schemas import CompiledSchema, Schema, SchemaError, compiled, conjuncts, excerpt
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
-from acts_celery.protocol.schemas.parts import applied
 from acts_celery.protocol.schemas.patterns import matches
+from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.scopes import NamedScopes
 
 GRANTED: Final = "x-granted"
@@ -110,8 +110,8 @@ class Tool:
         pinned: dict[str, Any] = {}
         for keyword in (GRANTED, "const"):
             for key in _FILLED_IN:
-                for part in joined(self._said_of(key), self.document):
-                    if isinstance(part, dict) and part.get(keyword) is not None:
+                for part in conjuncts(self._said_of(key), self.document):
+                    if part.get(keyword) is not None:
                         pinned[key] = part[keyword]
         return pinned
 
@@ -127,7 +127,7 @@ class Tool:
 
     def choices(self, key: str) -> tuple[str, ...]:
         """The names that the schema lists for a meta-property of every call: by `const`, or by `enum`."""
-        parts = [part for part in joined(self._said_of(key), self.document) if isinstance(part, dict)]
+        parts = conjuncts(self._said_of(key), self.document)
         named = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
         return tuple(dict.fromkeys(value for value in named if isinstance(value, str) and value))
 
@@ -136,7 +136,7 @@ class Tool:
         """What the schema lists as `_each` of every call, by `const` or by `enum`: one parameter, or several at once
         (SPEC R4.10).
         """
-        parts = [part for part in joined(self._said_of("_each"), self.document) if isinstance(part, dict)]
+        parts = conjuncts(self._said_of("_each"), self.document)
         said = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
         named = [value for value in said if value and all(isinstance(one, str) for one in value)]
         return tuple(value for at, value in enumerate(named) if value not in named[:at])
@@ -178,7 +178,7 @@ class Tool:
 
     def _said_of(self, key: str) -> list[Schema]:
         """What the schema, with all that it joins, says of a meta-property by its names."""
-        parts = [part for part in joined((self.document,), self.document) if isinstance(part, dict)]
+        parts = conjuncts((self.document,), self.document)
         names = (key, *(alias for alias, name in ALIASES.items() if name == key))
         return [part["properties"][name] for part in parts for name in names if name in part.get("properties", ())]
 
@@ -250,7 +250,7 @@ class Tool:
     @cached_property
     def pins_by_parameters(self) -> bool:
         """Whether what it says of them hangs on the parameters: it stands in `anyOf`, `if` and the like."""
-        always = {id(part) for part in joined((self.document,), self.document)}
+        always = {id(part) for part in conjuncts((self.document,), self.document)}
         return any(_pins(part) for part in self._applied if id(part) not in always)
 
     def mentions(self, key: str) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, Final
 from acts_celery.protocol.language.messages import Message, is_promise
 from acts_celery.protocol.language.paths import MISSING, lookup
 from acts_celery.protocol.language.references import Path, Reference
-from acts_celery.protocol.schemas import joined
+from acts_celery.protocol.schemas import conjuncts
+from acts_celery.protocol.schemas.walk import DEFINITIONS, together
 from acts_celery.protocol.state.fold import Fold
 
 KIND: Final = "input"
@@ -41,7 +42,7 @@ class Promise:
         schema = next(iter(schemas_at(self.schema, place.path)), False)
         if not isinstance(schema, dict) or not isinstance(self.schema, dict):
             return schema
-        definitions = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
+        definitions = {key: self.schema[key] for key in self.schema if key in DEFINITIONS}
         return {**definitions, **schema} if "'$ref'" in str(schema) else schema
 
     def required(self, fold: Fold) -> Iterator[Reference]:
@@ -105,7 +106,7 @@ def _below(schema: Any, segment: str | int) -> Iterator[Any]:
 
 def _parts(schemas: Iterable[Any], root: Any) -> list[Any]:
     """Schemas of one place, and what they refer to or combine, each once."""
-    parts = joined(schemas, root, "allOf", "anyOf", "oneOf")
+    parts = together(schemas, root, "allOf", "anyOf", "oneOf")
     return [{} if part is True else part for part in parts if part is not False]
 
 
@@ -123,7 +124,7 @@ def _required(root: Any) -> Iterator[Path]:
     waiting: deque[tuple[Path, Any, frozenset[int]]] = deque([((), root, frozenset())])
     while waiting:
         path, schema, within = waiting.popleft()
-        parts = [part for part in joined((schema,), root) if isinstance(part, dict) and id(part) not in within]
+        parts = [part for part in conjuncts((schema,), root) if id(part) not in within]
         around = within | set(map(id, parts))
         for part in parts:
             properties = part.get("properties") or {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, pointer
-from acts_celery.protocol.schemas import joined
+from acts_celery.protocol.schemas import conjuncts
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.submission.asides import Advisor, advisors_of, meta_of
 
@@ -87,7 +87,7 @@ def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
     """What an advisor says: data, in which nothing is a reference."""
     document = normalized(advisor.schema)
     writing = Widening(f"advisor.{advisor.id}", document, definitions)
-    parts = [part for part in joined((document,), document) if isinstance(part, dict)]
+    parts = conjuncts((document,), document)
     own = {key: writing.data(below) for part in parts for key, below in part.get("properties", {}).items()}
     properties = {
         "id": {"const": advisor.id},

@@ -6,7 +6,7 @@ pins is filled in when the call is read, and not shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -14,9 +14,9 @@ from typing import Any, Final
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
 from acts_celery.protocol.calls.call import names_of
 from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Tool
-from acts_celery.protocol.schemas import CompiledSchema, compiled, excerpt, joined
+from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
-from acts_celery.protocol.schemas.parts import applied
+from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.operations import Method
 
 from .request import Request
@@ -73,10 +73,10 @@ class CallComposing:
             yield from self._meta(name)
         for name in self._named:
             if not name.startswith("_"):
-                yield name, self._widening.value(self._joined(self._said(name)))
+                yield name, self._widening.value(self._all_of(self._said(name)))
         for name in self._named:
             if name.startswith("_") and name not in _OWN:
-                yield name, self._widening.data(self._joined(self._said(name)))
+                yield name, self._widening.data(self._all_of(self._said(name)))
         for name in _BEHIND:
             yield from self._meta(name)
 
@@ -96,15 +96,15 @@ class CallComposing:
                 if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
                     yield name, {"enum": allowed}
             case "_scopes" if said:
-                yield name, self._without_refused_scopes(self._widening.data(self._joined(said)))
+                yield name, self._without_refused_scopes(self._widening.data(self._all_of(said)))
             case "_output" if self._is_latent and not self.request.is_lazy:
-                yield name, self._widening.data(self._joined(said))
+                yield name, self._widening.data(self._all_of(said))
             case "_outputPath" if self._is_choice(name):
                 yield name, {"enum": list(self.tool.pinned_places)}
             case "_outputPath":
-                yield name, self._widening.data(self._joined(said)) if said else self.definitions.reference()
+                yield name, self._widening.data(self._all_of(said)) if said else self.definitions.reference()
             case "_outputMethod":
-                yield name, self._widening.data(self._joined(said)) if said else {"enum": list(map(str, Method))}
+                yield name, self._widening.data(self._all_of(said)) if said else {"enum": list(map(str, Method))}
 
     @cached_property
     def _choices_of_lists(self) -> tuple[str | list[str], ...]:
@@ -198,7 +198,7 @@ class CallComposing:
             part["properties"][each] for part in self._parts for each in names if each in part.get("properties", ())
         ]
 
-    def _joined(self, said: list[Any]) -> Any:
+    def _all_of(self, said: list[Any]) -> Any:
         """What is said of one property, as one schema; one that is named in conditions alone may be anything."""
         return said[0] if len(said) == 1 else {"allOf": said} if said else {}
 
@@ -220,9 +220,9 @@ class CallComposing:
         return tuple(dict.fromkeys([*described, *demanded]))
 
     @cached_property
-    def _parts(self) -> list[Mapping[str, Any]]:
+    def _parts(self) -> list[dict[str, Any]]:
         """The schemas that are applied to every call."""
-        return [part for part in joined((self._entry,), self._document) if isinstance(part, dict)]
+        return conjuncts((self._entry,), self._document)
 
     @cached_property
     def _document(self) -> dict[str, Any]:

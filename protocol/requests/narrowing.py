@@ -7,13 +7,13 @@ it is not plain how to say so of what is inside of a value, nothing in there is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import is_expression
-from acts_celery.protocol.schemas.parts import DEFINITIONS, referred
+from acts_celery.protocol.schemas.walk import DEFINITIONS, referred
 
 from .widening import Definitions, Widening
 
@@ -44,7 +44,6 @@ class Narrowing(Widening):
     """Writes the schemas of one document anew; `offered` are the references that fit one of its parts."""
 
     offered: Callable[[Any], Sequence[str]]
-    _closed: dict[str, str] = field(default_factory=dict)
 
     def value(self, part: Any) -> Any:
         """A schema, or one of the references that fit it; and the same inside of it."""
@@ -66,7 +65,7 @@ class Narrowing(Widening):
             case []:
                 return {**spoken, **plain(self.definitions)}
             case ["$ref"] if referred(part["$ref"], self.document) is not None:
-                return {**spoken, "$ref": f"#/$defs/{self._definition(part['$ref'])}"}
+                return {**spoken, "$ref": self._targets(part["$ref"], "closed", self.closed)}
             case ["anyOf" | "allOf" as keyword]:
                 return {**spoken, keyword: list(map(self.closed, part[keyword]))}
             case ["oneOf"] if all(self._are_apart(*pair) for pair in combinations(part["oneOf"], 2)):
@@ -98,14 +97,6 @@ class Narrowing(Widening):
         """A schema of values that hold no reference."""
         spoken = {key: part[key] for key in _SPOKEN if key in part}
         return {**spoken, "allOf": [self.data(part), plain(self.definitions)]}
-
-    def _definition(self, reference: str) -> str:
-        """The name of the definition that a reference leads to, written anew."""
-        if reference not in self._closed:
-            last = reference.rsplit("/", 1)[-1]
-            name = self._closed[reference] = self.definitions.free_name(f"{self.owner}.{last}")
-            self.definitions.schemas[name] = self.closed(referred(reference, self.document))
-        return self._closed[reference]
 
 
 def _is_plain(value: Any) -> bool:

@@ -18,7 +18,8 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Path, Reference, parse
 from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
 from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, Values, is_empty
-from acts_celery.protocol.schemas.parts import applied, parts_at
+from acts_celery.protocol.schemas.parts import parts_at
+from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.fold import Fold
 
 _MOST_PLACES: Final = 200

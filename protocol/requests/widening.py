@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import type_name
-from acts_celery.protocol.schemas.parts import DEFINITIONS, LISTED, NAMED, REFERENCES, SINGLE, referred
-from acts_celery.protocol.schemas.walk import Walk
+from acts_celery.protocol.schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
 """A reference, or an expression of several."""
@@ -38,6 +37,11 @@ _NOT_OF_TEXTS: Final = _SAYS_NOTHING | {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "type", "anyOf", *DEFINITIONS),
 }
 """Keywords that say nothing of a text, and those that `_admits` looks at."""
+_OF_PARTS: Final = frozenset(
+    {"properties", "patternProperties", "items", "prefixItems", "contains", "additionalProperties"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+"""Keywords that speak of what is inside of a value, where a reference may stand for it."""
 
 
 @dataclass
@@ -75,11 +79,12 @@ class Widening:
     owner: str
     document: Any
     definitions: Definitions
-    _names: dict[tuple[str, bool], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._is_empty = Walk(self._takes_nothing)
-        self._admits = Walk(self._takes_every_text)
+        self._is_empty = Walk(self._takes_nothing, cyclic=False)
+        self._admits = Walk(self._takes_every_text, cyclic=False)
+        self._target = Walk[Any](self._led_to, cyclic=None)
+        self._targets = Targets(self.document, self.definitions.schemas, self._free_name)
 
     def value(self, part: Any) -> Any:
         """A schema, or a reference in place of the value; and the same inside of it."""
@@ -118,22 +123,14 @@ class Widening:
     def _widened(self, keyword: str, below: Any) -> Mapping[str, Any]:
         """A keyword with what it holds."""
         match keyword:
-            case "$ref" | "$dynamicRef":
-                return self._referred(keyword, below, is_data=False)
-            case "properties" | "patternProperties":
-                return {keyword: {name: self.value(item) for name, item in below.items()}}
-            case "dependentSchemas":
-                return {keyword: {name: self.inside(item) for name, item in below.items()}}
-            case "items" | "contains" | "additionalProperties" | "unevaluatedItems" | "unevaluatedProperties":
-                return {keyword: self.value(below)}
-            case "prefixItems":
-                return {keyword: list(map(self.value, below))}
-            case "allOf" | "anyOf":
-                return {keyword: list(map(self.inside, below))}
+            case _ if keyword in REFERENCES:
+                return {keyword: self._targets(below, "inside", self.inside)}
+            case _ if keyword in _OF_PARTS:
+                return {keyword: rewritten(keyword, below, self.value)}
+            case "allOf" | "anyOf" | "then" | "else" | "dependentSchemas":
+                return {keyword: rewritten(keyword, below, self.inside)}
             case "oneOf":
                 return self._one_of(below)
-            case "then" | "else":
-                return {keyword: self.inside(below)}
             case "uniqueItems" if below is True:
                 return {"anyOf": [{keyword: below}, self.definitions.holding()]}
         return self._kept(keyword, below)
@@ -141,12 +138,8 @@ class Widening:
     def _kept(self, keyword: str, below: Any) -> Mapping[str, Any]:
         """A keyword with what it holds, as it is."""
         if keyword in REFERENCES:
-            return self._referred(keyword, below, is_data=True)
-        if keyword in NAMED and isinstance(below, dict):
-            return {keyword: {name: self.data(item) for name, item in below.items()}}
-        if keyword in LISTED and isinstance(below, list):
-            return {keyword: list(map(self.data, below))}
-        return {keyword: self.data(below) if keyword in SINGLE else below}
+            return {keyword: self._targets(below, "data", self.data)}
+        return {keyword: rewritten(keyword, below, self.data)}
 
     def _one_of(self, branches: list[Any]) -> Mapping[str, Any]:
         """One of several. Where no value fits two of them, that is any of them; else it is so only of what is known
@@ -158,21 +151,14 @@ class Widening:
         once = {"oneOf": list(map(self.data, branches))}
         return {"allOf": [{"anyOf": widened}, {"anyOf": [once, self.definitions.holding()]}]}
 
-    def _referred(self, keyword: str, reference: str, *, is_data: bool) -> dict[str, Any]:
-        """What leads to the definition that a reference leads to, written anew."""
-        target = referred(reference, self.document)
-        if target is None:
-            return {keyword: reference}
-        key = reference, is_data
-        if key not in self._names:
-            last = segments(reference)[-1] if segments(reference) else "whole"
-            name = self._names[key] = self.definitions.free_name(f"{self.owner}.{last}{'-data' if is_data else ''}")
-            self.definitions.schemas[name] = self.data(target) if is_data else self.inside(target)
-        return {keyword: f"#/$defs/{self._names[key]}"}
+    def _free_name(self, reference: str, way: str) -> str:
+        """A name for what a reference leads to, written anew in a way."""
+        last = (segments(reference) or ("whole",))[-1]
+        return self.definitions.free_name(f"{self.owner}.{last}{'-data' if way == 'data' else ''}")
 
     def _is_certain(self, part: Any) -> bool:
         """Whether a schema demands one certain value."""
-        return isinstance(part, dict) and ("const" in part or self._is_certain(self._target(part, set())))
+        return isinstance(part, dict) and ("const" in part or self._is_certain(self._target(part)))
 
     def _takes_nothing(self, part: Any) -> bool:
         """Whether a schema plainly takes no value at all."""
@@ -190,21 +176,19 @@ class Widening:
         if not isinstance(part, dict):
             return part is True
         if set(part) - _SAYS_NOTHING == {"$ref"}:
-            return self._admits(self._target(part, set()))
+            return self._admits(self._target(part))
         types = part.get("type", "string")
         if "string" not in ([types] if isinstance(types, str) else types):
             return False
         branches = part.get("anyOf", [True])
         return part.keys() <= _NOT_OF_TEXTS and any(map(self._admits, branches))
 
-    def _target(self, part: Any, seen: set[int]) -> Any:
+    def _led_to(self, part: Any) -> Any:
         """What a schema that is a reference and no more leads to; None where it is none."""
-        while isinstance(part, dict) and id(part) not in seen and set(part) - _SAYS_NOTHING == {"$ref"}:
-            seen.add(id(part))
-            part = referred(part["$ref"], self.document)
-            if not isinstance(part, dict) or "$ref" not in part:
-                return part
-        return None
+        if not isinstance(part, dict) or set(part) - _SAYS_NOTHING != {"$ref"}:
+            return None
+        target = referred(part["$ref"], self.document)
+        return self._target(target) if isinstance(target, dict) and "$ref" in target else target
 
     def _are_apart(self, one: Any, other: Any) -> bool:
         """Whether it is plain that no value fits both: they are of other types, or of objects that demand a property
@@ -227,7 +211,7 @@ class Widening:
 
     def _followed(self, part: Any) -> Mapping[str, Any]:
         """A schema, or what it leads to where it is a reference and no more."""
-        target = self._target(part, set())
+        target = self._target(part)
         found = part if target is None else target
         return found if isinstance(found, dict) else {}
 

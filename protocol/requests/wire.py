@@ -13,7 +13,8 @@ from typing import Any
 from acts_celery.protocol.calls.tools import ALIASES
 from acts_celery.protocol.schemas import compiled, excerpt
 from acts_celery.protocol.schemas.addresses import normalized
-from acts_celery.protocol.schemas.parts import Schema, applied, parts_at
+from acts_celery.protocol.schemas.parts import parts_at
+from acts_celery.protocol.schemas.walk import Schema, applied
 
 from .request import Request
 

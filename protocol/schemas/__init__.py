@@ -4,9 +4,9 @@
 `validation`    one schema of a document applied to values, and what is said of those that do not fit
 `leniency`      what is wrong for certain while expressions stand for values
 `calls`         what a tool's schema says of a call as a whole: of parameters and of meta-properties
-`parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `addresses`     where references lead
-`walk`          a question asked of a schema and of those in it, of each once
+`walk`          how schemas are gone through: what they apply and refer to, each once
+`parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `patterns`      regular expressions of ECMA-262, and what they cost
 `algebra`       sets of values, as schemas describe them: what two have in common, and whether one covers another
 `elsewhere`     checks that are too heavy for the process that asks, and what came of them in another one
@@ -14,6 +14,16 @@
 """
 
 from .compilation import CompiledSchema, compiled, schema_problem
-from .parts import Schema, SchemaError, excerpt, joined, referred
+from .parts import SchemaError, excerpt
+from .walk import Schema, conjuncts, referred
 
-__all__ = ["CompiledSchema", "Schema", "SchemaError", "compiled", "excerpt", "joined", "referred", "schema_problem"]
+__all__ = [
+    "CompiledSchema",
+    "Schema",
+    "SchemaError",
+    "compiled",
+    "conjuncts",
+    "excerpt",
+    "referred",
+    "schema_problem",
+]

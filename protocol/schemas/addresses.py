@@ -14,8 +14,8 @@ from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Path
 
-from .parts import DEFINITIONS, NAMED, REFERENCES, VALUES, found, reference_to
 from .patterns import translated
+from .walk import DEFINITIONS, NAMED, REFERENCES, VALUES, found, reference_to
 
 _NAMES: Final = ("$id", "$anchor", "$dynamicAnchor")
 Readings = Callable[[Path, Path], Iterable[Path]]
@@ -65,7 +65,7 @@ def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
             stack.extend(((*place, index), base, below) for index, below in enumerate(part))
         if isinstance(part, dict):
             if isinstance(own := part.get("$id"), str):
-                base = _joined(base, own) or base
+                base = _address(base, own) or base
             yield place, base, part
             for key, below in part.items():
                 if key in NAMED | DEFINITIONS and isinstance(below, dict):
@@ -90,7 +90,7 @@ def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None
     if not isinstance(reference, str):
         return None
     address, _, fragment = reference.partition("#")
-    document = _joined(base, address) if address else base
+    document = _address(base, address) if address else base
     fragment = unquote(fragment)
     if document is None or document not in names:
         return None
@@ -98,7 +98,7 @@ def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None
     return (*names[document], *segments(fragment)) if is_pointer else names.get(f"{document}#{fragment}")
 
 
-def _joined(base: str, address: str) -> str | None:
+def _address(base: str, address: str) -> str | None:
     """An address as it is meant below another, without an empty fragment; None where it is none."""
     try:
         return urljoin(base, address).removesuffix("#")

@@ -23,7 +23,7 @@ from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.paths import MISSING, lookup, parts_of
 from acts_celery.protocol.language.references import Path
 
-from .parts import IN_PLACE, Schema, held, referred
+from .walk import IN_PLACE, Schema, Walk, referred, subschemas
 
 _MOST_NODES: Final = 20_000
 """A larger schema counts as one that admits everything."""
@@ -255,18 +255,19 @@ def _size(schema: Schema) -> tuple[int, int]:
 
     Alternatives below a part are gone through anew for each of its own.
     """
-    nodes, targets = 0, dict[str, int]()
+    nodes = depth = 0
 
-    def cases(part: Any, depth: int) -> int:
-        nonlocal nodes
+    def cases(part: Any) -> int:
+        nonlocal nodes, depth
         nodes += 1
         if nodes > _MOST_NODES or depth > _MOST_LEVELS:
             return _MOST_CASES + 1
         if not isinstance(part, dict):
             return 1
+        depth += 1
         factors, most = defaultdict[str, int](int), 1
-        for (keyword, *place), below in held(part):
-            number = cases(below, depth + 1)
+        for (keyword, *place), below in subschemas(part):
+            number = cases(below)
             if keyword not in IN_PLACE:
                 most = max(most, number)
             elif keyword in ("anyOf", "oneOf"):
@@ -274,13 +275,12 @@ def _size(schema: Schema) -> tuple[int, int]:
             else:
                 factors[f"{keyword} {place}"] = number + (keyword != "allOf")
         if isinstance(reference := part.get("$ref"), str):
-            if reference not in targets:
-                targets[reference] = 1  # while it is walked: a cycle adds nothing
-                targets[reference] = cases(referred(reference, schema), depth + 1)
-            factors["$ref"] = targets[reference]
+            factors["$ref"] = targets(referred(reference, schema))
         for key in part.keys() & {"const", "enum"}:
             nodes += sum(1 for _ in islice(parts_of(part[key]), _MOST_NODES))
+        depth -= 1
         return min(prod(factors.values()) * most, _MOST_CASES + 1)
 
-    number = cases(schema, 0)
+    targets = Walk(cases, 1, deepest=_MOST_LEVELS)
+    number = cases(schema)
     return nodes, number

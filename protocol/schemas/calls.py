@@ -12,15 +12,15 @@ Calls inside parameters are ordinary objects: the document stays as it is, and w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Final
 
 from .compilation import CompiledSchema
-from .parts import applied, reference_to, referred
 from .patterns import matches
+from .walk import IN_PLACE, REFERENCES, Targets, applied, rewritten
 
 _RESULT: Final = "_output"
 _META: Final = "^_"
@@ -78,22 +78,21 @@ def _written(tool: CompiledSchema, exempt: tuple[str, ...], meta: int, is_awaite
     """The schema for calls with so many meta-properties, whose result is still to come or not."""
     if not isinstance(tool.document, dict):
         return tool
-    writing = _Writing(tool.document, exempt, meta, is_awaited)
-    whole = writing.anew(tool.document)
-    definitions = {**tool.document.get("$defs", {}), **writing.definitions}
+    definitions: dict[str, Any] = {**tool.document.get("$defs", {})}
+    targets = Targets(tool.document, definitions, "({1}) {0}".format)
+    whole = _Writing(targets, exempt, meta, is_awaited).anew(tool.document)
     name = next(name for name in map(_CALL.format, count()) if name not in definitions)
     return CompiledSchema({**tool.document, "$defs": {**definitions, name: whole}}, entry=("$defs", name))
 
 
 @dataclass(frozen=True)
 class _Writing:
-    """Writes anew what a document applies to a call; `definitions` are what references then lead to."""
+    """Writes anew what a document applies to a call, and what its references lead to."""
 
-    document: dict[str, Any]
+    targets: Targets
     exempt: tuple[str, ...]
     meta: int
     is_awaited: bool
-    definitions: dict[str, Any] = field(default_factory=dict)
 
     def anew(self, part: Any, *, asks: bool = False) -> Any:
         """A schema as it speaks of a call; one that `asks` whether a result is there takes it that none will come."""
@@ -103,16 +102,12 @@ class _Writing:
         besides: list[Any] = []
         for keyword, value in part.items():
             match keyword:
-                case "$ref" | "$dynamicRef":
-                    made[keyword] = self._moved(value, asks=asks)
+                case _ if keyword in REFERENCES:
+                    made[keyword] = self.targets(value, *self._way(asks=asks))
                 case "oneOf" if self.is_awaited and not asks:
                     besides.append({"anyOf": [{"oneOf": [self.anew(b, asks=a) for b in value]} for a in (False, True)]})
-                case "allOf" | "anyOf" | "oneOf":
-                    made[keyword] = [self.anew(below, asks=asks) for below in value]
-                case "not" | "if" | "then" | "else":
-                    made[keyword] = self.anew(value, asks=asks or keyword in ("not", "if"))
-                case "dependentSchemas":
-                    made[keyword] = {name: self.anew(below, asks=asks) for name, below in value.items()}
+                case _ if keyword in IN_PLACE:
+                    made[keyword] = rewritten(keyword, value, self._way(asks=asks or keyword in ("not", "if"))[1])
                 case "required":
                     made[keyword] = self._expected(value, asks=asks)
                 case "dependentRequired":
@@ -133,16 +128,9 @@ class _Writing:
             made["allOf"] = [*made.get("allOf", ()), *besides]
         return made
 
-    def _moved(self, reference: str, *, asks: bool) -> str:
-        """What leads to the same schema written anew."""
-        target = referred(reference, self.document)
-        if target is None:
-            return reference
-        name = f"({'asked' if asks else 'called'}) {reference}"
-        if name not in self.definitions:
-            self.definitions[name] = True
-            self.definitions[name] = self.anew(target, asks=asks)
-        return reference_to(("$defs", name))
+    def _way(self, *, asks: bool) -> tuple[str, Callable[[Any], Any]]:
+        """The name of a way to write schemas anew, and that way."""
+        return "asked" if asks else "called", partial(self.anew, asks=asks)
 
     def _expected(self, names: Iterable[str], *, asks: bool) -> list[str]:
         """The properties that a call must have now."""

@@ -18,8 +18,9 @@ from acts_celery.protocol.language.references import Path
 
 from .addresses import normalized
 from .leniency import Said, lenient_problems
-from .parts import REFERENCES, Schema, SchemaError, admits_type, excerpt, found, joined, parts_at, reachable, referred
+from .parts import SchemaError, admits_type, excerpt, parts_at
 from .validation import Checker, Document, Known, schema_error
+from .walk import REFERENCES, Schema, conjuncts, found, reachable, referred
 from .work import EXCEEDED, reading, work_of
 
 _PATHS_KEPT: Final = 1_024
@@ -79,9 +80,9 @@ class CompiledSchema:
         """The schema that stands at a place of the document, ready to be applied."""
         return self._checker(place)
 
-    def parts(self, path: Path) -> tuple[Schema, ...]:
-        """The parts of the schema that speak of a path, with those that they join by `$ref` and `allOf`."""
-        return joined(self.parts_at(path), self.document)
+    def parts(self, path: Path) -> list[dict[str, Any]]:
+        """The objects among the parts of the schema that speak of a path, with those that they apply by `allOf`."""
+        return conjuncts(self.parts_at(path), self.document)
 
     def parts_at(self, path: Path) -> list[Schema]:
         """The parts of the schema that speak of a path."""

@@ -16,8 +16,8 @@ from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.language.paths import lookup, parts_of
 from acts_celery.protocol.language.references import Expression, Path
 
-from .parts import LISTED, NAMED
 from .validation import Checker, as_problems
+from .walk import LISTED, NAMED
 from .work import EXCEEDED, MOST_WORK_AT_SUBMISSION
 
 Said = tuple[Checker, ...] | Problem

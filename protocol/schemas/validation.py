@@ -22,8 +22,9 @@ from acts_celery.protocol.language.errors import Problem, pointer, shortened
 from acts_celery.protocol.language.references import Path
 
 from .elsewhere import OFFLOADED, Check
-from .parts import Schema, SchemaError, reference_to
+from .parts import SchemaError
 from .patterns import OPTIONS
+from .walk import Schema, reference_to
 from .work import EXCEEDED, HEAVY_WORK, METER, MOST_WORK, Work
 
 ADDRESS: Final = "schema:"

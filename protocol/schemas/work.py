@@ -20,8 +20,9 @@ from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.paths import parts_of
 from acts_celery.protocol.language.references import Path
 
-from .parts import IN_PLACE, LISTED, NAMED, SINGLE, SchemaError, held, in_place
+from .parts import SchemaError
 from .patterns import MOST_STEPS_BACK, cost_of
+from .walk import IN_PLACE, LISTED, NAMED, SINGLE, in_place, subschemas
 
 MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
 """Units that one schema may take for one value of a submission: some seconds."""
@@ -190,8 +191,8 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     widest = max(summed(dict.fromkeys(parts, 1)).values())
     if left_over and widest > _WIDEST:
         raise SchemaError(f"{EXCEEDED}: it says of one value what {widest} schemas say")
-    named = {at: _known((below for _, below in held(part, _NAMING)), parts) for at, part in parts.items()}
-    others = {at: _known((below for _, below in held(part, _INSIDE)), parts) for at, part in parts.items()}
+    named = {at: _known((below for _, below in subschemas(part, _NAMING)), parts) for at, part in parts.items()}
+    others = {at: _known((below for _, below in subschemas(part, _INSIDE)), parts) for at, part in parts.items()}
     first = next(iter(parts))
 
     def by_level(own: Mapping[int, int]) -> Iterator[int]:

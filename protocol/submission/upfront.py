@@ -13,7 +13,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.delegates import input_schema
 from acts_celery.protocol.calls.tools import ANONYMOUS, Tool
 from acts_celery.protocol.language.errors import Problem, pointer
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.paths import MISSING, parts_of
 
 from .submission import Submission
 
@@ -21,6 +21,7 @@ Definitions = Callable[[str], Mapping[str, Any] | None]
 """The definition of a registered delegate, where it is not code."""
 
 _MERGED: Final = frozenset({"type", "properties", "required", "additionalProperties"})
+_REFERRING: Final = frozenset({"$ref", "$dynamicRef", "$id"})
 _WORDS: Final = frozenset({"title", "description", "$schema", "$comment", "examples", "default"})
 
 
@@ -76,14 +77,8 @@ def _references(definition: Mapping[str, Any]) -> Iterator[str]:
         ("input schema", input_schema(definition.get("context", ()))),
         ("schema", definition.get("schema")),
     ):
-        if _holds_reference(schema):
+        if any(isinstance(part, dict) and part.keys() & _REFERRING for part in parts_of(schema)):
             yield key
-
-
-def _holds_reference(part: Any) -> bool:
-    if isinstance(part, Mapping):
-        return any(key in ("$ref", "$dynamicRef", "$id") for key in part) or any(map(_holds_reference, part.values()))
-    return isinstance(part, list) and any(map(_holds_reference, part))
 
 
 def _narrowed(declaration: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.schemas.parts import referred
+from acts_celery.protocol.schemas import CompiledSchema, referred
 
 from .schema_strategies import schema_values
 
