@@ -19,8 +19,10 @@ from redis.exceptions import ResponseError
 
 from acts_celery import Client
 from acts_celery.broker_config import queue_names
+from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.entries import moment_ms
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 
@@ -200,10 +202,10 @@ class Auditor:
         """One entry that ends it in the log, one in the chain of its lane, and one count for each call."""
         keys, redis = Keys(self._prefix, run), self._redis
         committed: Counter[CallKey] = Counter()
-        for id_, fields in redis.xrange(keys.log):
-            if b"c" in fields and b"s" in fields:
-                committed[fields[b"l"].decode() or None, int(fields[b"c"])] += 1
-                self._audit.commits.append(int(id_.split(b"-")[0]) / 1000)
+        for entry in History(redis, keys).entries():
+            if isinstance(entry.event, CallEnded):
+                committed[entry.instance, entry.event.call] += 1
+                self._audit.commits.append(moment_ms(entry.id) / 1000)
         chained: Counter[CallKey] = Counter()
         for instance in (None, *submission.instances):
             try:
@@ -211,7 +213,8 @@ class Auditor:
             except ResponseError as error:
                 self._audit.add("lost", f"{told}: {error}")
             else:
-                chained.update((instance, entry.call) for entry in lane if entry.call is not None and entry.status)
+                events = (entry.event for entry in lane)
+                chained.update((instance, event.call) for event in events if isinstance(event, CallEnded))
         for what, counted in (("committed", committed), ("chained", chained)):
             for call in submission.expected.statuses.keys() | counted.keys():
                 if counted[call] != 1:

@@ -12,7 +12,7 @@ import pytest
 from acts_celery import BeingAmended, Run, RunNotFound, RunOver
 from acts_celery.protocol import Rejected
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
-from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.keys import Keys, active_runs
 from tests.acceptance.command import send, start
 
@@ -23,7 +23,7 @@ from .test_control_cli import command
 __all__ = ["alone", "gate"]  # fixtures
 
 MARKS = ["①", "②"]
-DEED = Deed("amended", Actor("another", "elsewhere")).pack()
+DEED = AuditRecord("amended", Actor("another", "elsewhere")).pack()
 CONTEXT = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS]
 
 

@@ -14,7 +14,7 @@ from acts_celery.protocol.language.messages import Message
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.task_messages import TaskMessage
-from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.dead_letters import DeadLetter
 
@@ -35,7 +35,7 @@ def alice(backend: Backend) -> Client:
 
 
 def deeds(client: Client, run: str) -> list[tuple[str, str]]:
-    return [(entry.deed.did, entry.deed.actor.name) for entry in client.run(run).log(audit=True) if entry.deed]
+    return [(entry.audit.did, entry.audit.actor.name) for entry in client.run(run).log(audit=True) if entry.audit]
 
 
 def test_whatever_steers_a_run_leaves_who_did_it(
@@ -83,7 +83,7 @@ def test_who_gives_an_outcome_by_hand_is_noted(alice: Client) -> None:
     run.wait(timeout_seconds=60)
     run.retry(skip=True, value=7)
     assert deeds(alice, run.id)[:2] == [("submitted", "alice"), ("given by hand", "alice")]
-    assert [entry.deed.about for entry in run.log(audit=True) if entry.deed][1] == {"calls": ["0"]}
+    assert [entry.audit.about for entry in run.log(audit=True) if entry.audit][1] == {"calls": ["0"]}
 
 
 def test_who_deletes_and_who_imports_a_run_is_noted(
@@ -145,5 +145,5 @@ def test_the_command_line_shows_it(backend: Backend) -> None:
 
 
 def test_what_a_deed_is_about_comes_back() -> None:
-    deed = Deed("approved", Actor("bob", "here"), {"call": 3})
-    assert Deed.unpack(deed.pack()) == deed
+    deed = AuditRecord("approved", Actor("bob", "here"), {"call": 3})
+    assert AuditRecord.unpack(deed.pack()) == deed

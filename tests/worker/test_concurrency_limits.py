@@ -16,8 +16,8 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.execution.admission import definition_slots
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.lane import id_key
 from acts_celery.worker.storage.slots import Slots, Slotted
 
 from .backend import Backend, Meeting, settings_apart

@@ -9,6 +9,7 @@ from weakref import ref
 import pytest
 
 from acts_celery.protocol import Limits, check
+from acts_celery.protocol.engine.events import MessageAdded
 from acts_celery.worker.app.garbage import GarbageStep
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.storage.definition import pack_definition, pack_lane, unpack_definition
@@ -36,7 +37,9 @@ def test_a_lane_that_was_left_and_its_values_are_freed_without_a_search(instance
     plan = check([number], {"calls": [call]}, tools={"add_one": {}})
     run = RunView("r", unpack_definition(pack_definition(plan)), Tokens(b"s" * 32), Limits())
     record = pack_lane(plan.lanes[instance], is_template=False)
-    lane = LaneView(run, instance, [Entry("1-1", instance, message=number, record=record)])
+    lane = LaneView(
+        run, instance, [Entry("1-1", MessageAdded(number), instance=instance, message=number, record=record)]
+    )
     assert lane.execution.decide("2026-01-01")
     assert lane.fold.snapshot()["input"] == {"number": 1}
     left: list[ref[object]] = [ref(lane), ref(lane.fold), ref(lane.execution)]

@@ -50,7 +50,7 @@ def test_what_is_said_in_a_loop_is_in_its_next_request(loops: Backend) -> None:
     asked = Asked(loops, answer(SUM, gate="said"), answer(output=3))
     asked.wait_until_asked(0)
     asked.run.say("Make it three.")
-    assert [entry.deed.did for entry in asked.run.log(audit=True) if entry.deed] == ["submitted", "said"]
+    assert [entry.audit.did for entry in asked.run.log(audit=True) if entry.audit] == ["submitted", "said"]
     loops.meeting.open_gate("said")
     assert asked.result().output == 3
     assert asked.requests[1]["messages"][-1] == {"role": "user", "content": "Make it three."}

@@ -123,6 +123,6 @@ def test_r13_7_acts_held_shows_the_plan_and_acts_approve_lets_it_run(loops: Back
         process.communicate()
         assert process.returncode == 0
     assert asked.result().status == "completed"
-    deeds = [entry.deed for entry in asked.run.log(audit=True) if entry.deed is not None]
+    deeds = [entry.audit for entry in asked.run.log(audit=True) if entry.audit is not None]
     approvals = [(deed.actor.name, deed.about) for deed in deeds if deed.did == "approved"]
     assert approvals == [("Ann", {"plan": digest})]

@@ -296,7 +296,7 @@ def test_r14_3_the_audit_trail_says_who_decided(backend: Backend) -> None:
     run = submitted(backend, echo(1, "†state.a"))
     wait_held(run)
     id_ = run.approve(0, by="Ann")
-    (deed,) = (entry.deed for entry in run.log(audit=True) if entry.id == id_)
+    (deed,) = (entry.audit for entry in run.log(audit=True) if entry.id == id_)
     assert deed is not None
     assert (deed.did, deed.actor.name, deed.about) == ("approved", "Ann", {"call": "0"})
     run.wait(timeout_seconds=60)

@@ -36,7 +36,7 @@ def test_r14_2_other_calls_stand_in_for_a_held_one_and_what_waits_for_it_waits_f
     assert (result.status, result.data()["state"]) == ("completed", {"x": 20, "a": 20, "b": 20})
     assert [status_of(result, index) for index in range(4)] == ["skipped", "done", "done", "done"]
     assert result.calls[0].reason == "replaced by calls 2, 3"
-    (deed,) = (entry.deed for entry in run.log(audit=True) if entry.id == first)
+    (deed,) = (entry.audit for entry in run.log(audit=True) if entry.id == first)
     assert deed is not None
     assert (deed.did, deed.actor.name, deed.about) == ("replaced", "Ann", {"call": "0"})
 

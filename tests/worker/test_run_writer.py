@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from acts_celery.protocol import Plan
 from acts_celery.worker.storage import run_writer
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.keys import Keys, active_runs, due_runs
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
 
@@ -62,7 +62,7 @@ def written(backend: Backend, names: Keys) -> dict[str, Any]:
 
 
 def write(backend: Backend, writer: RunWriter, names: Keys) -> None:
-    writer.write(plan(backend), names, NOW, deed(backend.settings, "submitted"))
+    writer.write(plan(backend), names, NOW, audit_record(backend.settings, "submitted"))
 
 
 def reference(backend: Backend) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from acts_celery.worker.messaging.packing import pack, unpack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage import run_writer
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.definition import FORMAT
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -142,7 +142,7 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
 ) -> None:
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
-    order, now = deed(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
+    order, now = audit_record(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
     monkeypatch.setattr(run_writer, "_COMMANDS", 1)
     writer = StallingWriter(swept, lambda number: sweeper.sweep())
     writer.write(plan, keys, now, order)

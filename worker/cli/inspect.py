@@ -123,12 +123,12 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
     Exit codes: 0 found, also where the run failed, 3 not found, or no server.
     """
-    from acts_celery.worker.storage.lane import id_key
+    from acts_celery.worker.storage.entries import id_key
 
     with found_run(run, common) as found:
         if audit:
             for entry in found.log(instance=instance, follow=follow, audit=True):
-                _print_deed(entry, as_json=common.json)
+                _print_audit(entry, as_json=common.json)
                 flush()
             return COMPLETED
         newest = _print_newest(found.log(instance=instance, every=view.is_all), view, as_json=common.json)
@@ -180,16 +180,16 @@ def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
     }
 
 
-def _print_deed(entry: LogEntry, *, as_json: bool) -> None:
+def _print_audit(entry: LogEntry, *, as_json: bool) -> None:
     """Print who did what, where the entry says so."""
-    if entry.deed is None:
+    if entry.audit is None:
         return
     if as_json:
-        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.deed.to_dict()})
+        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.audit.to_dict()})
         return
-    actor = entry.deed.actor
-    about = "".join(f", {name} {value}" for name, value in entry.deed.about.items() if value is not None)
-    text = escaped(f"{entry.deed.did} by {actor.name} from {actor.host}{about}")
+    actor = entry.audit.actor
+    about = "".join(f", {name} {value}" for name, value in entry.audit.about.items() if value is not None)
+    text = escaped(f"{entry.audit.did} by {actor.name} from {actor.host}{about}")
     print_text(f"{_stamp(entry)}  {text}")
 
 
@@ -240,7 +240,7 @@ def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
         end = {"end": entry.end.to_dict()} if entry.end is not None else {}
         print_json({"id": entry.id, "instance": entry.instance, "message": message, **end})
         return
-    _print_deed(entry, as_json=False)
+    _print_audit(entry, as_json=False)
     if entry.message:
         shown = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
     elif entry.end is not None and entry.end.call is not None:

@@ -12,11 +12,10 @@ from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.graph.places import Places, WrittenPlaces
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.spelling import Speller
-from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.entries import Entry, standing
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.lane import amended, id_key, known_calls
+from acts_celery.worker.storage.lane_state import LaneState
+from acts_celery.worker.storage.run_state import RunState
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""
@@ -83,18 +82,21 @@ def absence(
 
     Raises `RedisError`.
     """
-    shared = _entries(history, None, at)
-    definition = amended(definition, shared)
-    lanes = [_Lane(definition, None, shared)]
+    run = RunState(definition, at=at)
+    run.feed(history.lane(None))
+    lanes = [run.shared]
     if instance is not None:
-        lanes.append(_Lane(definition, instance, _entries(history, instance, at), lanes[0].fold))
+        run.feed(history.lane(instance))
+        lanes.append(run.lane(instance))
     fold = lanes[-1].fold
     at_work = history.at_work().keys() if at is None else frozenset()
-    calls = [call for lane in lanes for call in lane.calls.values()]
+    calls = [call for lane in lanes for call in lane.known.values()]
     near = Places([fold], [WrittenPlaces(calls)], Speller(likeness=_LIKENESS)).nearest(place)
-    looked_into = islice(history.instances(), _MOST_INSTANCES) if instance is None else ()
-    others = (_Lane(definition, name, _entries(history, name, at), fold) for name in looked_into)
-    having = [lane for lane in others if lane.fold.exists(place) or any(lane.writers(place))]
+    having = list[LaneState]()
+    for name in islice(history.instances(), _MOST_INSTANCES) if instance is None else ():
+        run.feed(history.lane(name))
+        if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
+            having.append(lane)
     return Absence(
         writers=tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS)),
         near=str(near) if near is not None else None,
@@ -102,46 +104,20 @@ def absence(
     )
 
 
-class _Lane:
-    """A lane as it was at a moment."""
-
-    def __init__(
-        self, definition: Definition, instance: str | None, entries: Sequence[Entry], shared: Fold | None = None
-    ) -> None:
-        records = [entry.record for entry in entries if entry.record is not None]
-        self.instance = instance
-        self.calls = known_calls(definition, records, instance)
-        self.ends = {entry.call: entry for entry in standing(entries) if entry.status is not None}
-        self.held = set[int]()
-        """The calls that wait for a person."""
-        self.fold = Fold(shared) if shared is not None else Fold()
-        for entry in standing(entries):
-            if entry.call is not None and entry.snapshot is not None:
-                self.held.add(entry.call)
-            elif entry.call is not None and (entry.ruling is not None or entry.status is not None):
-                self.held.discard(entry.call)
-        for entry in entries:
-            if entry.message is not None:
-                self.fold.append(entry.message, f"message {entry.id}")
-
-    def writers(self, place: Reference) -> Iterator[Call]:
-        """The calls that were to write at a place, above or below it."""
-        return (call for call in self.calls.values() if any(one.overlaps(place) for one in call.written))
+def _writing(lane: LaneState, place: Reference) -> Iterator[Call]:
+    """The calls that were to write at a place, above or below it."""
+    return (call for call in lane.known.values() if any(one.overlaps(place) for one in call.written))
 
 
-def _entries(history: History, instance: str | None, at: str | None) -> list[Entry]:
-    """The entries of a lane; its first record is there at any moment."""
-    entries = history.lane(instance)
-    return [entry for n, entry in enumerate(entries) if n == 0 or at is None or id_key(entry.id) <= id_key(at)]
-
-
-def _writers(lanes: Sequence[_Lane], place: Reference, at_work: Collection[tuple[str | None, int]]) -> Iterator[Writer]:
+def _writers(
+    lanes: Sequence[LaneState], place: Reference, at_work: Collection[tuple[str | None, int]]
+) -> Iterator[Writer]:
     """Those of a place, then those of what they were skipped for or wait for, breadth first."""
     wanted: list[tuple[Reference, int | None]] = [(place, None)]
     seen = set[tuple[str | None, int]]()
     for asked, needed_by in wanted:
         for lane in lanes:
-            for call in lane.writers(asked):
+            for call in _writing(lane, asked):
                 if (lane.instance, call.index) in seen:
                     continue
                 seen.add((lane.instance, call.index))
@@ -154,11 +130,10 @@ def _writers(lanes: Sequence[_Lane], place: Reference, at_work: Collection[tuple
                     wanted += [(one, call.index) for one in lacking if not lanes[-1].fold.exists(one)]
 
 
-def _writer(lane: _Lane, call: Call, place: Reference, needed_by: int | None) -> Writer:
-    end = lane.ends.get(call.index)
-    status = end.status if end is not None and end.status is not None else Status.WAITING
-    reason = end.reason if end is not None else None
-    if end is None and call.index in lane.held:
+def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None) -> Writer:
+    end = lane.end(call.index)
+    status, reason = (end.status, end.reason) if end is not None else (Status.WAITING, None)
+    if lane.call(call.index).is_held:
         status, reason = Status.HELD, _WAITS_FOR_A_PERSON
     if status is Status.DONE:
         has_written = any(lane.fold.exists(one) for one in call.written if one.overlaps(place))

@@ -26,7 +26,7 @@ from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.worker.errors import RunNotFound, RunOver
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.definition import (
     Definition,
     LaneRecord,
@@ -35,12 +35,11 @@ from acts_celery.worker.storage.definition import (
     pack_amended_lane,
     pack_amendment,
     unpack_definition,
-    unpack_lane,
 )
-from acts_celery.worker.storage.entries import Entry, standing
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
-from acts_celery.worker.storage.lane import id_key, known_calls
+from acts_celery.worker.storage.lane_state import LaneState
+from acts_celery.worker.storage.run_state import RunState
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .replacing import Replacement
@@ -59,16 +58,25 @@ class _Lane:
 
     instance: str | None
     record: LaneRecord
-    messages: tuple[tuple[str, Mapping[str, Any]], ...]
-    """Its messages with their ids."""
-    last: int
-    """The highest index that a call of it has ever had."""
     begun: tuple[Call, ...]
     """Its calls at work."""
     waiting: tuple[Call, ...]
     """Its calls that have not begun."""
     replaced: tuple[Call, ...]
     """Those that others stand in for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The run as it was read."""
+
+    lanes: Sequence[_Lane]
+    """The global one first."""
+    definition: Definition
+    """As amended so far."""
+    messages: Sequence[Mapping[str, Any]]
+    next_index: int
+    """The first that no call of it has ever had."""
 
 
 class Amender:
@@ -113,70 +121,64 @@ class Amender:
         """
         found = self._steps.do("begin", adds=adds)
         try:
-            lanes, definition, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
+            run, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
         except BaseException:
             self._steps.do("drop")
             if found["resumes"] and not found["by"]:
                 resume()
             raise
-        order = deed(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
+        order = audit_record(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
         keeps = adds or instead is not None
         self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
-        self._write(lanes, plan, definition, by, first if keeps else None, instead)
+        self._write(run, plan, by, first if keeps else None, instead)
         self._steps.do("end")
-        (order if instead is None else instead.who).tell(self._keys.run)
+        (order if instead is None else instead.who).write_line(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # what was at work was all there was left
                 resume()
 
     def _planned(
         self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None
-    ) -> tuple[list[_Lane], Definition, str, int, Plan]:
+    ) -> tuple[_Found, str, int, Plan]:
         """The run as it is, what names the amendment, its first call, and its plan; nothing is written.
 
         Raises `Rejected`.
         """
-        lanes, definition = self._read()
-        by, first = _identity(value if instead is None else [instead.call.member, value], before, lanes)
+        run = self._read()
+        by, first = _identity(value if instead is None else [instead.call.member, value], before, run.next_index)
         if instead is not None and by != before:
             instead.refuse()
         keeps = adds or instead is not None
-        if keeps and any(call.gather and call.index < first for lane in lanes for call in lane.waiting):
+        if keeps and any(call.gather and call.index < first for lane in run.lanes for call in lane.waiting):
             text = "the run has a _gather call that has not begun: add calls when it has, or replace it"
             raise Rejected([Problem("", text)])
-        so_far = _so_far(lanes, definition, first, keeps=keeps)
+        so_far = _so_far(run, first, keeps=keeps)
         if instead is not None:
             others = {instance: calls for instance, calls in so_far.kept.items() if instance != instead.call.instance}
             so_far = replace(so_far, kept=others, is_template=False)
-        return lanes, definition, by, first, self._check(value, so_far)
+        return run, by, first, self._check(value, so_far)
 
-    def _read(self) -> tuple[list[_Lane], Definition]:
-        """Every lane, the global one first, and the definition as amended so far."""
+    def _read(self) -> _Found:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self._keys.run)
-        definition = unpack_definition(data)
         begun = self._history.open_calls()
-        entries: dict[str | None, list[Entry]] = {None: [], **{instance: [] for instance in self._history.instances()}}
+        run = RunState(unpack_definition(data), self._history.instances())
+        messages = []
         for entry in self._history.entries():
-            if entry.amendment is not None:
-                definition = definition.amended(entry.amendment)
-            if entry.is_of_lane:
-                entries[entry.instance].append(entry)
-        return [_lane(definition, *lane, begun) for lane in entries.items()], definition
+            run.apply(entry)
+            if entry.message is not None and entry.is_of_lane:
+                messages.append(entry.message)
+        lanes = [_lane(run.definition, lane, begun) for lane in run.lanes.values()]
+        return _Found(
+            lanes, run.definition, messages, 1 + max(max(lane.known, default=-1) for lane in run.lanes.values())
+        )
 
-    def _write(
-        self,
-        lanes: Sequence[_Lane],
-        plan: Plan,
-        definition: Definition,
-        by: str,
-        added: int | None,
-        instead: Replacement | None,
-    ) -> None:
+    def _write(self, run: _Found, plan: Plan, by: str, added: int | None, instead: Replacement | None) -> None:
         """Write the lanes that have not been written, the global one before the others. Where calls are `added`, from
         that index on, those that have not begun stay, also the one that they are `instead` of.
         """
+        lanes, definition = run.lanes, run.definition
         is_shared_written = lanes[0].record.amendment == by
         version = len(definition.versions) - is_shared_written
         requests = [
@@ -205,42 +207,32 @@ class Amender:
             request["dropped"] = dropped[_DROPPED_AT_ONCE:]
 
 
-def _lane(
-    definition: Definition, instance: str | None, entries: Sequence[Entry], begun: Collection[tuple[str | None, int]]
-) -> _Lane:
-    records = [entry.record for entry in entries if entry.record is not None]
-    record = unpack_lane(records[-1], definition.tools) if records else LaneRecord()
-    ended = {entry.call for entry in standing(entries) if entry.status is not None}
-    calls = definition.lane_calls(record, instance)
-    left = [call for call in calls if call.index not in ended]
+def _lane(definition: Definition, lane: LaneState, begun: Collection[tuple[str | None, int]]) -> _Lane:
+    calls = definition.lane_calls(lane.record, lane.instance)
+    left = [call for call in calls if lane.end(call.index) is None]
     return _Lane(
-        instance=instance,
-        record=record,
-        messages=tuple((entry.id, entry.message) for entry in entries if entry.message is not None),
-        last=max(known_calls(definition, records, instance), default=-1),
-        begun=tuple(call for call in left if (instance, call.index) in begun),
-        waiting=tuple(call for call in left if (instance, call.index) not in begun),
-        replaced=tuple(call for call in calls if call.index in record.stand_ins),
+        instance=lane.instance,
+        record=lane.record,
+        begun=tuple(call for call in left if (lane.instance, call.index) in begun),
+        waiting=tuple(call for call in left if (lane.instance, call.index) not in begun),
+        replaced=tuple(call for call in calls if call.index in lane.record.stand_ins),
     )
 
 
-def _identity(value: Any, before: str, lanes: Sequence[_Lane]) -> tuple[str, int]:
+def _identity(value: Any, before: str, first: int) -> tuple[str, int]:
     """What names the amendment, and the index of its first call; the same again where it was written in part."""
     digest = hashlib.sha256(pack(value)).hexdigest()[:16]
     if before.startswith(digest):
         return before, int(before.partition(":")[2])
-    first = 1 + max(lane.last for lane in lanes)
     return f"{digest}:{first}", first
 
 
-def _so_far(lanes: Sequence[_Lane], definition: Definition, first: int, *, keeps: bool) -> SoFar:
-    kept = {lane.instance: [call for call in lane.waiting if call.index < first] for lane in lanes if keeps}
-    messages = sorted(
-        ((id_key(id_), message) for lane in lanes for id_, message in lane.messages), key=lambda pair: pair[0]
-    )
+def _so_far(run: _Found, first: int, *, keeps: bool) -> SoFar:
+    kept = {lane.instance: [call for call in lane.waiting if call.index < first] for lane in run.lanes if keeps}
+    definition = run.definition
     return SoFar(
-        messages=[message for _, message in messages],
-        begun={lane.instance: lane.begun for lane in lanes if lane.begun},
+        messages=run.messages,
+        begun={lane.instance: lane.begun for lane in run.lanes if lane.begun},
         kept={instance: calls for instance, calls in kept.items() if calls},
         first=first,
         is_template=bool(definition.versions[0]),

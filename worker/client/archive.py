@@ -34,13 +34,12 @@ from acts_celery.protocol.requests.staged import emptied
 from acts_celery.worker.errors import NoLoop, RunNotFound
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.packing import pack, unpack
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition
-from acts_celery.worker.storage.entries import read_entry
+from acts_celery.worker.storage.entries import id_key, read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
-from acts_celery.worker.storage.lane import id_key
 from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.retention import delete_run, expire_runs
 
@@ -125,7 +124,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
         redis.zadd(active_runs(keys.prefix), {run: submitted})
         state = _write_head(redis, keys, head)
         _write_log(redis, keys, rows, state, settings)
-        done = deed(settings, "imported")
+        done = audit_record(settings, "imported")
         redis.xadd(keys.log, {"w": done.pack()})
         redis.hset(keys.state, mapping=state)
         _prove(run, read)
@@ -133,7 +132,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
     except BaseException:
         delete_run(redis, keys)
         raise
-    done.tell(run)
+    done.write_line(run)
     return run
 
 
@@ -236,7 +235,7 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> dict[str, 
         read = read_entry(id_.encode(), raw)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _refused(number, f"the entry {id_:.40} cannot be read") from error
-    if problem := next(value_problems([read.message, read.error], limits), None):
+    if problem := next(value_problems([read.message, getattr(read.event, "error", None)], limits), None):
         raise _refused(number, f"the entry {id_:.40} holds what no run does: {shortened(problem.message)}")
     return fields
 

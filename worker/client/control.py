@@ -16,7 +16,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.messaging.task_messages import lane_task
-from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.keys import Keys
@@ -58,7 +58,8 @@ class Control:
         while lanes:
             queue = self._settings.queue_instances
             self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
-            _, _, lanes = self._set_status("running", deed(self._settings, "resumed"))  # the run may have ended by now
+            order = audit_record(self._settings, "resumed")
+            _, _, lanes = self._set_status("running", order)  # the run may have ended by now
         self._follow(Control.resume)
 
     def cancel(self) -> None:
@@ -79,12 +80,12 @@ class Control:
 
     def _change(self, wanted: str) -> list[str]:
         """Change the status. Returns lanes to be published."""
-        order = deed(self._settings, _DONE[wanted])
+        order = audit_record(self._settings, _DONE[wanted])
         before, now, lanes = self._set_status(wanted, order)
         if before is None:
             raise RunNotFound(self._run)
         if now == wanted != before:
-            order.tell(self._run)
+            order.write_line(self._run)
         with redis_errors(self._settings):
             self._due.note(self._run)
         if now == "paused" and wanted == "running":
@@ -95,7 +96,7 @@ class Control:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
         return lanes
 
-    def _set_status(self, wanted: str, order: Deed) -> tuple[str | None, str | None, list[str]]:
+    def _set_status(self, wanted: str, order: AuditRecord) -> tuple[str | None, str | None, list[str]]:
         """The script: the status before and after, and lanes."""
         request = {
             "wanted": wanted,

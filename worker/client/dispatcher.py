@@ -18,7 +18,7 @@ from acts_celery.protocol import Plan
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.task_messages import lane_task
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
@@ -48,7 +48,7 @@ class Dispatcher:
         keys = Keys(self._settings.key_prefix, label.id or make_run_id(milliseconds))
         if label.id is not None and not claimed(self._redis, keys, label):
             return keys.run
-        order = deed(self._settings, "submitted")
+        order = audit_record(self._settings, "submitted")
         try:
             lanes = self._writer.write(plan, keys, milliseconds, order, label.fields())
         except TakenOver:
@@ -57,7 +57,7 @@ class Dispatcher:
             return keys.run
         finally:
             release(self._redis, keys, label)
-        order.tell(keys.run)
+        order.write_line(keys.run)
         self._publish(keys, lanes)
         return keys.run
 

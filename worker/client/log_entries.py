@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.worker.storage.audit import Deed
-from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.lane import id_key, known_calls
+from acts_celery.protocol.engine.events import CallEnded
+from acts_celery.worker.storage.audit import AuditRecord
+from acts_celery.worker.storage.entries import Entry, id_key
+from acts_celery.worker.storage.run_state import RunState
 
 from .timings import Timing, timing_of
 
@@ -41,49 +39,37 @@ class LogEntry:
     id: str
     instance: str | None
     message: Mapping[str, Any]
-    deed: Deed | None = None
+    audit: AuditRecord | None = None
     end: CallEnd | None = None
 
 
 class Messages:
     """Chooses what is shown: entries with a message; with `audit` also those that say who did what.
 
-    With a `definition` (as the amendments up to the id `until` have left it) also those that say no more than that a
-    call has ended: it was sent and forgotten, a passing thought (a latent call without a path), or skipped.
+    With a run's state, that has read the global lane, also those that say no more than that a call has ended: it was
+    sent and forgotten, a passing thought (a latent call without a path), or skipped.
     """
 
-    def __init__(self, *, audit: bool = False, definition: Definition | None = None, until: str = "0-0") -> None:
+    def __init__(self, *, audit: bool = False, run: RunState | None = None) -> None:
         self._audit = audit
-        self._definition = definition
-        self._until = id_key(until)
-        self._records = defaultdict[str | None, list[bytes]](list)
-        self._calls: dict[str | None, Mapping[int, Call]] = {}
+        self._run = run
+        self._read = id_key(run.shared.last) if run is not None else (0, 0)
+        """So far the global lane was read."""
 
     def shown(self, entry: Entry) -> Iterator[LogEntry]:
         """What is shown of an entry, if anything; give it all that are read, in order."""
-        if self._definition is not None:
-            self._learn(self._definition, entry)
-        deed = entry.deed if self._audit else None
-        end = self._end(entry) if entry.status is not None else None
-        if entry.message is not None or deed is not None or (end is not None and end.call is not None):
-            yield LogEntry(entry.id, entry.instance, entry.message or {}, deed, end)
+        run = self._run
+        is_new = entry.instance is not None or id_key(entry.id) > self._read
+        if run is not None and entry.tick is None and is_new:
+            run.apply(entry)
+        audit = entry.audit if self._audit else None
+        end = _end(entry, entry.event, run) if isinstance(entry.event, CallEnded) else None
+        if entry.message is not None or audit is not None or (end is not None and end.call is not None):
+            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end)
 
-    def _learn(self, definition: Definition, entry: Entry) -> None:
-        if entry.amendment is not None and id_key(entry.id) > self._until:
-            self._definition = definition.amended(entry.amendment)
-        if entry.record is not None and entry.tick is None:
-            self._records[entry.instance].append(entry.record)
-            self._calls.pop(entry.instance, None)
 
-    def _end(self, entry: Entry) -> CallEnd | None:
-        if entry.call is None or entry.status is None:
-            return None
-        raw = None
-        if entry.message is None and self._definition is not None:
-            raw = self._known(self._definition, entry.instance)[entry.call].raw
-        return CallEnd(entry.call, entry.status.value, timing_of(entry), entry.reason, raw)
-
-    def _known(self, definition: Definition, instance: str | None) -> Mapping[int, Call]:
-        if instance not in self._calls:
-            self._calls[instance] = known_calls(definition, self._records[instance], instance)
-        return self._calls[instance]
+def _end(entry: Entry, event: CallEnded, run: RunState | None) -> CallEnd:
+    raw = None
+    if entry.message is None and run is not None:
+        raw = run.lane(entry.instance).known[event.call].raw
+    return CallEnd(event.call, event.status.value, timing_of(entry.id, entry.spent), event.reason, raw)

@@ -17,7 +17,7 @@ from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_o
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.task_messages import lane_task
-from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.history import History
@@ -53,7 +53,7 @@ class LoopControl:
 
         Raises `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
         """
-        done = deed(self._settings, "resumed", ticks=ticks)
+        done = audit_record(self._settings, "resumed", ticks=ticks)
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in ("running", "paused", "failed"):
@@ -68,7 +68,7 @@ class LoopControl:
 
         Raises `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `RedisError`.
         """
-        done = deed(self._settings, "said")
+        done = audit_record(self._settings, "said")
         message = {"type": "text", "message": text}
 
         def step(view: LoopView) -> LoopStep:
@@ -109,7 +109,7 @@ class LoopControl:
                 [Problem("", 'a plan is replaced by an object with "calls" alone: the tools are the request\'s')]
             )
         calls = value["calls"]
-        done = deed(self._settings, "amended")
+        done = audit_record(self._settings, "amended")
 
         def step(view: LoopView) -> LoopStep:
             loop = view.loop
@@ -127,7 +127,7 @@ class LoopControl:
 
         Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
         """
-        done = deed(self._settings, "approved", plan=digest)
+        done = audit_record(self._settings, "approved", plan=digest)
         done = replace(done, actor=replace(done.actor, name=by)) if by else done
 
         def step(view: LoopView) -> LoopStep | None:
@@ -179,12 +179,12 @@ class LoopControl:
             step.woken = [LOOP, *dict.fromkeys(lane_token(instance) for instance, _ in view.open)]
         return step
 
-    def _take(self, make: Callable[[LoopView], LoopStep | None], done: Deed) -> None:
+    def _take(self, make: Callable[[LoopView], LoopStep | None], done: AuditRecord) -> None:
         """Take a step, unless there is nothing to do, as soon as nothing comes in between."""
         while (step := make(self._view())) is not None and not self._taken(step, done):
             pass
 
-    def _taken(self, step: LoopStep, done: Deed) -> bool:
+    def _taken(self, step: LoopStep, done: AuditRecord) -> bool:
         run, is_over = self._keys.run, step.reopens
         if is_over:
             self._list()
@@ -198,7 +198,7 @@ class LoopControl:
             raise Rejected([beyond(answer["bytes"], self._settings)])
         if not answer["is_taken"]:
             return False
-        done.tell(run)
+        done.write_line(run)
         if is_over:
             self._list()  # a sweep that was about to let it expire takes it from the list
             DueRuns(self._redis, self._keys.prefix).note(run)

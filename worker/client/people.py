@@ -20,6 +20,7 @@ from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import parameter_problems
 from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld
 from acts_celery.protocol.engine.holds import Ruling, Verdict
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.limits import size_of, value_problems
@@ -35,15 +36,15 @@ from acts_celery.worker.errors import (
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.task_messages import lane_task
-from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held, unpack_hold, unpack_ruling
+from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.lane import amended, known_calls
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.scripts import Script
 
 from .replacing import Replacement, placed_calls
@@ -164,7 +165,7 @@ class People:
             decision, fields = self._same(id_, ruling), self._redis.hget(self._keys.state, "amending:by")
             if fields is None:
                 return decision
-        instead = Replacement(id_, pack_ruling(ruling), self._deed(id_, ruling, by), refuse)
+        instead = Replacement(id_, pack_ruling(ruling), self._audited(id_, ruling, by), refuse)
         with suppress(NotHeld):  # it was decided on a moment ago: that may be the same
             amender.amend(value, resume=resume, instead=instead)
         return self._same(id_, ruling)
@@ -189,7 +190,7 @@ class People:
             yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, shown: str | None) -> str:
-        done = self._deed(id_, ruling, by)
+        done = self._audited(id_, ruling, by)
         self._due.note_until(self._keys.run, _PUBLISHED_MS)
         answer = self._write(id_, ruling, done, shown)
         if answer["status"] == "gone":
@@ -199,16 +200,16 @@ class People:
         if "id" not in answer:
             self._refuse_anew(id_, shown)
             return self._same(id_, ruling)
-        done.tell(self._keys.run)
+        done.write_line(self._keys.run)
         if answer["is_published"]:
             self._publish(id_)
         return str(answer["id"])
 
-    def _deed(self, id_: CallId, ruling: Ruling, by: str | None) -> Deed:
-        done = deed(self._settings, ruling.verdict.value, call=id_.name)
+    def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:
+        done = audit_record(self._settings, ruling.verdict.value, call=id_.name)
         return replace(done, actor=replace(done.actor, name=by)) if by else done
 
-    def _write(self, id_: CallId, ruling: Ruling, done: Deed, shown: str | None) -> dict[str, Any]:
+    def _write(self, id_: CallId, ruling: Ruling, done: AuditRecord, shown: str | None) -> dict[str, Any]:
         """Run the script (see decide.lua)."""
         request = {
             "member": id_.member,
@@ -230,19 +231,20 @@ class People:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
         name = id_.name
         status = (self._redis.hget(self._keys.state, "status") or b"").decode()  # type: ignore[union-attr]
-        decided = [entry for entry in self._history.lane(id_.instance) if entry.call == id_.index and entry.ruling]
+        entries = self._history.lane(id_.instance)
+        decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := _ruling(entry))]
         if not decided and status in ENDED:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
         if not decided:
             raise NotHeld(_not_held(id_))
-        found = unpack_ruling(decided[-1].ruling or b"")
+        entry, found = decided[-1]
         if found == ruling:
-            return decided[-1].id
-        by = f" by {decided[-1].deed.actor.name}" if decided[-1].deed is not None else ""
+            return entry.id
+        by = f" by {entry.audit.actor.name}" if entry.audit is not None else ""
         reason = f" ({found.reason})" if found.reason else ""
         changed = " with other parameters" if found.parameters is not None else ""
         raise AlreadyDecided(
-            f"call {name} of run {id_.run} was {found.verdict}{changed}{by} at {_date(decided[-1])}{reason}; that "
+            f"call {name} of run {id_.run} was {found.verdict}{changed}{by} at {_date(entry)}{reason}; that "
             "stays, and nothing has changed"
         )
 
@@ -269,7 +271,7 @@ class People:
 
     def _decided_ids(self) -> Iterator[CallId]:
         for entry in self._history.entries():
-            if entry.ruling is not None and entry.call is not None:
+            if _ruling(entry) is not None and entry.call is not None:
                 yield CallId(self._keys.run, entry.instance, entry.call)
 
     def _call(self, id_: CallId) -> tuple[Call, Tool | None, Mapping[str, Any]]:
@@ -277,15 +279,17 @@ class People:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self._keys.run)
-        shared = self._history.lane(None)
-        definition = amended(unpack_definition(data), shared)
-        entries = self._history.lane(id_.instance) if id_.instance is not None else shared
-        held = [entry.snapshot for entry in entries if entry.call == id_.index and entry.snapshot is not None]
-        records = [entry.record for entry in entries if entry.record is not None]
-        call = known_calls(definition, records, id_.instance).get(id_.index)
+        run = RunState(unpack_definition(data))
+        run.feed(self._history.lane(None))
+        entries = self._history.lane(id_.instance)
+        if id_.instance is not None:
+            run.feed(entries)
+        events = [entry.event for entry in entries if entry.call == id_.index]
+        held = [event.snapshot for event in events if isinstance(event, CallHeld)]
+        call = run.lane(id_.instance).known.get(id_.index)
         if call is None or not held:
             raise NotHeld(_not_held(id_))
-        return call, definition.tools.get(call.tool), unpack_hold(held[-1]).snapshot.parameters
+        return call, run.definition.tools.get(call.tool), held[-1].parameters
 
     def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
         """What is wrong with other parameters for a call (SPEC R4.1): they are values, and nothing in them is read."""
@@ -296,6 +300,11 @@ class People:
         yield from (Problem(pointer(key), "is no parameter: only these can be changed") for key in meta)
         if tool is not None and not meta:
             yield from parameter_problems(call, parameters, tool)
+
+
+def _ruling(entry: Entry) -> Ruling | None:
+    """What was decided with an entry of a call."""
+    return entry.event.ruling if isinstance(entry.event, CallDecided | CallEnded) else None
 
 
 def _not_held(id_: CallId) -> str:

@@ -14,12 +14,12 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, ElementEnded, FanOutBegun
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.storage.connections import PASSING, redis_errors
-from acts_celery.worker.storage.entries import Entry, read_entry
-from acts_celery.worker.storage.held_calls import unpack_hold, unpack_ruling
+from acts_celery.worker.storage.entries import Entry, RunStatusChanged, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
@@ -156,21 +156,21 @@ class Deadline:
 
 def event_of(entry: Entry) -> Event | None:
     """The event that an entry of the log tells of."""
-    if entry.run_status is not None:
-        return Event(entry.id, "run", entry.run_status)
-    if entry.status is not None:
-        return Event(entry.id, "call", entry.status.value, entry.instance, entry.call)
-    if entry.snapshot is not None:
-        return Event(entry.id, "held", Status.HELD.value, entry.instance, entry.call)
-    if entry.ruling is not None:
-        verdict = unpack_ruling(entry.ruling).verdict
-        return Event(entry.id, "decided", verdict.value, entry.instance, entry.call)
-    if entry.spread is not None:
-        elements = unpack_hold(entry.spread).elements
-        return Event(entry.id, "each", Status.RUNNING.value, entry.instance, entry.call, elements)
-    if entry.part is not None:
-        element = element_of(entry.part.index)
-        return Event(entry.id, "element", entry.part.status.value, entry.instance, entry.call, element=element)
+    id_, instance = entry.id, entry.instance
+    match entry.event:
+        case RunStatusChanged() as event:
+            return Event(id_, "run", event.status)
+        case CallEnded() as event:
+            return Event(id_, "call", event.status.value, instance, event.call)
+        case CallHeld() as event:
+            return Event(id_, "held", Status.HELD.value, instance, event.call)
+        case CallDecided() as event:
+            return Event(id_, "decided", event.ruling.verdict.value, instance, event.call)
+        case FanOutBegun() as event:
+            return Event(id_, "each", Status.RUNNING.value, instance, event.call, entry.elements)
+        case ElementEnded() as event:
+            element = element_of(event.element)
+            return Event(id_, "element", event.status.value, instance, event.call, element=element)
     return None
 
 

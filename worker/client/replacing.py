@@ -13,7 +13,7 @@ from typing import Any
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.storage.audit import Deed
+from acts_celery.worker.storage.audit import AuditRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Replacement:
     call: CallId
     ruling: bytes
     """The decision, as the log has it."""
-    who: Deed
+    who: AuditRecord
     refuse: Callable[[], None]
     """Raises where the call waits for no person (any more)."""
 

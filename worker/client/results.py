@@ -4,42 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.messaging.attempts import call_name
 from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.held_calls import unpack_hold
-from acts_celery.worker.storage.lane import id_key, known_calls, ticks_of
-from acts_celery.worker.storage.loop_entries import follow
+from acts_celery.worker.storage.entries import Entry, moment_ms
+from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
+from acts_celery.worker.storage.run_state import RunState
 
 from .display import counted, html
-from .timings import Timing, Waits, milliseconds, timing_of
+from .timings import Timing, Waits, timing_of
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 CANCELLED: Final = "the run was cancelled"
 """Why a call that had not ended was skipped."""
-
-End = tuple[Status, Mapping[str, Any] | None, str | None]
-"""How a call has ended: its status, error and reason."""
-
-
-@dataclass(slots=True)
-class Elements:
-    """How the elements of a call with `_each` stand (SPEC R4.10)."""
-
-    total: int
-    ended: int = 0
-    """Those that failed included."""
-    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +68,7 @@ class CallResult:
             "reason": self.reason,
             **tick,
             **child,
-            **({"elements": asdict(self.elements)} if self.elements is not None else {}),
+            **({"elements": self.elements.to_dict()} if self.elements is not None else {}),
             **timing,
             **({"cost": dict(self.cost)} if self.cost is not None else {}),
         }
@@ -169,63 +154,11 @@ class Assembly:
 
     def __init__(self, run: str, definition: Definition, instances: Iterable[str], *, at: str | None = None) -> None:
         self._run = run
-        self._definition = definition
-        self._at = id_key(at) if at is not None else None
-        shared = Fold()
-        self._lanes: dict[str | None, _Lane] = {None: _Lane(shared)}
-        self._lanes.update((instance, _Lane(Fold(shared))) for instance in instances)
-        self._missed: tuple[str, ...] = ()
-        self._loop = Loop()
-        self._exceeded: str | None = None
-        """Why the run was ended: it took more than a run may."""
+        self._state = RunState(definition, instances, at=at)
 
     def feed(self, entry: Entry) -> None:
-        """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
-        if entry.run_status is not None and (self._at is None or id_key(entry.id) <= self._at):
-            self._exceeded = entry.reason
-        if not entry.is_of_lane:
-            return
-        has_come = self._at is None or id_key(entry.id) <= self._at
-        if entry.tick is not None:
-            self._loop = follow(self._loop, entry) if has_come else self._loop
-            return
-        lane = self._lanes[entry.instance]
-        if entry.record is not None and (has_come or not lane.records):
-            lane.records.append(entry.record)
-        if entry.lays_out and has_come:
-            lane.laid_out_ms = milliseconds(entry.id)
-        if not has_come:
-            return
-        if entry.amendment is not None:
-            self._definition = self._definition.amended(entry.amendment)
-        self._missed = self._missed or entry.missed
-        if entry.message is not None:
-            lane.fold.append(entry.message, f"message {entry.id}")
-        if entry.call is not None and entry.status is not None:
-            reason = entry.reason if entry.by is None else f"given by hand by {entry.by}"
-            lane.ended[entry.call] = (entry.status, entry.error, reason)
-            lane.timings[entry.call] = timing_of(entry, since_ms=lane.decided.get(entry.call, lane.laid_out_ms))
-            lane.cost[entry.call] = entry.cost or lane.cost.get(entry.call)
-        elif entry.call is not None and (entry.snapshot is not None or entry.ruling is not None):
-            lane.held[entry.call] = entry.snapshot is not None
-            lane.decided[entry.call] = milliseconds(entry.id)
-        if entry.call is not None and entry.child is not None:
-            lane.children[entry.call] = entry.child
-        if entry.call is not None and entry.spread is not None:
-            lane.elements[entry.call] = Elements(unpack_hold(entry.spread).elements)
-        elif entry.call in lane.elements and entry.part is not None:
-            lane.elements[entry.call].ended += 1
-            lane.elements[entry.call].failed += entry.part.status is Status.FAILED
-            if entry.cost is not None:
-                before = lane.cost.get(entry.call) or {}
-                lane.cost[entry.call] = {"tokens": before.get("tokens", 0) + entry.cost["tokens"]}
-        for index in entry.undone:
-            lane.children.pop(index, None)
-            lane.elements.pop(index, None)
-            lane.ended.pop(index, None)
-            lane.held.pop(index, None)
-            lane.decided.pop(index, None)
-            lane.timings.pop(index, None)
+        """Take in the next entry."""
+        self._state.apply(entry)
 
     def result(
         self, status: str, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
@@ -233,16 +166,17 @@ class Assembly:
         """The result, where the run has this status and these calls, by instance and index, are at work, each at that
         attempt. With `waits` it says for how long calls waited for a worker.
         """
-        shared = self._lanes[None].fold
-        folds = {instance: lane.fold for instance, lane in self._lanes.items()}
+        run, definition = self._state, self._state.definition
+        shared = run.shared.fold
+        folds = {instance: lane.fold for instance, lane in run.lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
-        output, reason = _output(self._definition.output, status, shared)
-        if (end := self._loop.ended) is not None:
+        output, reason = _output(definition.output, status, shared)
+        if run.loop is not None and (end := run.loop.ended) is not None:
             output, reason = end.output, end.reason
-        if self._missed and status in ("completed", "failed"):
-            seconds = self._definition.config["promise_seconds"]
-            reason = f"{', '.join(self._missed)}: promised, and not there within {seconds:g} s"
-        reason = self._exceeded or reason
+        if run.missed and status in ("completed", "failed"):
+            seconds = definition.config["promise_seconds"]
+            reason = f"{', '.join(run.missed)}: promised, and not there within {seconds:g} s"
+        reason = run.exceeded or reason
         calls = sorted(self._calls(status, at_work, waits), key=lambda call: call.index)
         return Result(
             run=self._run,
@@ -253,83 +187,60 @@ class Assembly:
             instances={instance: fold.snapshot() for instance, fold in folds.items() if instance is not None},
             calls=calls,
             conflicts=tuple(dict.fromkeys(conflicts)),
-            ticks=self._ticks_of(calls) if self._definition.request is not None else None,
+            ticks=_ticks(run.loop, calls) if run.loop is not None else None,
         )
-
-    def _ticks_of(self, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
-        brought = defaultdict[int | None, list[int]](list)
-        for call in calls:
-            brought[call.tick].append(call.index)
-        answered = (tick for tick in self._loop.ticks if tick.solution is not None)
-        return tuple(_tick_result(tick, dict.fromkeys(brought[tick.number])) for tick in answered)
 
     def _stopped(self, status: str) -> End | None:
         """How a call has ended that had not when the run was."""
-        reason = CANCELLED if status == "cancelled" else self._exceeded
-        return (Status.SKIPPED, None, reason) if reason is not None else None
+        reason = CANCELLED if status == "cancelled" else self._state.exceeded
+        return End("", Status.SKIPPED, None, reason, None) if reason is not None else None
 
     def _calls(
         self, status: str, at_work: Mapping[tuple[str | None, int], int], with_waits: bool
     ) -> Iterator[CallResult]:
-        waits = Waits(self._definition, self._lanes[None].records) if with_waits else None
-        for instance, lane in self._lanes.items():
-            before = waits.of(lane.records[-1], instance) if waits is not None and lane.records else _NONE
-            ticks = ticks_of(self._definition, lane.records)
-            for call in known_calls(self._definition, lane.records, instance).values():
-                child = lane.children.get(call.index)
-                elements = lane.elements.get(call.index)
-                is_at_work = (instance, call.index) in at_work or child is not None or elements is not None
-                held = Status.HELD if lane.held.get(call.index) else Status.WAITING
-                under_way = Status.RUNNING if is_at_work else held
-                end = lane.ended.get(call.index) or self._stopped(status)
-                found = _call_result(call, instance, end, under_way)
-                timing = lane.timings.get(call.index)
-                if end is None and (attempts := at_work.get((instance, call.index))) is not None:
-                    timing = Timing(attempts=attempts)
-                elif timing is not None:
-                    timing = replace(timing, ready_ms=self._ready(lane, timing, before.get(call.index)))
-                cost = lane.cost.get(call.index)
-                yield replace(
-                    found, tick=ticks.get(call.index), child=child, elements=elements, timing=timing, cost=cost
+        run = self._state
+        waits = Waits(run.definition, run.shared.record) if with_waits else None
+        stopped = self._stopped(status)
+        for instance, lane in run.lanes.items():
+            before = waits.of(lane.record, instance) if waits is not None and lane.records else _NONE
+            ticks = lane.ticks
+            for index, call in lane.known.items():
+                state, attempts = lane.call(index), at_work.get((instance, index))
+                end = state.end or stopped
+                timing = Timing(attempts=attempts) if end is None and attempts is not None else None
+                if state.end is not None:
+                    ready_ms = self._ready(lane, state.since_ms, before.get(index))
+                    timing = timing_of(state.end.id, state.end.spent, since_ms=ready_ms)
+                yield CallResult(
+                    id=call_name(index, instance),
+                    index=index,
+                    tool=call.tool,
+                    instance=instance,
+                    status=(end.status if end is not None else _under_way(state, attempts is not None)).value,
+                    error=end.error if end is not None else None,
+                    reason=end.reason if end is not None else None,
+                    tick=ticks.get(index),
+                    child=state.child,
+                    elements=state.elements,
+                    timing=timing,
+                    cost=state.cost,
                 )
 
-    def _ready(self, lane: _Lane, timing: Timing, before: Iterable[int] | None) -> int | None:
+    def _ready(self, lane: LaneState, since_ms: int, before: Iterable[int] | None) -> int | None:
         """When all that a call waited for had ended; None where that is not asked for."""
-        if before is None or timing.ready_ms is None:
+        if before is None:
             return None
-        known = (lane.timings.get(index) or self._lanes[None].timings.get(index) for index in before)
-        return max((timing.ready_ms, *(one.ended_ms for one in known if one is not None and one.ended_ms is not None)))
+        ends = (lane.end(index) or self._state.shared.end(index) for index in before)
+        return max((since_ms, *(moment_ms(end.id) for end in ends if end is not None)))
 
 
-@dataclass(slots=True)
-class _Lane:
-    """What is known of one lane so far."""
-
-    fold: Fold
-    records: list[bytes] = field(default_factory=list)
-    ended: dict[int, End] = field(default_factory=dict)
-    held: dict[int, bool] = field(default_factory=dict)
-    """The calls that were held, and whether nothing was decided yet."""
-    children: dict[int, str] = field(default_factory=dict)
-    """The runs that answer calls."""
-    elements: dict[int, Elements] = field(default_factory=dict)
-    """How those of calls with `_each` stand."""
-    timings: dict[int, Timing] = field(default_factory=dict)
-    """`ready_ms` says no more than when it was laid out or decided on."""
-    decided: dict[int, int] = field(default_factory=dict)
-    """When calls were held, or it was decided on them."""
-    laid_out_ms: int = 0
-    """When it was last said what is to be done in the lane."""
-    cost: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
-    """What asking models for calls has cost."""
-
-
-def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
-    """The output with its references read when all calls have ended, and why that is not possible (SPEC R4.9)."""
-    if status not in ("completed", "failed"):
-        return (None if holds_references(output) else output), None
-    reason = output_fault(output, fold)
-    return (resolve_output(output, fold) if reason is None else None), reason
+def _ticks(loop: Loop, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
+    """The ticks that were answered."""
+    brought = defaultdict[int | None, list[int]](list)
+    for call in calls:
+        brought[call.tick].append(call.index)
+    answered = (tick for tick in loop.ticks if tick.solution is not None)
+    return tuple(_tick_result(tick, dict.fromkeys(brought[tick.number])) for tick in answered)
 
 
 def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
@@ -338,14 +249,16 @@ def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
     return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
 
 
-def _call_result(call: Call, instance: str | None, end: End | None, under_way: Status) -> CallResult:
-    status, error, reason = end or (under_way, None, None)
-    return CallResult(
-        id=call_name(call.index, instance),
-        index=call.index,
-        tool=call.tool,
-        instance=instance,
-        status=status.value,
-        error=error,
-        reason=reason,
-    )
+def _under_way(call: CallState, is_at_work: bool) -> Status:
+    """How a call stands that has not ended."""
+    if is_at_work or call.child is not None or call.elements is not None:
+        return Status.RUNNING
+    return Status.HELD if call.is_held else Status.WAITING
+
+
+def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
+    """The output with its references read when all calls have ended, and why that is not possible (SPEC R4.9)."""
+    if status not in ("completed", "failed"):
+        return (None if holds_references(output) else output), None
+    reason = output_fault(output, fold)
+    return (resolve_output(output, fold) if reason is None else None), reason

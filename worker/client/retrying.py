@@ -1,6 +1,6 @@
 """Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew.
 
-The ends of these calls count no more from an entry of the log on (`u`, see `storage.log`); everything else that has
+The ends of these calls count no more from an entry of the log on (see `storage.fields`); everything else that has
 ended stays. Where a value is given by hand the failed calls count as done with it, and the log says who gave it. The
 run is held for the time of it, as for an amendment, and opened again where it had ended (SPEC R11.7). Should the client
 die on the way, the same retry can be handed in again.
@@ -8,37 +8,37 @@ die on the way, the same retry can be handed in again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.events import CallsUndone
 from acts_celery.protocol.engine.execution import Outcome, Status, Success
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.storage.audit import Actor, deed
+from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.definition import unpack_definition
-from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
-from acts_celery.worker.storage.lane import LaneView, RunView, known_calls
+from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.secret import read_tokens
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
-from .undoing import EndedLane, ended_lane, id_of, is_gather, new_record, spread, told_status, unsettled_in
+from .undoing import EndedLane, id_of, is_gather, new_record, spread, status_text, unsettled_in
 
 RETRY: Final = "retry"
 """What stands in the run's state as the name of the amendment."""
-_MOST_TOLD: Final = 100
+_MOST_NAMED: Final = 100
 """How many calls the audit trail names."""
 _UNDONE_AT_ONCE: Final = 250
 """How many calls one script undoes: the server does nothing else meanwhile."""
@@ -114,11 +114,12 @@ class Retrier:
             raise
         named = [(lane, index) for lane in lanes for index in sorted(lane.undone)]
         failed = [id_of(lane, index) for lane, index in named if index in lane.failed]
-        order = deed(self._settings, "retried" if choice.given is None else "given by hand", calls=failed[:_MOST_TOLD])
+        did = "retried" if choice.given is None else "given by hand"
+        order = audit_record(self._settings, did, calls=failed[:_MOST_NAMED])
         self._steps.do("plan", by=RETRY, adds=True, deed=order.pack())
         self._steps.do_all("undo", requests)
         self._steps.do("end")
-        order.tell(self._keys.run)
+        order.write_line(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # all there was left was given by hand
                 resume()
@@ -129,31 +130,30 @@ class Retrier:
 
     def _planned(self, choice: Choice, *, is_continued: bool) -> tuple[RunView, list[EndedLane]]:
         """The lanes, the global one first, with what is to be undone in them. Raises `NothingToRetry`."""
-        view, lanes = self._read(keeps_messages=choice.given is not None)
+        view = self._read()
+        lanes = [EndedLane(lane) for lane in view.state.lanes.values()]
         for lane in lanes:
             if choice.instance in (None, lane.instance):
-                failed = lane.of_status(Status.FAILED)
+                failed = lane.state.of_status(Status.FAILED)
                 lane.failed = failed if choice.call is None else failed & {choice.call}
                 lane.undone = set(lane.failed)
         if not any(lane.failed for lane in lanes) and not is_continued:
-            raise NothingToRetry(self._why_nothing(view, lanes, choice))
+            raise NothingToRetry(self._why_nothing(lanes, choice))
         spread(view, lanes)
         return view, lanes
 
-    def _read(self, *, keeps_messages: bool) -> tuple[RunView, list[EndedLane]]:
+    def _read(self) -> RunView:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self._keys.run)
         limits = limits_of(self._settings)
         view = RunView(self._keys.run, unpack_definition(data), read_tokens(self._redis, self._keys.prefix), limits)
-        entries: dict[str | None, list[Entry]] = defaultdict(list)
-        for entry in self._history.entries():
-            if entry.is_of_lane:
-                entries[entry.instance].append(entry if keeps_messages else replace(entry, message=None))
-        view.feed(standing(entries[None]))
-        return view, [ended_lane(instance, entries[instance]) for instance in (None, *self._history.instances())]
+        for instance in self._history.instances():
+            view.state.lane(instance)
+        view.state.feed(self._history.entries())
+        return view
 
-    def _why_nothing(self, view: RunView, lanes: Sequence[EndedLane], choice: Choice) -> str:
+    def _why_nothing(self, lanes: Sequence[EndedLane], choice: Choice) -> str:
         """Why no call is chosen. Raises `InstanceNotFound`."""
         run, names = self._keys.run, [lane.instance for lane in lanes if lane.instance is not None]
         if choice.instance is not None and choice.instance not in names:
@@ -162,10 +162,10 @@ class Retrier:
         if choice.call is None:
             return f"no call of run {run}{where} has failed: there is nothing to retry"
         mine = [lane for lane in lanes if choice.instance in (None, lane.instance)]
-        known = [lane for lane in mine if choice.call in known_calls(view.definition, lane.records, lane.instance)]
+        known = [lane for lane in mine if choice.call in lane.state.known]
         if not known:
             return f"run {run} has no call {choice.call}{where}: see `acts show {run} --all`"
-        found = sorted({told_status(lane, choice.call) for lane in known})
+        found = sorted({status_text(lane, choice.call) for lane in known})
         return f"call {choice.call} of run {run}{where} is {' or '.join(found)}: only failed calls are retried"
 
     def _requests(self, view: RunView, lanes: Sequence[EndedLane], given: Success | None) -> Iterator[dict[str, Any]]:
@@ -184,7 +184,7 @@ class Retrier:
                 "unsettled": unsettled.get(lane.instance, []),
             }
             undone = sorted(lane.undone)
-            parts = sorted({one.part.index for one in lane.entries if one.part is not None and one.call in lane.undone})
+            parts = sorted(part for index in undone for part in lane.state.elements(index))
             for start in range(0, len(parts), _UNDONE_AT_ONCE):
                 some = parts[start : start + _UNDONE_AT_ONCE]
                 yield {**common, "undone": [], "parts": some, "record": b"", "given": []}
@@ -196,9 +196,9 @@ class Retrier:
 
     def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
         """The outcomes of a lane's failed calls, were this their result."""
-        undoing = replace(lane.entries[-1], status=None, call=None, message=None, undone=tuple(lane.undone))
-        laid_out = replace(undoing, record=new_record(view, lane))
-        shown = LaneView(view, lane.instance, [*lane.entries, laid_out])
+        entries = self._history.lane(lane.instance)
+        undoing = Entry(lane.state.last, CallsUndone(tuple(lane.undone)), record=new_record(view, lane))
+        shown = LaneView(view, lane.instance, [*entries, undoing])
         outcomes = []
         for index in sorted(lane.failed):
             outcome = shown.execution.finish(index, given, date_now())

@@ -18,15 +18,16 @@ from acts_celery.protocol.language.references import DAGGER
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
 from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.storage.audit import deed
+from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.children import PARENT, Parent
 from acts_celery.worker.storage.condition import is_at_work
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.definition import require_format, unpack_definition
+from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.lane import amended, id_key
 from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.unanswered import Unanswered, read_unanswered
 
 from .control import Control
@@ -329,7 +330,7 @@ class Run:
             raise RunOver(f"run {self.id} is {state['status']}: cancel it before it is deleted")
         with redis_errors(self._settings):
             delete_run(self._redis, self._keys)
-            deed(self._settings, "deleted").tell(self.id)
+            audit_record(self._settings, "deleted").write_line(self.id)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
@@ -444,9 +445,9 @@ class Run:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self.id)
-        shared = self._history.lane(None)
-        until = shared[-1].id if shared else "0-0"
-        return Messages(audit=audit, definition=amended(unpack_definition(data), shared), until=until)
+        run = RunState(unpack_definition(data))
+        run.feed(self._history.lane(None))
+        return Messages(audit=audit, run=run)
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):

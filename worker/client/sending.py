@@ -20,11 +20,11 @@ from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.task_messages import lane_task
-from acts_celery.worker.storage.audit import Deed, deed
+from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.lane import id_key
 from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.scripts import Script
 
@@ -58,7 +58,7 @@ class Sender:
             return ()
         run = self._keys.run
         self._due.note_until(run, _PUBLISHED_MS)
-        order = deed(self._settings, "sent")
+        order = audit_record(self._settings, "sent")
         answer = self._append(messages, order)
         if answer["status"] == "gone":
             raise RunNotFound(run)
@@ -68,7 +68,7 @@ class Sender:
             raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
         if answer["is_full"]:
             raise Rejected([beyond(answer["bytes"], self._settings)])
-        order.tell(run)
+        order.write_line(run)
         self._publish(answer["lanes"])
         return tuple(answer["ids"])
 
@@ -81,7 +81,7 @@ class Sender:
         found = sorted((id_key(entry.id), entry.message) for entry in entries if entry.message is not None)
         return [message for _, message in found]
 
-    def _append(self, messages: Sequence[Mapping[str, Any]], order: Deed) -> dict[str, Any]:
+    def _append(self, messages: Sequence[Mapping[str, Any]], order: AuditRecord) -> dict[str, Any]:
         """Run the script (see send.lua)."""
         request = {
             "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],

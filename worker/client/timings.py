@@ -6,13 +6,14 @@ for. For how long it was at work is written beside its end (`worker.storage.timi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from acts_celery.worker.storage.definition import Definition, unpack_lane
-from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.definition import Definition, LaneRecord
+from acts_celery.worker.storage.entries import moment_ms
+from acts_celery.worker.storage.timings import Spent
 
 _SECOND: Final = 1000
 
@@ -55,38 +56,31 @@ class Timing:
 class Waits:
     """Which calls each call of a run waits for."""
 
-    def __init__(self, definition: Definition, shared: Iterable[bytes]) -> None:
-        """`shared` are the records of the global lane."""
+    def __init__(self, definition: Definition, shared: LaneRecord) -> None:
+        """`shared` is the record of the global lane."""
         self._definition = definition
-        records = [unpack_lane(record, definition.tools) for record in shared]
-        self._shared = definition.lane_calls(records[-1], None) if records else ()
-        self._known: dict[bytes, dict[int, tuple[int, ...]]] = {}
+        self._shared = definition.lane_calls(shared, None)
+        self._known: dict[int, dict[int, tuple[int, ...]]] = {}
+        """By the identity of records that many lanes share."""
 
-    def of(self, record: bytes, instance: str | None) -> Mapping[int, tuple[int, ...]]:
+    def of(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:
         """Call -> the calls that it waits for, in a lane of that record. A call that reads in every instance is left
         out: it waits for other lanes.
         """
-        if record in self._known:
-            return self._known[record]
-        unpacked = unpack_lane(record, self._definition.tools)
-        calls = self._definition.lane_calls(unpacked, instance)
-        graph = self._definition.graph(calls, unpacked, self._shared if instance is not None else ())
+        if (known := self._known.get(id(record))) is not None:
+            return known
+        calls = self._definition.lane_calls(record, instance)
+        graph = self._definition.graph(calls, record, self._shared if instance is not None else ())
         found = {call.index: graph.before(call.index) for call in calls if not call.gather}
-        if self._definition.are_same_everywhere(unpacked):
-            self._known[record] = found
+        if self._definition.are_same_everywhere(record):
+            self._known[id(record)] = found
         return found
 
 
-def timing_of(entry: Entry, *, since_ms: int | None = None) -> Timing:
-    """Of the call that has ended with an entry; `since_ms` is when it was laid out, where that is known."""
-    spent = entry.spent
+def timing_of(id_: str, spent: Spent | None, *, since_ms: int | None = None) -> Timing:
+    """Of the call that has ended with that entry; `since_ms` is when it could begin, where that is known."""
     took_ms, attempts = (spent.took_ms, spent.attempts) if spent is not None else (None, None)
-    return Timing(milliseconds(entry.id), took_ms, since_ms, attempts)
-
-
-def milliseconds(id_: str) -> int:
-    """The server's time in an id of the log."""
-    return int(id_.partition("-")[0])
+    return Timing(moment_ms(id_), took_ms, since_ms, attempts)
 
 
 def _date(moment_ms: int | None) -> str | None:

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.worker.messaging.attempts import call_name
-from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane, unpack_lane
-from acts_celery.worker.storage.entries import Entry, standing
+from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView
+from acts_celery.worker.storage.lane_state import LaneState
 
 
 @dataclass(slots=True)
 class EndedLane:
-    """A lane as it was read."""
+    """A lane, and what is to be undone in it."""
 
-    instance: str | None
-    entries: list[Entry]
-    records: list[bytes]
-    ended: dict[int, Entry]
-    """How its calls stand that have ended."""
-    failed: set[int]
+    state: LaneState
+    failed: set[int] = field(default_factory=set)
     """The failed calls that were chosen."""
-    undone: set[int]
+    undone: set[int] = field(default_factory=set)
     """They, and what was skipped for them."""
 
-    def of_status(self, status: Status) -> set[int]:
-        """The calls that have ended so."""
-        return {index for index, entry in self.ended.items() if entry.status is status}
-
-
-def ended_lane(instance: str | None, entries: list[Entry]) -> EndedLane:
-    """A lane by its entries, nothing chosen yet."""
-    ended = {entry.call: entry for entry in standing(entries) if entry.call is not None and entry.status is not None}
-    records = [entry.record for entry in entries if entry.record is not None]
-    return EndedLane(instance, entries, records, ended, set(), set())
+    @property
+    def instance(self) -> str | None:
+        """Whose lane it is."""
+        return self.state.instance
 
 
 def spread(view: RunView, lanes: Sequence[EndedLane]) -> None:
@@ -47,15 +37,14 @@ def spread(view: RunView, lanes: Sequence[EndedLane]) -> None:
         for lane in lanes:
             if lane.undone or shared.undone:
                 _spread_within(view, lane, shared.undone)
-        skipped = shared.of_status(Status.SKIPPED) - shared.undone
+        skipped = shared.state.of_status(Status.SKIPPED) - shared.undone
         for lane in lanes[1:] if any(is_gather(view, index) for index in skipped) else ():
             shared.undone |= set(_gathering(view, lane, skipped)) if lane.undone else set()
 
 
 def _spread_within(view: RunView, lane: EndedLane, shared: set[int]) -> None:
-    skipped = lane.of_status(Status.SKIPPED) - lane.undone
-    records: list[bytes | None] = [*lane.records] or [None]
-    for record in records if skipped else ():
+    skipped = lane.state.of_status(Status.SKIPPED) - lane.undone
+    for record in lane.state.records or [LaneRecord()] if skipped else ():
         work = view.work(record, lane.instance)
         lane.undone |= _behind(work.graph, lane.undone | shared, skipped - work.replaced)
 
@@ -71,7 +60,7 @@ def _behind(graph: Graph, undone: set[int], skipped: set[int]) -> set[int]:
 
 def _gathering(view: RunView, lane: EndedLane, skipped: set[int]) -> Iterator[int]:
     """The gather calls that were skipped and wait for what is undone in a lane."""
-    gathers = view.work(lane.records[-1] if lane.records else None, lane.instance).gathers
+    gathers = view.work(lane.state.record, lane.instance).gathers
     for index in gathers.waiting if gathers is not None else ():
         if index in skipped and gathers is not None and not lane.undone.isdisjoint(gathers.graph.behind([index])):
             yield index
@@ -89,27 +78,24 @@ def is_gather(view: RunView, index: int) -> bool:
 
 def new_record(view: RunView, lane: EndedLane) -> bytes:
     """The lane's newest record, and with it those of the calls that an amendment has left behind since."""
-    if not lane.records:
-        return pack_amended_lane(LaneRecord())
-    definition, tools = view.definition, view.definition.tools
-    unpacked = [unpack_lane(record, tools) for record in lane.records]
-    left = lane.undone - {call.index for call in definition.lane_calls(unpacked[-1], lane.instance)}
+    records, definition = lane.state.records or [LaneRecord()], view.definition
+    left = lane.undone - {call.index for call in definition.lane_calls(records[-1], lane.instance)}
     if not left:
-        return lane.records[-1]
+        return records[-1].data or pack_amended_lane(records[-1])
     layers = []
-    for record, following in zip(reversed(unpacked[:-1]), reversed(unpacked[1:]), strict=True):
+    for record, following in zip(reversed(records[:-1]), reversed(records[1:]), strict=True):
         calls = tuple(call for call in definition.lane_calls(record, lane.instance) if call.index in left)
         left -= {call.index for call in calls}
         first = int((following.amendment or ":0").rpartition(":")[2])
         if calls:
             layers.append(Layer(calls, first, record.held, record.promised, record.required, record.unseen))
-    return pack_amended_lane(replace(unpacked[-1], kept=(*unpacked[-1].kept, *layers)))
+    return pack_amended_lane(replace(records[-1], kept=(*records[-1].kept, *layers)))
 
 
-def told_status(lane: EndedLane, index: int) -> str:
+def status_text(lane: EndedLane, index: int) -> str:
     """How a call stands, for people."""
-    entry = lane.ended.get(index)
-    return "not over" if entry is None or entry.status is None else entry.status.value
+    end = lane.state.end(index)
+    return "not over" if end is None else end.status.value
 
 
 def id_of(lane: EndedLane, index: int) -> str:

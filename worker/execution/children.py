@@ -22,7 +22,7 @@ from acts_celery.protocol.engine.execution import Execution, Failure, Start, Suc
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.worker.messaging.attempts import Attempt
-from acts_celery.worker.storage.audit import Actor, Deed
+from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.budgets import TOKENS, Budget, left_of, sum_fields
 from acts_celery.worker.storage.children import PARENT, Parent, budgets_of, child_id, result_of
 from acts_celery.worker.storage.clock import server_ms
@@ -88,7 +88,7 @@ class Children:
             plan = self._plan(own, context, definition, left)
         except Rejected as rejected:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
-        order = Deed("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
+        order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)
         return Started(keys.run, tuple(lanes))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.events import CallEnded, CallsUndone
 from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Loop, Stage
 from acts_celery.protocol.engine.loop_events import Answered, Asked, PartCame, Planned
@@ -23,12 +24,12 @@ from acts_celery.worker.execution.checking import most_of
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.storage.children import Parent
-from acts_celery.worker.storage.definition import Definition, LaneRecord, unpack_definition, unpack_lane
-from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.definition import Definition, unpack_definition
+from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.keys import ENDED
-from acts_celery.worker.storage.lane import RunGone, id_key
+from acts_celery.worker.storage.lane import RunGone
 from acts_celery.worker.storage.log import MessageLog
-from acts_celery.worker.storage.loop_entries import follow
+from acts_celery.worker.storage.run_state import RunState
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""
@@ -54,20 +55,18 @@ class LoopView:
     def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: LoopLimits) -> None:
         assert definition.request is not None
         self.run = run
-        self.definition = definition
+        self.state = RunState(definition)
+        """The run, as the log has it."""
         self.request = definition.request
         self.tokens = tokens
         self.parent: Parent | None = None
         """The call that it is to answer."""
         self.limits = limits
-        self.loop = Loop()
         self.seen = "0-0"
         self.size = 0
         """The bytes of what was read of it."""
         self.own_seen = "0-0"
         """The last entry of the loop's lane."""
-        self.global_seen = "0-0"
-        self.status = ""
         self.asked: list[Mapping[str, str]] = []
         """The chat messages of the last request."""
         self.schema: Any = None
@@ -80,19 +79,13 @@ class LoopView:
         """The messages that the run was submitted with."""
         self.messages: list[Mapping[str, Any]] = []
         """Every message of the log."""
-        self.fold = Fold()
-        """The global values."""
-        self.calls: dict[Where, Call] = {}
-        self.open: set[Where] = set()
-        """The calls that have not ended."""
         self.ended: dict[Where, Ended] = {}
         """The calls that have ended in the current tick."""
-        self._records: dict[str | None, LaneRecord] = {}
-        """What the lanes are now."""
         self._known: list[Mapping[str, Any]] = []
         """The messages of the log but those of the calls that run meanwhile."""
-        self._held: set[Where] = set()
-        """The calls that wait for a person."""
+        self._left = self._held = 0
+        """How many calls have not ended, and how many of them wait for a person."""
+        self._last_index = -1
         self._ran_ms = 0
         self._running_since: int | None = None
         self._written: list[Mapping[str, Any]] = []
@@ -115,6 +108,32 @@ class LoopView:
         return True
 
     @property
+    def definition(self) -> Definition:
+        """The definition, as amended."""
+        return self.state.definition
+
+    @property
+    def loop(self) -> Loop:
+        """The state of the loop."""
+        assert self.state.loop is not None
+        return self.state.loop
+
+    @property
+    def fold(self) -> Fold:
+        """The global values."""
+        return self.state.shared.fold
+
+    @property
+    def global_seen(self) -> str:
+        """The last entry of the global lane."""
+        return self.state.shared.last
+
+    @property
+    def status(self) -> str:
+        """The run's status."""
+        return self.state.status
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run is over."""
         return self.status in ENDED
@@ -124,7 +143,7 @@ class LoopView:
         """The index that the first call of an answer gets (SPEC R13.9)."""
         if self.loop.stage is Stage.OPEN:
             return self.loop.tick.first
-        return 1 + max((index for _, index in self.calls), default=-1)
+        return 1 + self._last_index
 
     @property
     def known(self) -> Sequence[Mapping[str, Any]]:
@@ -134,28 +153,40 @@ class LoopView:
     @property
     def begun(self) -> frozenset[int]:
         """The calls of an answer that is being written that are in their lanes."""
-        is_open = self.loop.stage is Stage.OPEN
-        return frozenset(index for _, index in self.calls if is_open and index >= self.loop.tick.first)
+        lanes = self.state.lanes.values() if self.loop.stage is Stage.OPEN else ()
+        return frozenset(index for lane in lanes for index in lane.known if index >= self.loop.tick.first)
+
+    @property
+    def open(self) -> list[Where]:
+        """The calls that have not ended."""
+        lanes = self.state.lanes.values() if self._left else ()
+        return [(lane.instance, index) for lane in lanes for index in lane.open]
+
+    def call(self, where: Where) -> Call:
+        """A call that the run has, or had."""
+        instance, index = where
+        return self.state.lanes[instance].known[index]
 
     @property
     def added(self) -> dict[str | None, list[Call]]:
         """The calls that clients have added before the answer came and that go on, by instance (SPEC R11.7)."""
         found: dict[str | None, list[Call]] = {}
         for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not Stage.OPEN else ():
-            found.setdefault(where[0], []).append(self.calls[where])
+            found.setdefault(where[0], []).append(self.call(where))
         return found
 
     @property
     def has_added_gathers(self) -> bool:
         """Whether one of them reads in every instance: its lanes' records are left as they are until it has ended."""
-        return any(self.calls[where].gather for where in self.open)
+        return any(self.call(where).gather for where in self.open)
 
     def left_of(self, instance: str | None, added: Mapping[str | None, Sequence[Call]]) -> dict[str, Any]:
         """What the record of a lane keeps of the one before, where an answer brings calls to it; `added` as above."""
-        record = self._records.get(instance)
-        if not added or record is None:
+        lane = self.state.lanes.get(instance)
+        if not added or lane is None or not lane.records:
             return {}
-        replaced = (self.calls[instance, index] for index in record.stand_ins)
+        record = lane.record
+        replaced = (lane.known[index] for index in record.stand_ins)
         kept = record.layers((*replaced, *added.get(instance, ())), self.first)
         return {"kept": kept, "stand_ins": record.stand_ins}
 
@@ -178,21 +209,21 @@ class LoopView:
         for entry in entries:
             self.seen = entry.id
             self.size += entry.size
-            if entry.run_status is not None:
-                if not self.context:
-                    self.context = [message for message in self.messages if message.get("type") != "solution"]
-                self.status = entry.run_status
-            elif entry.tick is not None:
+            if entry.run_status is not None and not self.context:
+                self.context = [message for message in self.messages if message.get("type") != "solution"]
+            if entry.tick is not None:
                 self._feed_loop(entry)
             elif entry.is_of_lane:
                 self._feed_lane(entry)
-            self._note_time(id_key(entry.id)[0])
+            else:
+                self.state.apply(entry)
+            self._note_time(moment_ms(entry.id))
 
     def _note_time(self, now_ms: int) -> None:
         """Count the time of the run: it stands still while it is paused, and while people alone can make it go on
         (SPEC R13.3).
         """
-        waits_for_people = self.loop.stage is Stage.RAN and bool(self.open) and self.open <= self._held
+        waits_for_people = self.loop.stage is Stage.RAN and self._left == self._held > 0
         is_counting = self.status == "running" and not waits_for_people
         if is_counting and self._running_since is None:
             self._running_since = now_ms
@@ -219,43 +250,28 @@ class LoopView:
                 self._known = list(self.messages)
             elif isinstance(event, Answered):
                 self.messages.append(event.message)
-        self.loop = follow(self.loop, entry)
+        self.state.apply(entry)
 
     def _feed_lane(self, entry: Entry) -> None:
         """Take in an entry of a lane of calls."""
-        if entry.instance is None:
-            self.global_seen = entry.id
-        if entry.amendment is not None:
-            self.definition = self.definition.amended(entry.amendment)
+        lane = self.state.lane(entry.instance)
+        left, held = lane.left, lane.held
+        self.state.apply(entry)
+        self._left += lane.left - left
+        self._held += lane.held - held
         if entry.record is not None:
-            record = self._records[entry.instance] = unpack_lane(entry.record, self.definition.tools)
-            for call in self.definition.lane_calls(record, entry.instance):
-                where = entry.instance, call.index
-                if where not in self.calls:
-                    self.calls[where] = call
-                    self.open.add(where)
-        for index in entry.undone:
-            self.open.add((entry.instance, index))
-            self.ended.pop((entry.instance, index), None)
+            self._last_index = max(self._last_index, max(lane.known, default=-1))
         if entry.message is not None:
             self.messages.append(entry.message)
-            if entry.instance is None:
-                self.fold.append(entry.message, f"message {entry.id}")
-            if entry.call is not None:
-                self._written.append(entry.message)
-            else:
-                self._known.append(entry.message)
-        if entry.call is not None and entry.snapshot is not None:
-            self._held.add((entry.instance, entry.call))
-        elif entry.call is not None and entry.ruling is not None:
-            self._held.discard((entry.instance, entry.call))
-        self.loop = follow(self.loop, entry)
-        if entry.call is not None and entry.status is not None:
-            where = entry.instance, entry.call
-            self.open.discard(where)
-            self._held.discard(where)
-            self.ended[where] = Ended(entry.status, entry.error, entry.reason, tuple(self._written))
-            self._written.clear()
+            (self._known if entry.call is None else self._written).append(entry.message)
+        match entry.event:
+            case CallEnded() as event:
+                where = entry.instance, event.call
+                self.ended[where] = Ended(event.status, event.error, event.reason, tuple(self._written))
+                self._written.clear()
+            case CallsUndone() as event:
+                for index in event.calls:
+                    self.ended.pop((entry.instance, index), None)
 
     def position(self, index: int) -> int:
         """Where in the solution of the current tick a call stands."""

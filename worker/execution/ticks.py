@@ -289,7 +289,7 @@ def errors_of(view: LoopView) -> list[TickError]:
             at = view.position(index)
             pointer = f"/calls/{at}" if at in range(count) else "/calls"  # a client has added it
             said = ended.error
-            call = view.calls[instance, index].raw
+            call = view.call((instance, index)).raw
             placed.append((at, TickError(said["type"], said["message"], pointer, call, instance)))
     return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
 
@@ -311,7 +311,7 @@ def _message(error: TickError, date: str) -> dict[str, Any]:
 def fates_of(view: LoopView) -> Iterator[Fate]:
     """What became of the calls of the current tick."""
     for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
-        call = view.calls[instance, index]
+        call = view.call((instance, index))
         path = str(call.output) if call.output is not None else None
         yield Fate(
             index, call.tool, instance, ended.status.value, path, ended.reason or (ended.error or {}).get("type")

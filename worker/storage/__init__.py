@@ -8,7 +8,10 @@
 `condition`     how a call stands that has begun and has not ended
 `definition`    how a checked plan is written down
 `run_writer`    writing a run down
-`entries`       what an entry of the log says
+`fields`        the names of the fields of an entry of the log
+`entries`       an entry of the log, read as an event
+`lane_state`    what the log says of a lane: the one fold of it
+`run_state`     what the log says of a run, its lanes and its loop
 `commits`       what a commit asks, and what comes of it
 `log`           reading lanes and committing, as lane runners do
 `timings`       what the log says of the time that a call took
@@ -18,7 +21,7 @@
 `unanswered`    requests to models that are made again
 `held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it
-`lane`          a lane folded from the log
+`lane`          a lane as its runner sees it
 `leases`        signs of life for what a process has at work
 `due`          the index of runs that have something due
 `run_list`      the runs under way, and those that have ended

@@ -1,9 +1,9 @@
 """The audit trail: who did what to a run, and from where.
 
-Whatever steers a run from outside leaves a *deed*: in the field `w` of the entry of the run's log that says what was
-done, or in an entry of its own, written in the same step as the deed; and as one line of the logger `acts.audit`, JSON,
-for who collects logs. Who it was is `ACTS_ACTOR`, else the user of the operating system: what a client says of itself,
-and so as true as those are who may write to the log (docs/security.md).
+Whatever steers a run from outside leaves an audit record: in the entry of the run's log that says what was done, or in
+an entry of its own, written in the same step; and as one line of the logger `acts.audit`, JSON, for who collects logs.
+Who it was is `ACTS_ACTOR`, else the user of the operating system: what a client says of itself, and so as true as those
+are who may write to the log (docs/security.md).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditRecord:
     """What was done to a run: `submitted`, `paused`, `cancelled`, `amended`, `approved` … and by whom."""
 
     did: str
@@ -49,7 +49,7 @@ class Deed:
     """What it was done to, where that is not the whole run: a call, messages."""
 
     def pack(self) -> bytes:
-        """The bytes of the field `w` of an entry."""
+        """The bytes in an entry (see `fields`)."""
         about = {"about": dict(self.about)} if self.about else {}
         return pack({"did": self.did, "by": self.actor.name, "from": self.actor.host, **about})
 
@@ -63,14 +63,14 @@ class Deed:
         """As JSON."""
         return {"did": self.did, "by": self.actor.name, "from": self.actor.host, "about": dict(self.about)}
 
-    def tell(self, run: str) -> None:
-        """Write the line of the log; call it when the deed is done."""
+    def write_line(self, run: str) -> None:
+        """Write the line of the logger; call it when the thing is done."""
         logger.info("%s", json.dumps({"run": run, **self.to_dict()}, ensure_ascii=True))
 
 
-def deed(settings: Settings, did: str, **about: Any) -> Deed:
+def audit_record(settings: Settings, did: str, **about: Any) -> AuditRecord:
     """What this process does."""
-    return Deed(did, Actor.of(settings), about)
+    return AuditRecord(did, Actor.of(settings), about)
 
 
 def _user() -> str:

@@ -21,7 +21,7 @@ from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.packing import pack, unpack
 from acts_celery.worker.messaging.task_messages import TaskMessage, pack_task, unpack_task
 
-from .audit import deed
+from .audit import audit_record
 from .condition import Condition, Kind
 from .connections import redis_errors
 from .due import DueRuns
@@ -140,11 +140,11 @@ class DeadLetters:
     def _tell(self, did: str, letters: Sequence[DeadLetter]) -> None:
         """Note who did it, also in the logs of the runs that there are still."""
         for letter in letters:
-            done = deed(self._settings, did, call=letter.call.index, instance=letter.call.instance)
+            done = audit_record(self._settings, did, call=letter.call.index, instance=letter.call.instance)
             log = Keys(self._settings.key_prefix, letter.call.run).log
             with redis_errors(self._settings):
                 self._redis.xadd(log, {"w": done.pack()}, nomkstream=True)
-            done.tell(letter.call.run)
+            done.write_line(letter.call.run)
 
     def add(self, letter: DeadLetter) -> None:
         """Keep a letter, unless the call has one already."""

@@ -76,6 +76,8 @@ class LaneRecord:
     """For calls that a person has replaced, which are in `kept`, the calls that stand in for them (SPEC R14.2)."""
     unseen: frozenset[int] = frozenset()
     """Calls in `kept` that those of the record do not wait for: they stand in for one that had nothing to wait for."""
+    data: bytes = field(default=b"", compare=False, repr=False)
+    """The record as it was read."""
 
     def layers(self, calls: Iterable[Call], before: int) -> tuple[Layer, ...]:
         """Those of its calls that stay where others are added, from that index on: each with what the context held when
@@ -298,6 +300,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
         stand_ins={index: tuple(found) for index, *found in fields.get("stand_ins", ())},
         unseen=frozenset(fields.get("unseen", ())),
+        data=data,
     )
 
 

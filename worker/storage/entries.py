@@ -1,17 +1,4 @@
-"""What an entry of a run's log says (DESIGN "The log").
-
-A run is one stream. An entry that belongs to a lane begins with the fields `l`, the lane, and `p`, the id of the lane's
-entry before it, so a lane is read from its end (lua/lane.lua) and costs nothing for the others. The other fields: `m` a
-message (msgpack); `c` the call that wrote the entry, with `s` its status where it has ended with it, and `d` details
-(msgpack); `k` the lane's own record, in its first entry and wherever it was amended; `a`, beside the global lane's
-record, what the lanes share of an amendment; `g`, in the global lane, that what was promised is given up (SPEC R11.6);
-`u` calls whose ends before it count no more (msgpack), since they are tried again;
-`h` what the call `c` is held with, `j` what was decided of it (msgpack, see `held_calls`); `r` the run that is to
-answer it; `f` what the call `c` is carried out with for each element, `i` which element of it has ended with the entry
-and how.
-An entry with `s` and without a lane is a change of the run's status. `w` says who did it, where that was done from
-outside (`audit`); an entry may hold nothing else. The entries of a loop have fields of their own (see `loop_entries`).
-Readers pass over fields that they do not know.
+"""An entry of a run's log, read: the event that it says, and what stands beside that (see `fields`).
 
 Ids are given by the server, so they order everything that happened in the run.
 The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.
@@ -19,9 +6,9 @@ The stream is the truth; `calls` only makes commits exactly-once, `lanes` and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from acts_celery.protocol.calls.elements import element_index
 from acts_celery.protocol.engine.events import (
@@ -36,24 +23,26 @@ from acts_celery.protocol.engine.events import (
     MessageAdded,
     PromisesGivenUp,
 )
-from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop_events import LoopEvent
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.messaging.packing import unpack
 
-from .audit import Deed
-from .held_calls import unpack_hold, unpack_ruling
+from . import fields as names
+from .audit import AuditRecord
+from .held_calls import Shown, unpack_hold, unpack_ruling
 from .loop_entries import read_loop_events
 from .timings import Spent
 
+Fields = Mapping[bytes, bytes]
+
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """How an element of a call has ended (SPEC R4.10)."""
+class RunStatusChanged:
+    """The run's status has changed; such an entry belongs to no lane."""
 
-    index: int
-    """Its number (see `protocol.calls.elements`)."""
-    status: Status
-    value: Any
+    status: str
+    reason: str | None = None
+    """Why it has ended, where it took more than a run may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,123 +50,149 @@ class Entry:
     """One entry of a run's log."""
 
     id: str
+    event: Event | RunStatusChanged | None = None
+    """What has happened; None where the entry says no more than the record of a lane, who did what, or of a loop."""
+    is_of_lane: bool = True
+    """Whether it belongs to a lane, or else to the run."""
     instance: str | None = None
     message: Mapping[str, Any] | None = None
-    call: int | None = None
-    status: Status | None = None
-    """Of the call, where it has ended with this entry."""
-    error: Mapping[str, Any] | None = None
-    reason: str | None = None
-    cost: Mapping[str, Any] | None = None
-    """What asking models for the call has cost (see `protocol.engine.execution.Success`)."""
+    """The message of the event, or of a loop's solution."""
     record: bytes | None = None
+    """What is to be done in the lane from now on (see `definition`)."""
     amendment: bytes | None = None
-    missed: tuple[str, ...] = ()
-    """What was promised, did not come in time, and what the call had to do without."""
-    gives_up: bool = False
-    """Whether what is promised is not waited for any more."""
-    undone: tuple[int, ...] = ()
-    """Calls of the lane that had ended and are tried again: their ends before count no more."""
+    elements: int = 0
+    """For how many elements a call is carried out since this entry (SPEC R4.10)."""
+    spent: Spent | None = None
+    """What the call took that has ended with this entry, where it was carried out."""
     by: str | None = None
-    """Who has done it by hand."""
-    snapshot: bytes | None = None
-    """What the call is held with since this entry (SPEC R14.2)."""
-    ruling: bytes | None = None
-    """What was decided of the call."""
-    child: str | None = None
-    """The run that is to answer the call (SPEC R9.3)."""
-    spread: bytes | None = None
-    """What the call is carried out with for each element since this entry (SPEC R4.10)."""
-    size: int = 0
-    """Of its fields, in bytes."""
-    part: Part | None = None
-    """The element of the call that has ended with this entry."""
-    run_status: str | None = None
-    """What the run's status changed to; such an entry belongs to no lane."""
+    """Who has given by hand what the call has ended with, or had calls tried again."""
+    audit: AuditRecord | None = None
+    """Who did what, where the entry was written on order from outside."""
     tick: int | None = None
     """Of a loop; such an entry belongs to the loop's lane, and to no instance."""
     loop: tuple[LoopEvent, ...] = ()
     """What has happened to it."""
-    deed: Deed | None = None
-    """Who did what, where the entry was written on order from outside."""
-    spent: Spent | None = None
-    """What the call took that has ended with this entry, where it was carried out."""
-    is_of_lane: bool = True
-    """Whether it belongs to a lane, or else to the run."""
+    size: int = 0
+    """Of its fields, in bytes."""
 
     @property
     def lays_out(self) -> bool:
         """Whether it says anew what is to be done in its lane."""
-        return self.record is not None or bool(self.undone)
+        return self.record is not None or type(self.event) is CallsUndone
 
     @property
-    def event(self) -> Event | None:
-        """What it says of the calls and messages of its lane, as the core takes it in; None where it says nothing."""
-        if self.gives_up:
-            return PromisesGivenUp()
-        if self.undone:
-            return CallsUndone(self.undone)
-        if self.call is None:
-            return MessageAdded(self.message) if self.message is not None else None
-        if self.status is not None:
-            ruling = unpack_ruling(self.ruling) if self.ruling is not None else None
-            return CallEnded(
-                self.call, self.status, self.message, self.error, self.reason, self.cost, self.missed, ruling
-            )
-        if self.snapshot is not None:
-            return CallHeld(self.call, unpack_hold(self.snapshot).snapshot)
-        if self.ruling is not None:
-            return CallDecided(self.call, unpack_ruling(self.ruling))
-        if self.spread is not None:
-            return FanOutBegun(self.call, unpack_hold(self.spread).snapshot)
-        if (part := self.part) is not None:
-            return ElementEnded(self.call, part.index, part.status, self.message, self.error, part.value, self.cost)
-        if self.child is not None:
-            return ChildStarted(self.call, self.child)
-        return MessageAdded(self.message, self.call) if self.message is not None else None
+    def call(self) -> int | None:
+        """The call that the event is about."""
+        return getattr(self.event, "call", None)
+
+    @property
+    def cost(self) -> Mapping[str, Any] | None:
+        """What asking models has cost for the call, or element, that has ended with it."""
+        return getattr(self.event, "cost", None)
+
+    @property
+    def run_status(self) -> str | None:
+        """What the run's status changed to."""
+        return self.event.status if isinstance(self.event, RunStatusChanged) else None
 
 
-def read_entry(id_: bytes, fields: Mapping[bytes, bytes]) -> Entry:
-    """An entry, from what Redis returns."""
-    detail = unpack(fields[b"d"]) if b"d" in fields else {}
-    is_of_loop = b"t" in fields
-    message = unpack(fields[b"m"]) if b"m" in fields else None
-    status = fields[b"s"].decode() if b"s" in fields else None
-    return Entry(
-        id=id_.decode(),
-        size=sum(map(len, fields.values())),
-        instance=fields[b"l"].decode() or None if b"l" in fields and not is_of_loop else None,
-        message=message,
-        call=int(fields[b"c"]) if b"c" in fields else None,
-        status=Status(status) if status is not None and b"c" in fields else None,
+class _Said(NamedTuple):
+    """What the event of an entry is made of."""
+
+    value: bytes
+    """Of the field that says which event it is."""
+    fields: Fields
+    call: int
+    message: Mapping[str, Any] | None
+    detail: Mapping[str, Any]
+    hold: Shown | None
+
+
+def _call_ended(said: _Said) -> CallEnded:
+    detail, ruling = said.detail, said.fields.get(names.DECIDED)
+    return CallEnded(
+        said.call,
+        Status(said.value.decode()),
+        said.message,
         error=detail.get("error"),
         reason=detail.get("reason"),
         cost=detail.get("cost"),
-        record=fields.get(b"k"),
-        amendment=fields.get(b"a"),
         missed=tuple(detail.get("missed", ())),
-        gives_up=b"g" in fields,
-        undone=tuple(unpack(fields[b"u"])) if b"u" in fields else (),
-        by=detail.get("by"),
-        snapshot=fields.get(b"h"),
-        ruling=fields.get(b"j"),
-        child=fields[b"r"].decode() if b"r" in fields else None,
-        spread=fields.get(b"f") if not is_of_loop else None,  # of a loop it is a part of an answer
-        part=_read_part(fields, detail),
-        run_status=status if b"l" not in fields else None,
-        tick=int(fields[b"t"]) if is_of_loop else None,
-        loop=read_loop_events(fields, message) if is_of_loop else (),
-        deed=Deed.unpack(fields[b"w"]) if b"w" in fields else None,
-        spent=Spent.read(detail.get("t")),
-        is_of_lane=b"l" in fields,
+        ruling=unpack_ruling(ruling) if ruling is not None else None,
     )
 
 
-def _read_part(fields: Mapping[bytes, bytes], detail: Mapping[str, Any]) -> Part | None:
-    if b"i" not in fields:
-        return None
-    element, status = fields[b"i"].decode().split(":")
-    return Part(element_index(int(fields[b"c"]), int(element)), Status(status), detail.get("value"))
+def _element_ended(said: _Said) -> ElementEnded:
+    element, _, status = said.value.decode().partition(":")
+    detail = said.detail
+    return ElementEnded(
+        said.call,
+        element_index(said.call, int(element)),
+        Status(status),
+        said.message,
+        error=detail.get("error"),
+        value=detail.get("value"),
+        cost=detail.get("cost"),
+    )
+
+
+def _snapshot(said: _Said) -> Any:
+    assert said.hold is not None
+    return said.hold.snapshot
+
+
+_EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
+    names.ENDED: _call_ended,
+    names.ELEMENT: _element_ended,
+    names.HELD: lambda said: CallHeld(said.call, _snapshot(said)),
+    names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
+    names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
+    names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
+    names.UNDONE: lambda said: CallsUndone(tuple(unpack(said.value))),
+    names.GAVE_UP: lambda said: PromisesGivenUp(),
+}
+"""By the first field of an entry that is one of these; an entry without any, and with a message, adds that."""
+
+
+def read_entry(id_: bytes, fields: Fields) -> Entry:
+    """An entry, from what Redis returns."""
+    message = unpack(fields[names.MESSAGE]) if names.MESSAGE in fields else None
+    audit = AuditRecord.unpack(fields[names.AUDIT]) if names.AUDIT in fields else None
+    detail = unpack(fields[names.DETAIL]) if names.DETAIL in fields else {}
+    size = sum(map(len, fields.values()))
+    lane = fields.get(names.LANE)
+    if lane is None:
+        status = fields.get(names.STATUS)
+        event = RunStatusChanged(status.decode(), detail.get("reason")) if status is not None else None
+        return Entry(id_.decode(), event, is_of_lane=False, message=message, audit=audit, size=size)
+    if (tick := fields.get(names.TICK)) is not None:
+        events = read_loop_events(fields, message)
+        return Entry(id_.decode(), message=message, audit=audit, tick=int(tick), loop=events, size=size)
+    held = fields.get(names.HELD) or fields.get(names.FAN_OUT)
+    hold = unpack_hold(held) if held is not None else None
+    return Entry(
+        id_.decode(),
+        _event(fields, message, detail, hold),
+        instance=lane.decode() or None,
+        message=message,
+        record=fields.get(names.RECORD),
+        amendment=fields.get(names.AMENDMENT),
+        elements=hold.elements if hold is not None and names.FAN_OUT in fields else 0,
+        spent=Spent.read(detail.get("t")) if detail else None,
+        by=detail.get("by"),
+        audit=audit,
+        size=size,
+    )
+
+
+def _event(
+    fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
+) -> Event | None:
+    call = fields.get(names.CALL)
+    for name, value in fields.items():
+        if (read := _EVENTS.get(name)) is not None:
+            return read(_Said(value, fields, int(call) if call is not None else -1, message, detail, hold))
+    return MessageAdded(message, int(call) if call is not None else None) if message is not None else None
 
 
 def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
@@ -185,14 +200,12 @@ def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
     return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
 
 
-def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of one lane, without the ends of calls that were undone later and what was decided of them."""
-    last = {call: number for number, entry in enumerate(entries) for call in entry.undone}
-    if not last:
-        yield from entries
-        return
-    for number, entry in enumerate(entries):
-        is_undone = entry.call is not None and number < last.get(entry.call, -1)
-        if is_undone:
-            entry = replace(entry, status=None, snapshot=None, ruling=None, spread=None, part=None)
-        yield entry
+def id_key(id_: str) -> tuple[int, int]:
+    """The order of ids."""
+    milliseconds, _, sequence = id_.partition("-")
+    return int(milliseconds), int(sequence)
+
+
+def moment_ms(id_: str) -> int:
+    """The server's time in an id, in ms."""
+    return int(id_.partition("-")[0])

@@ -19,6 +19,7 @@ from acts_celery.worker.messaging.packing import pack, unpack
 
 from .clock import date_of
 from .condition import Condition
+from .fields import HELD
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
@@ -93,10 +94,10 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
                 pipeline.xrange(keys.log, id_, id_)
             entries = pipeline.execute()
         for (member, since), entry in zip(page, entries, strict=True):
-            if entry and b"h" in entry[0][1]:  # else it was decided on meanwhile
+            if entry and HELD in entry[0][1]:  # else it was decided on meanwhile
                 call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
-                yield HeldCall(call, entry[0][0].decode(), unpack_hold(entry[0][1][b"h"]), int(since), until)
+                yield HeldCall(call, entry[0][0].decode(), unpack_hold(entry[0][1][HELD]), int(since), until)
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
@@ -110,7 +111,7 @@ def iso_date(milliseconds: int) -> str:
 
 
 def pack_hold(hold: Hold) -> bytes:
-    """The field `h` of an entry; also `f`, of a call that is carried out for each element."""
+    """What an entry holds of a call that waits for a person, or is carried out for each element."""
     call, snapshot = hold.call, hold.snapshot
     fields: dict[str, Any] = {
         "tool": call.tool,
@@ -137,7 +138,7 @@ def unpack_hold(data: bytes) -> Shown:
 
 
 def pack_ruling(ruling: Ruling) -> bytes:
-    """The field `j` of an entry: what was decided of a held call. The sweep writes the same (see sweep.lua)."""
+    """What an entry says of what was decided of a held call. The sweep writes the same (see sweep.lua)."""
     fields: dict[str, Any] = {"verdict": ruling.verdict.value}
     if ruling.parameters is not None:
         fields["parameters"] = dict(ruling.parameters)

@@ -7,13 +7,20 @@ own part. Both are only ever fed from the log, in order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of
-from acts_celery.protocol.engine.events import CallEnded, ElementEnded, Event, MessageAdded, PromisesGivenUp
+from acts_celery.protocol.engine.events import (
+    CallEnded,
+    CallsUndone,
+    ElementEnded,
+    Event,
+    MessageAdded,
+    PromisesGivenUp,
+)
 from acts_celery.protocol.engine.execution import FINAL, Execution, Outcome, Status
 from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.solution_output import output_fault
@@ -24,41 +31,14 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.messaging.tokens import Tokens
 
-from .definition import Definition, LaneRecord, unpack_definition, unpack_lane
-from .entries import Entry, standing
+from .definition import Definition, LaneRecord, unpack_definition
+from .entries import Entry, RunStatusChanged, id_key
 from .log import MessageLog, Opened
+from .run_state import RunState
 
 
 class RunGone(Exception):
     """The run's keys are not there: it was never submitted here, or its retention is over."""
-
-
-def id_key(id_: str) -> tuple[int, int]:
-    """The order of ids."""
-    milliseconds, sequence = id_.split("-")
-    return int(milliseconds), int(sequence)
-
-
-def amended(definition: Definition, entries: Iterable[Entry]) -> Definition:
-    """The definition with the amendments of the global lane."""
-    for entry in entries:
-        if entry.amendment is not None:
-            definition = definition.amended(entry.amendment)
-    return definition
-
-
-def known_calls(definition: Definition, records: Iterable[bytes], instance: str | None) -> dict[int, Call]:
-    """Every call that a lane has ever had, by index; `records` are all of the lane."""
-    unpacked = (unpack_lane(record, definition.tools) for record in records)
-    return {call.index: call for record in unpacked for call in definition.lane_calls(record, instance)}
-
-
-def ticks_of(definition: Definition, records: Iterable[bytes]) -> dict[int, int]:
-    """Of the calls that ticks of a loop have brought to a lane: which tick, by index; `records` are all of the lane."""
-    if definition.request is None:
-        return {}
-    unpacked = (unpack_lane(record, definition.tools) for record in records)
-    return {call.index: record.tick for record in unpacked if record.tick is not None for call in record.calls}
 
 
 @dataclass(frozen=True)
@@ -87,19 +67,15 @@ class RunView:
     def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: Limits) -> None:
         self.run = run
         self.limits = limits
-        self.definition = definition
         self.tokens = tokens
-        self.fold = Fold()
-        self.statuses: dict[int, Status] = {}
-        self.record = LaneRecord()
-        self.seen = "0-0"
-        self.gave_up = "0-0"
-        """The id with which the run gave up what was promised and had not come."""
+        self.state = RunState(definition)
+        """What was read of the run: the global lane, and what lanes share."""
         self.size = 0
         """The bytes of the definition and of the entries."""
         self.sends_much = False
         """Whether it was seen here that what a remote call is given is large."""
         self._work: dict[bytes, LaneWork] = {}
+        """Of the records that lanes share."""
 
     @classmethod
     async def open(cls, log: MessageLog, run: str, limits: Limits) -> RunView:
@@ -113,34 +89,50 @@ class RunView:
         return view
 
     @property
+    def definition(self) -> Definition:
+        """The definition, as amended."""
+        return self.state.definition
+
+    @property
+    def fold(self) -> Fold:
+        """The global values."""
+        return self.state.shared.fold
+
+    @property
+    def seen(self) -> str:
+        """The last entry of the global lane that was read."""
+        return self.state.shared.last
+
+    @property
     def calls(self) -> tuple[Call, ...]:
         """The global calls."""
-        return self.definition.lane_calls(self.record, None)
+        return self.definition.lane_calls(self.state.shared.record, None)
 
     @property
     def has_gathers(self) -> bool:
         """Whether some global call reads in every instance (SPEC R10.4)."""
         return any(call.gather for call in self.calls)
 
-    def work(self, record: bytes | None, instance: str | None) -> LaneWork:
+    def has_ended(self, index: int) -> bool:
+        """Whether a global call has."""
+        return self.state.shared.end(index) is not None
+
+    def work(self, record: LaneRecord, instance: str | None) -> LaneWork:
         """What is to be done in a lane of that record; lanes of the same templates share it."""
-        if record is None:
-            return self._make_work(LaneRecord(), instance)
-        if record in self._work:
-            return self._work[record]
-        unpacked = unpack_lane(record, self.definition.tools)
-        work = self._make_work(unpacked, instance)
-        if self.definition.are_same_everywhere(unpacked):
-            self._work[record] = work
+        if (work := self._work.get(record.data)) is not None:
+            return work
+        work = self._make_work(record, instance)
+        if self.definition.are_same_everywhere(record):
+            self._work[record.data] = work
         return work
 
     def _make_work(self, record: LaneRecord, instance: str | None) -> LaneWork:
-        calls = self.definition.lane_calls(record, instance)
+        calls, global_record = self.definition.lane_calls(record, instance), self.state.shared.record
         shared = self.calls if instance is not None else ()
         graph = self.definition.graph(calls, record, shared)
-        stand_ins = {**self.record.stand_ins, **record.stand_ins}
+        stand_ins = {**global_record.stand_ins, **record.stand_ins}
         graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
-        gathers = self.definition.gathers(calls, record, shared, self.record.begun)
+        gathers = self.definition.gathers(calls, record, shared, global_record.begun)
         awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
         awaited &= {call.index for call in shared}
         return LaneWork(calls, graph, awaited, gathers, record.tick, frozenset(stand_ins))
@@ -151,19 +143,9 @@ class RunView:
             if id_key(entry.id) <= id_key(self.seen):
                 continue
             self.size += entry.size
-            self.definition = amended(self.definition, (entry,))
+            self.state.apply(entry)
             if entry.record is not None:
-                self.record = unpack_lane(entry.record, self.definition.tools)
                 self._work.clear()
-            if entry.message is not None:
-                self.fold.append(entry.message, f"message {entry.id}")
-            if entry.call is not None and entry.status is not None:
-                self.statuses[entry.call] = entry.status
-            for index in entry.undone:
-                self.statuses.pop(index, None)
-            if entry.gives_up:
-                self.gave_up = entry.id
-            self.seen = entry.id
 
 
 class _Gathered:
@@ -203,7 +185,10 @@ class LaneView:
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"
         """The entry that says what the lane is; what was given up before is waited for anew."""
-        work = run.work(first.record if first is not None else None, instance)
+        record = LaneRecord()
+        if first is not None and first.record is not None:
+            record, _ = run.state.read_record(first.record, instance)
+        work = run.work(record, instance)
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
@@ -221,10 +206,10 @@ class LaneView:
             approvals=definition.approvals,
         )
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
-        self._told: set[int] = set()
+        self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
-        self.feed(standing(entries))
+        self.feed(_standing(entries))
         self.note_global()
 
     @classmethod
@@ -262,10 +247,10 @@ class LaneView:
         """Take in what the run's view has learnt: global calls that have ended, and values that may have come."""
         self.global_seen = self.run.seen
         self.execution.receive()
-        self._note_given_up(self.run.gave_up)
+        self._note_given_up(self.run.state.gave_up)
         for index in self.awaited:
-            if index in self.run.statuses:
-                self._take(CallEnded(index, self.run.statuses[index]), "")
+            if (end := self.run.state.shared.end(index)) is not None:
+                self._take(CallEnded(index, end.status), "")
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
@@ -294,7 +279,7 @@ class LaneView:
         if self.instance is None:
             return False  # its own entries wake it
         promised = (*self.execution.promised, *(self._guests.promised if self._guests is not None else ()))
-        return bool(promised) or any(index not in self.run.statuses for index in self.awaited)
+        return bool(promised) or not all(map(self.run.has_ended, self.awaited))
 
     async def catch_up(self, log: MessageLog) -> bool:
         """Read what has come since, where everything of our own is in the log; False if the lane was amended, or
@@ -312,9 +297,10 @@ class LaneView:
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the lane, the next ones."""
         for entry in entries:
-            if entry.gives_up:
+            event = entry.event
+            if isinstance(event, PromisesGivenUp):
                 self._note_given_up(entry.id)
-            elif (event := entry.event) is not None:
+            elif event is not None and not isinstance(event, RunStatusChanged):
                 self._take(event, f"message {entry.id}")
             self.seen = entry.id
             self.size += entry.size
@@ -337,12 +323,12 @@ class LaneView:
         """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""
         if self._guests is None:
             return []
-        left = (one for one in self._guests.waiting if one not in self._told and one not in self.run.statuses)
+        left = (one for one in self._guests.waiting if one not in self._settled and not self.run.has_ended(one))
         return [index for index in left if self._guests.is_settled(index)]
 
     def note_settled(self, calls: Iterable[int]) -> None:
         """Note that the log knows that gather calls are settled here."""
-        self._told.update(calls)
+        self._settled.update(calls)
 
     @property
     def gathering(self) -> list[Call]:
@@ -366,6 +352,16 @@ class LaneView:
     def let_go(self) -> None:
         """Keep no longer what was gathered."""
         self._gathered.calls, self._gathered.folds = frozenset(), {}
+
+
+def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of a lane; of calls that were tried again later, only the messages."""
+    undoing = {n: entry.event.calls for n, entry in enumerate(entries) if isinstance(entry.event, CallsUndone)}
+    last = {call: n for n, calls in undoing.items() for call in calls}
+    for n, entry in enumerate(entries):
+        if last and entry.call is not None and n < last.get(entry.call, -1):
+            entry = replace(entry, event=MessageAdded(entry.message, entry.call) if entry.message is not None else None)
+        yield entry
 
 
 def _places(call: Call) -> Iterator[Reference]:

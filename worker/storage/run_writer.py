@@ -24,7 +24,7 @@ from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.messaging.attempts import lane_token, owner_token
 from acts_celery.worker.messaging.packing import pack
 
-from .audit import Deed
+from .audit import AuditRecord
 from .definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from .due import DueRuns
 from .keys import Keys, active_runs, due_runs
@@ -62,7 +62,7 @@ class RunWriter:
         plan: Plan,
         keys: Keys,
         milliseconds: int,
-        order: Deed,
+        order: AuditRecord,
         more: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[str]:
         """Write a run down and start it; `more` are fields of its state. Returns the lanes to be published.
@@ -109,7 +109,7 @@ class RunWriter:
             logger.warning("run %s could not be deleted: %s", keys.run, error)
 
     def _writing(
-        self, plan: Plan, keys: Keys, milliseconds: int, order: Deed, more: Mapping[str, Any]
+        self, plan: Plan, keys: Keys, milliseconds: int, order: AuditRecord, more: Mapping[str, Any]
     ) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances

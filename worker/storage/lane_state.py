@@ -1,0 +1,223 @@
+"""What the log says of one lane: the one fold that results, forks, amendments, retries, explanations and the loop read.
+
+A new kind of entry is one class of events, one line in `fields` and `entries`, and one line in the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    CallsUndone,
+    ChildStarted,
+    ElementEnded,
+    FanOutBegun,
+)
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.state.fold import Fold
+
+from .definition import LaneRecord
+from .entries import Entry, moment_ms
+from .timings import Spent
+
+
+@dataclass(slots=True)
+class Elements:
+    """How the elements of a call with `_each` stand (SPEC R4.10)."""
+
+    total: int
+    ended: int = 0
+    """Those that failed included."""
+    failed: int = 0
+    statuses: dict[int, Status] = field(default_factory=dict)
+    """How each has ended that has, by its number (see `protocol.calls.elements`)."""
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON."""
+        return {"total": self.total, "ended": self.ended, "failed": self.failed}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a call has ended."""
+
+    id: str
+    """The entry that says so."""
+    status: Status
+    error: Mapping[str, Any] | None
+    reason: str | None
+    spent: Spent | None
+
+
+@dataclass(slots=True)
+class CallState:
+    """What the log says of one call that has begun, or ended."""
+
+    end: End | None = None
+    held: str | None = None
+    """The entry since which it waits for a person, or did."""
+    is_decided: bool = False
+    decided_ms: int | None = None
+    """When it was held, or decided on: the later one."""
+    child: str | None = None
+    """The run that answers it, or is to."""
+    elements: Elements | None = None
+    """Where it is carried out for each, and has begun."""
+    cost: Mapping[str, Any] | None = None
+    """What asking models for it has cost, also before it was tried again."""
+    since_ms: int = 0
+    """When its lane was laid out, or it was decided on: before that it could not begin."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for a person."""
+        return self.held is not None and not self.is_decided and self.end is None
+
+
+_UNKNOWN: Final = CallState()
+
+
+class LaneState:
+    """One lane, as far as its log was read; fed in order."""
+
+    def __init__(self, instance: str | None, fold: Fold) -> None:
+        self.instance = instance
+        self.fold = fold
+        self.records: list[LaneRecord] = []
+        """What the lane was and is, the newest last."""
+        self.known: Mapping[int, Call] = {}
+        """Every call that it has ever had."""
+        self.calls: dict[int, CallState] = {}
+        """What is known of those that have begun, or ended."""
+        self.left = 0
+        """How many of the calls that it has ever had have not ended."""
+        self.held = 0
+        """How many of them wait for a person."""
+        self.last = "0-0"
+        self.laid_out_ms = 0
+        """When it was last said what is to be done here."""
+
+    @property
+    def record(self) -> LaneRecord:
+        """What the lane is now."""
+        return self.records[-1] if self.records else LaneRecord()
+
+    @property
+    def open(self) -> Iterator[int]:
+        """The calls that have not ended."""
+        return (index for index in self.known if self.end(index) is None)
+
+    @property
+    def ended(self) -> dict[int, End]:
+        """The calls that have ended."""
+        return {index: call.end for index, call in self.calls.items() if call.end is not None}
+
+    @property
+    def ticks(self) -> dict[int, int]:
+        """Of the calls that ticks of a loop have brought: which tick."""
+        ticked = [record for record in self.records if record.tick is not None]
+        return {call.index: record.tick for record in ticked if record.tick is not None for call in record.calls}
+
+    def call(self, index: int) -> CallState:
+        """What is known of a call; to be read only."""
+        return self.calls.get(index, _UNKNOWN)
+
+    def end(self, index: int) -> End | None:
+        """How a call has ended, where it has."""
+        return self.call(index).end
+
+    def elements(self, index: int) -> Mapping[int, Status]:
+        """How each element of a call has ended that has, by its number."""
+        elements = self.call(index).elements
+        return elements.statuses if elements is not None else {}
+
+    def of_status(self, status: Status) -> set[int]:
+        """The calls that have ended so."""
+        return {index for index, end in self.ended.items() if end.status is status}
+
+    def lay_out(self, record: LaneRecord, calls: Mapping[int, Call]) -> None:
+        """Take in what the lane is from now on; `calls` are those of the record."""
+        self.records.append(record)
+        if not self.known:
+            self.known = calls
+            self.left += len(calls)
+            return
+        new = {index: call for index, call in calls.items() if index not in self.known}
+        self.left += len(new)
+        self.known = {**self.known, **calls}
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry of the lane, but for a record (see `lay_out`)."""
+        self.last = entry.id
+        if entry.lays_out:
+            self.laid_out_ms = moment_ms(entry.id)
+        if entry.message is not None:
+            self.fold.append(entry.message, f"message {entry.id}")
+        if (change := _CHANGES.get(type(entry.event))) is not None:
+            change(self, entry, entry.event)
+
+    def _state(self, index: int) -> CallState:
+        found = self.calls.get(index)
+        if found is None:
+            found = self.calls[index] = CallState(since_ms=self.laid_out_ms)
+        return found
+
+    def _end(self, entry: Entry, event: CallEnded) -> None:
+        call = self._state(event.call)
+        self.held -= call.is_held
+        self.left -= call.end is None
+        reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent)
+        call.since_ms = call.decided_ms or self.laid_out_ms
+        call.cost = event.cost or call.cost
+
+    def _hold(self, entry: Entry, event: CallHeld) -> None:
+        call = self._state(event.call)
+        self.held += not call.is_held
+        call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
+
+    def _decide(self, entry: Entry, event: CallDecided) -> None:
+        call = self._state(event.call)
+        self.held -= call.is_held
+        call.is_decided, call.decided_ms = True, moment_ms(entry.id)
+
+    def _start_child(self, entry: Entry, event: ChildStarted) -> None:
+        self._state(event.call).child = event.run
+
+    def _fan_out(self, entry: Entry, event: FanOutBegun) -> None:
+        self._state(event.call).elements = Elements(entry.elements)
+
+    def _end_element(self, entry: Entry, event: ElementEnded) -> None:
+        call = self._state(event.call)
+        if (elements := call.elements) is None:
+            return
+        elements.ended += 1
+        elements.failed += event.status is Status.FAILED
+        elements.statuses[event.element] = event.status
+        if event.cost is not None:
+            call.cost = {"tokens": (call.cost or {}).get("tokens", 0) + event.cost["tokens"]}
+
+    def _undo(self, entry: Entry, event: CallsUndone) -> None:
+        for index in event.calls:
+            before = self.calls.pop(index, _UNKNOWN)
+            self.held -= before.is_held
+            self.left += before.end is not None
+            if before.cost is not None:
+                self.calls[index] = CallState(cost=before.cost)
+
+
+_CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
+    CallEnded: LaneState._end,
+    ElementEnded: LaneState._end_element,
+    CallHeld: LaneState._hold,
+    CallDecided: LaneState._decide,
+    FanOutBegun: LaneState._fan_out,
+    ChildStarted: LaneState._start_child,
+    CallsUndone: LaneState._undo,
+}
