@@ -137,7 +137,7 @@ def test_a_run_that_was_paused_goes_on_with_workers_of_this_version(upgraded: Ba
     for at, past in RUNS["paused"]["past"].items():  # what came since changes nothing of it
         assert run.result(at).to_dict() == past
     keys = Keys("v3", run.id)
-    assert int(upgraded.redis.hget(keys.state, "format") or 0) == FORMAT  # type: ignore[arg-type]  # it is no awaitable
+    assert int(upgraded.redis.hget(keys.state, "format") or 0) == FORMAT
     assert run.fork().result().to_dict()["calls"] == run.result().to_dict()["calls"]
 
 
