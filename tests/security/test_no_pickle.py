@@ -10,7 +10,7 @@ from kombu.exceptions import EncodeError
 
 from acts_celery.broker_config import EmbeddedServer, celery_configuration
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.holding import Hand, hold
+from acts_celery.worker.messaging.prefetch import InFlight, keep_in_memory
 from tests.worker.backend import settings_for
 
 SECRET = "canary-77b0"
@@ -42,7 +42,7 @@ def test_kombus_emergency_dump_is_out_of_reach(tmp_path: Path, monkeypatch: pyte
         app = make_client_application(settings_for(server))
         app.send_task("any", args=[SECRET.encode()], queue="left")
         channel = app.connection_for_read().channel()
-        hold(channel, Hand())
+        keep_in_memory(channel, InFlight())
         assert SECRET.encode() in channel.basic_get("left", no_ack=False).body
     channel.qos.restore_unacked_once()
     assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,8 @@ import redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.heartbeats import Reports
-from acts_celery.worker.messaging.messages import Report, Sign
+from acts_celery.worker.messaging.report_queue import ReportQueue
+from acts_celery.worker.messaging.reports import AttemptRef, Report
 from acts_celery.worker.storage.keys import Keys
 
 from .permissions import PAGE, administered, table, with_table
@@ -59,12 +59,12 @@ def test_the_broker_keeps_no_notes_that_one_role_could_read_of_another(guarded: 
 @pytest.mark.parametrize("user", ["delegates", "background"])
 def test_signs_of_life_are_sent_by_all_and_read_where_the_log_is(guarded: Guarded, user: str) -> None:
     sender, reader = guarded.as_(user).settings, guarded.as_("instances").settings
-    report = Report(begun=(Sign("none", "", 0, 1),))
-    Reports(make_client_application(sender), sender).send(report)
+    report = Report(begun=(AttemptRef("none", "", 0, 1),))
+    ReportQueue(make_client_application(sender), sender).send(report)
     with redis.Redis.from_url(guarded.url(user)) as connection, pytest.raises(NoPermissionError):
         connection.lrange("reports", 0, -1)
     # The sweep of the worker may have been faster; where no run is under way, the workers' own reports lie there too.
-    assert list(chain(*Reports(make_client_application(reader), reader).pages())).count(report) <= 1
+    assert list(chain(*ReportQueue(make_client_application(reader), reader).pages())).count(report) <= 1
 
 
 READS: list[list[Any]] = [

@@ -16,8 +16,8 @@ from redis import Redis
 from acts_celery.broker_config import EmbeddedServer, find_server
 from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.heartbeats import Reports
-from acts_celery.worker.messaging.messages import Closing, Report, Sign
+from acts_celery.worker.messaging.report_queue import ReportQueue
+from acts_celery.worker.messaging.reports import AttemptRef, Completion, Report
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, ended, meeting_url, settings_apart, settings_for
@@ -118,9 +118,9 @@ def test_nothing_is_stored_in_a_configured_result_backend(with_results: Backend,
 
 def test_what_is_reported_of_an_end_never_expires(server: EmbeddedServer) -> None:
     settings = settings_apart(server, "lasting")
-    reports = Reports(make_client_application(settings), settings)
-    sign = Sign("r", "", 0, 1)
-    for report in (Report(begun=(sign,)), Report(closed=(Closing(sign),))):
+    reports = ReportQueue(make_client_application(settings), settings)
+    sign = AttemptRef("r", "", 0, 1)
+    for report in (Report(begun=(sign,)), Report(completed=(Completion(sign),))):
         reports.send(report)
     with Redis.from_url(server.redis_url) as redis:
         found: Any = redis.lrange(f"{queue_prefix(settings)}lasting-reports", 0, -1)

@@ -18,24 +18,26 @@ from acts_celery.worker.errors import MalformedMessage
 from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
 from acts_celery.worker.messaging.messages import (
     ActivityCall,
-    Closing,
     DelegateCall,
     Delivery,
-    Probe,
-    Report,
-    Sign,
-    Unanswered,
     pack_delivery,
     pack_message,
-    pack_report,
     tick_answer,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
+)
+from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.messaging.reports import (
+    AttemptRef,
+    Completion,
+    Probe,
+    Report,
+    Unanswered,
+    pack_report,
     unpack_probe,
     unpack_report,
 )
-from acts_celery.worker.messaging.packing import pack, unpack
 from acts_celery.worker.messaging.task_messages import (
     Envelope,
     LaneCall,
@@ -48,11 +50,11 @@ from acts_celery.worker.messaging.task_messages import (
 TICK: Final = ("written", "answer", "error", "model", "usage", "type", "message", "input", "output", "cached")
 LIMITS: Final = Limits()
 ATTEMPT: Final = Attempt(CallId("run", "①", 3), 2, 1, True, "token", "seal", 5)
-SIGN: Final = Sign("run", "①", 3, 2, "token")
+REF: Final = AttemptRef("run", "①", 3, 2, "token")
 COST: Final = {"tokens": 3, "calls": 1, "model": "m", "usage": {"input": 1, "output": 2, "cached": 0}, "seconds": 0.5}
 REPORT: Final = Report(
-    (SIGN,), (SIGN,), (Closing(SIGN, ("Error", "why"), 1.5),), (SIGN,), (Probe("q", 5, "t"),),
-    (Unanswered(SIGN, "type", "why", 2, 500),),
+    (REF,), (REF,), (Completion(REF, ("Error", "why"), 1.5),), (REF,), (Probe("q", 5, "t"),),
+    (Unanswered(REF, "type", "why", 2, 500),),
 )  # fmt: skip
 KINDS: Final[dict[str, tuple[bytes, Callable[[object, Limits], Any]]]] = {
     "an activity's call": (pack_message(ActivityCall(ATTEMPT, "a", {}, {"x": 1}, {})), unpack_activity_call),

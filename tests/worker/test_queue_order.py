@@ -15,7 +15,7 @@ from kombu import Consumer, Queue
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.messaging.consumer import keep_once
-from acts_celery.worker.messaging.holding import MOST_BYTES, Hand
+from acts_celery.worker.messaging.prefetch import MOST_BYTES, InFlight
 from acts_celery.worker.messaging.queue_order import QueueOrder
 from acts_celery.worker.messaging.transport import BackendConnection
 
@@ -92,9 +92,9 @@ def test_small_messages_of_one_queue_do_not_wait_for_all_large_ones_of_another(s
 
 
 def test_a_queue_of_which_much_is_in_hand_is_not_asked_until_some_of_it_is_answered() -> None:
-    order, hand = QueueOrder(), Hand()
+    order, in_flight = QueueOrder(), InFlight()
     order.update(["heavy", "light"])
-    order.is_closed = hand.is_full_of
+    order.is_closed = in_flight.is_full_of
     answered: list[str] = []
 
     def message(queue: str, size: int) -> Any:
@@ -109,7 +109,7 @@ def test_a_queue_of_which_much_is_in_hand_is_not_asked_until_some_of_it_is_answe
     large = [message("heavy", MOST_BYTES // 4) for _ in range(4)]
     for one in (*large, *(message("light", 1_000) for _ in range(1_000))):
         assert order.consume(2) == (["heavy", "light"] if one in large else ["light"])
-        hand.hold(one)
+        in_flight.add(one)
     assert order.consume(2) == ["light"]
     large[0].ack_log_error()
     large[0].reject_log_error()
@@ -126,7 +126,7 @@ def test_a_message_that_is_answered_stays_in_memory_no_longer() -> None:
     gone = weakref.ref(message)
     gc.disable()  # only a cycle would have to wait for it
     try:
-        Hand().hold(message)
+        InFlight().add(message)
         message.ack_log_error()
         assert message.is_answered
         del message

@@ -26,9 +26,9 @@ from acts_celery.worker.app.runtime import Runtime
 from acts_celery.worker.execution.scheduler import Scheduler
 from acts_celery.worker.messaging.attempts import Attempt, CallId
 from acts_celery.worker.messaging.cancellation import Cancellations
-from acts_celery.worker.messaging.heartbeats import Reports
 from acts_celery.worker.messaging.messages import Delivery
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.report_queue import ReportQueue
 from acts_celery.worker.messaging.task_messages import unpack_envelope
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
@@ -87,7 +87,7 @@ class Process:
 
     def sweeper(self) -> Sweeper:
         app = make_client_application(self.settings)
-        return Sweeper(self.redis, Publisher(app), Reports(app, self.settings), self.settings)
+        return Sweeper(self.redis, Publisher(app), ReportQueue(app, self.settings), self.settings)
 
     def sweep_all(self, sweeper: Sweeper, *lost: Run) -> None:
         """Sweep when everything that was noted is due and was taken; the lanes of `lost` count as lost then."""

@@ -12,8 +12,8 @@ from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.heartbeats import Reports
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 
 from .backend import settings_for
@@ -101,7 +101,7 @@ def test_a_submission_that_cannot_be_published_is_a_run_that_the_sweep_publishes
     settings = settings_for(own_server)
     app = make_client_application(settings)
     assert redis.llen(settings.queue_instances) == 0
-    Sweeper(redis, Publisher(app), Reports(app, settings), settings).sweep()
+    Sweeper(redis, Publisher(app), ReportQueue(app, settings), settings).sweep()
     assert redis.llen(settings.queue_instances) == 1
     assert run.status()["status"] == "running"
 

@@ -14,9 +14,9 @@ from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, SecretUrl, Settings
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.messaging.heartbeats import Reports
 from acts_celery.worker.messaging.packing import pack, unpack
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage import run_writer
 from acts_celery.worker.storage.audit import audit_record
@@ -53,7 +53,7 @@ def sweeper(swept: Backend) -> Iterator[Sweeper]:
 
 def sweeper_of(settings: Settings, redis: Redis) -> Sweeper:
     app = make_client_application(settings)
-    return Sweeper(redis, Publisher(app), Reports(app, settings), settings)
+    return Sweeper(redis, Publisher(app), ReportQueue(app, settings), settings)
 
 
 def echo(value: Any, path: str, **meta: Any) -> dict[str, Any]:

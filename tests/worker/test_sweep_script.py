@@ -15,11 +15,11 @@ from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.heartbeats import Reporter, Reports
-from acts_celery.worker.messaging.messages import LONGEST_WHY, Closing, Probe, Report, Sign, Unanswered
+from acts_celery.worker.messaging.heartbeats import Heartbeat
 from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.task_messages import TaskMessage
+from acts_celery.worker.messaging.report_queue import ReportQueue
+from acts_celery.worker.messaging.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim
@@ -47,7 +47,7 @@ class Judged(Log):
         super().__init__(server, prefix, lease_seconds=30, **names)
         app = make_client_application(self.settings)
         self.publisher = Publisher(app)
-        self.reports = Reports(app, self.settings)
+        self.reports = ReportQueue(app, self.settings)
         self.sweeper = self.another_sweeper()
         self.redis.delete(*names.values(), FAR)
         self.redis.set(secret(prefix), SECRET)
@@ -105,8 +105,8 @@ def judged(server: EmbeddedServer, request: pytest.FixtureRequest) -> Judged:
     return Judged(server, f"judged.{abs(hash(request.node.name))}")
 
 
-def sign(number: int = 1, index: int = 0) -> Sign:
-    return Sign(RUN, "", index, number, TOKENS.of(RUN, "", index, number))
+def ref(number: int = 1, index: int = 0) -> AttemptRef:
+    return AttemptRef(RUN, "", index, number, TOKENS.of(RUN, "", index, number))
 
 
 def attempt(number: int = 1, **how: Any) -> Attempt:
@@ -163,7 +163,7 @@ def test_a_call_that_its_worker_reports_is_running_and_stays_so_while_it_is_repo
     judged.send()
     judged.fill(FAR)
     for _ in range(2):
-        judged.reports.send(Report(begun=(sign(),)))
+        judged.reports.send(Report(begun=(ref(),)))
         judged.sweep()
         assert judged.stands() == f"running:1:0:me/{FAR}"
     assert judged.state()["running"] == "1"
@@ -174,8 +174,8 @@ def test_a_call_that_its_worker_reports_is_running_and_stays_so_while_it_is_repo
 def test_a_result_on_its_way_is_waited_for(judged: Judged) -> None:
     judged.begin(1)
     judged.send()
-    judged.reports.send(Report(begun=(sign(),)))
-    judged.reports.send(Report(ended=(sign(),)))
+    judged.reports.send(Report(begun=(ref(),)))
+    judged.reports.send(Report(ended=(ref(),)))
     judged.sweep()
     judged.sweep()
     assert judged.stands() == f"sent:1:0:me/{RESULTS}"
@@ -242,12 +242,12 @@ def test_a_call_that_a_worker_has_taken_and_not_begun_is_not_lost_while_it_speak
     judged.come_out(FAR)
     judged.sweep()
     for _ in range(3):
-        judged.reports.send(Report(held=(sign(),)))
+        judged.reports.send(Report(reserved=(ref(),)))
         judged.sweep()
         judged.come_out(RESULTS) if judged.publisher.waiting(RESULTS) else None
         assert judged.stands() == "sent:1:0:me/"
-    judged.reports.send(Report(begun=(sign(),)))
-    judged.reports.send(Report(held=(sign(),)))
+    judged.reports.send(Report(begun=(ref(),)))
+    judged.reports.send(Report(reserved=(ref(),)))
     judged.sweep()
     assert judged.stands() == "running:1:0:me/"
 
@@ -261,10 +261,10 @@ def test_what_is_sent_and_forgotten_is_found_lost_though_its_queue_never_runs_em
     assert judged.forgotten() == [f"sent:1:0:{FAR}"], "it may still lie there"
     judged.come_out(FAR)
     judged.fill(FAR)
-    judged.reports.send(Report(held=(sign(),)))
+    judged.reports.send(Report(reserved=(ref(),)))
     for _ in range(2):
         judged.sweep()
-        judged.reports.send(Report(held=(sign(),)))
+        judged.reports.send(Report(reserved=(ref(),)))
         assert judged.forgotten() == [f"taken:1:0:{FAR}"], "it was taken, maybe just now"
     list(judged.reports.pages())
     judged.sweep()
@@ -275,11 +275,11 @@ def test_who_speaks_of_an_attempt_that_was_given_up_is_not_heard(judged: Judged)
     judged.begin(1)
     judged.note("lost:1:0:")
     judged.send()
-    judged.reports.send(Report(begun=(sign(1),)))
+    judged.reports.send(Report(begun=(ref(1),)))
     judged.sweeper.sweep()
     assert judged.stands() == f"sent:2:0:me/{FAR}"
     judged.commit(done(0))
-    judged.reports.send(Report(begun=(sign(2),)))
+    judged.reports.send(Report(begun=(ref(2),)))
     judged.sweeper.sweep()
     assert judged.entry() == "done"
     assert not judged.redis.exists(judged.keys.leases)
@@ -291,7 +291,7 @@ def test_a_call_that_was_taken_just_before_a_probe_is_heard_of_in_time(judged: J
     judged.sweep()
     judged.come_out(FAR)
     judged.sweep()
-    judged.reports.send(Report(begun=(sign(),)))
+    judged.reports.send(Report(begun=(ref(),)))
     judged.sweeper.sweep()
     assert judged.stands() == "running:1:0:me/"
 
@@ -310,41 +310,58 @@ def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -
     with judged.publisher._app.producer_or_acquire() as producer:
         for body in (b"\xc1", b"{}", b"\x90", b"x" * 10):
             producer.publish(body, routing_key="judged-reports", content_type="application/data")
-    judged.reports.send(Report(begun=(sign(),)))
+    judged.reports.send(Report(begun=(ref(),)))
     judged.sweeper.sweep()
     assert judged.stands() == f"running:1:0:me/{FAR}"
 
 
 def test_a_process_reports_what_it_has_at_work_and_what_it_had(judged: Judged) -> None:
-    reporter = Reporter(judged.reports, interval_seconds=3600)
-    with reporter.at_work(attempt()):
-        reporter.report()
-    reporter.report()
-    reporter.report()
-    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(),)), Report(ended=(sign(),))]
+    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+
+    async def work() -> None:
+        async with heartbeat.at_work(attempt()):
+            heartbeat.beat()
+
+    asyncio.run(work())
+    heartbeat.beat()
+    heartbeat.beat()
+    assert list(chain(*judged.reports.pages())) == [Report(begun=(ref(),)), Report(ended=(ref(),))]
 
 
 def test_what_was_begun_and_ended_between_two_reports_is_in_neither(judged: Judged) -> None:
-    reporter = Reporter(judged.reports, interval_seconds=3600)
-    with reporter.at_work(attempt()):
-        pass
-    reporter.report()
+    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+
+    async def work() -> None:
+        async with heartbeat.at_work(attempt()):
+            pass
+
+    asyncio.run(work())
+    heartbeat.beat()
     assert list(chain(*judged.reports.pages())) == []
 
 
 def test_a_repeated_attempt_is_reported_of_before_it_begins(judged: Judged) -> None:
-    reporter = Reporter(judged.reports, interval_seconds=3600)
-    asyncio.run(reporter.announce(attempt(2, is_repeated=True)))
-    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(2),))]
+    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+
+    async def work() -> None:
+        async with heartbeat.at_work(attempt(2, is_repeated=True)):
+            assert list(chain(*judged.reports.pages())) == [Report(begun=(ref(2),))]
+
+    asyncio.run(work())
 
 
 def test_an_attempt_that_brought_no_result_is_not_reported_as_ended(judged: Judged) -> None:
-    reporter = Reporter(judged.reports, interval_seconds=3600)
-    with suppress(OSError), reporter.at_work(attempt()):
-        reporter.report()
-        raise OSError("no way to bring it back")
-    reporter.report()
-    assert list(chain(*judged.reports.pages())) == [Report(begun=(sign(),))]
+    heartbeat = Heartbeat(judged.reports, interval_seconds=3600)
+
+    async def work() -> None:
+        async with heartbeat.at_work(attempt()):
+            heartbeat.beat()
+            raise OSError("no way to bring it back")
+
+    with suppress(OSError):
+        asyncio.run(work())
+    heartbeat.beat()
+    assert list(chain(*judged.reports.pages())) == [Report(begun=(ref(),))]
 
 
 def test_a_sweep_with_nothing_to_look_after_costs_one_command(judged: Judged) -> None:
@@ -433,10 +450,10 @@ def test_a_report_without_the_token_of_its_attempt_changes_nothing(
     task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
     judged.advance(outcomes=[Outcome(1, Status.SENT)], sendings={1: task})
     before = judged.stands(), judged.forgotten(), judged.redis.zrange(judged.keys.leases, 0, -1, withscores=True)
-    right = sign(), sign(index=1)
-    wrong = [one._replace(token=token) for one in right for token in ("", "guess", sign(2).token, sign(index=7).token)]
-    for signs in (tuple(wrong), tuple(one._replace(attempt=2) for one in right)):
-        judged.reports.send(Report(begun=signs, ended=signs, held=signs, closed=tuple(map(Closing, signs))))
+    right = ref(), ref(index=1)
+    wrong = [one._replace(token=token) for one in right for token in ("", "guess", ref(2).token, ref(index=7).token)]
+    for refs in (tuple(wrong), tuple(one._replace(attempt=2) for one in right)):
+        judged.reports.send(Report(begun=refs, ended=refs, reserved=refs, completed=tuple(map(Completion, refs))))
         judged.sweeper.sweep()
     leases = judged.redis.zrange(judged.keys.leases, 0, -1, withscores=True)
     assert (judged.stands(), judged.forgotten(), leases) == before
@@ -444,20 +461,20 @@ def test_a_report_without_the_token_of_its_attempt_changes_nothing(
         "32 reports of calls are refused: they have not the token of the attempt",
         "8 reports of calls are refused: they have not the token of the attempt",
     ]
-    judged.reports.send(Report(begun=right[:1], closed=(Closing(right[1]),)))
-    judged.reports.send(Report(begun=right[:1], closed=(Closing(right[1]),)))
+    judged.reports.send(Report(begun=right[:1], completed=(Completion(right[1]),)))
+    judged.reports.send(Report(begun=right[:1], completed=(Completion(right[1]),)))
     judged.sweeper.sweep()
     assert (judged.stands(), judged.forgotten()) == ("running:1:0:me/" + FAR, [])
 
 
 def test_what_a_reader_had_that_died_is_read_by_the_next(judged: Judged) -> None:
-    sent = [Report(begun=(sign(number),)) for number in range(1, 251)]
+    sent = [Report(begun=(ref(number),)) for number in range(1, 251)]
     for report in sent:
         judged.reports.send(report)
     pages = judged.reports.pages()
     read = next(pages)
     assert read == sent[: len(read)] != sent
-    another = Reports(make_client_application(judged.settings), judged.settings)
+    another = ReportQueue(make_client_application(judged.settings), judged.settings)
     assert list(chain(*another.pages())) == sent
     assert list(chain(*another.pages())) == []
 
@@ -470,7 +487,7 @@ def test_a_run_whose_keys_are_broken_stops_no_others_recovery(judged: Judged, ca
         judged.redis.set(getattr(keys, key), "not what it should be")
         judged.redis.zadd(keys.outbox_due, {"\x1f0": 1})
         judged.redis.zadd(active_runs(judged.prefix), {broken: 1})
-        judged.reports.send(Report(begun=(Sign(broken, "", 0, 1, TOKENS.of(broken, "", 0, 1)),)))
+        judged.reports.send(Report(begun=(AttemptRef(broken, "", 0, 1, TOKENS.of(broken, "", 0, 1)),)))
     for _ in range(2):
         judged.sweep()
     assert judged.entry() == "lost:1:0:"
@@ -493,20 +510,20 @@ def test_a_lost_lane_is_found_though_its_queue_never_runs_empty(judged: Judged) 
 
 
 def unanswered(number: int = 1, index: int = 0, *, wait_ms: int = 8_000) -> Unanswered:
-    return Unanswered(sign(number, index), "RateLimited", "429: slow down", 3, wait_ms)
+    return Unanswered(ref(number, index), "RateLimited", "429: slow down", 3, wait_ms)
 
 
 def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judged: Judged) -> None:
     redis = connect(judged.settings)
     judged.begin(1)
     judged.send()
-    judged.reports.send(Report(begun=(sign(),), unanswered=(unanswered(),)))
+    judged.reports.send(Report(begun=(ref(),), unanswered=(unanswered(),)))
     judged.sweeper.sweep()
     (noted,) = read_unanswered(redis, judged.keys)
     assert (noted.call, noted.type, noted.message, noted.tries) == ("0", "RateLimited", "429: slow down", 3)
     assert 0 < noted.again_in_seconds <= 8
     assert redis.ttl(judged.keys.unanswered) > 0, "it stays behind where its run has expired"
-    judged.reports.send(Report(ended=(sign(),)))
+    judged.reports.send(Report(ended=(ref(),)))
     judged.sweeper.sweep()
     assert not redis.exists(judged.keys.unanswered)
 
@@ -516,12 +533,12 @@ def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted
     judged.begin(len(many))
     for index in many:
         judged.send(index)
-    forged = unanswered()._replace(sign=sign()._replace(token="forged"))
-    judged.reports.send(Report(begun=(sign(),), unanswered=(forged, unanswered(2), unanswered(7, 7))))
+    forged = unanswered()._replace(ref=ref()._replace(token="forged"))
+    judged.reports.send(Report(begun=(ref(),), unanswered=(forged, unanswered(2), unanswered(7, 7))))
     judged.sweeper.sweep()
     assert read_unanswered(connect(judged.settings), judged.keys) == []
-    signs = tuple(sign(1, index) for index in many)
-    judged.reports.send(Report(begun=signs, unanswered=tuple(unanswered(1, index) for index in many)))
+    refs = tuple(ref(1, index) for index in many)
+    judged.reports.send(Report(begun=refs, unanswered=tuple(unanswered(1, index) for index in many)))
     judged.sweeper.sweep()
     assert len(read_unanswered(connect(judged.settings), judged.keys)) == MOST_UNANSWERED
     too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))

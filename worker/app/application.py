@@ -11,10 +11,10 @@ from acts_celery.broker_config.urls import scheme_of
 from acts_celery.worker.messaging.admission import QueueConsumer
 from acts_celery.worker.messaging.consumer import CONSUMER
 from acts_celery.worker.messaging.decoding import restrict_decoding
+from acts_celery.worker.messaging.heartbeats import ReservedStep
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.log_context import label_logs
 from acts_celery.worker.messaging.refusals import RefusalsStep
-from acts_celery.worker.messaging.reserved import ReservedStep
 from acts_celery.worker.messaging.task_events import EVENTS
 from acts_celery.worker.messaging.transport import BackendConnection
 from acts_celery.worker.models.configured import verify_models

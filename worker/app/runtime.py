@@ -30,13 +30,14 @@ from acts_celery.worker.execution.validator import Validator
 from acts_celery.worker.messaging.attempts import Attempt
 from acts_celery.worker.messaging.batching import Batcher, on_threads
 from acts_celery.worker.messaging.cancellation import Cancellations
-from acts_celery.worker.messaging.heartbeats import Reporter, Reports, report_interval_seconds
+from acts_celery.worker.messaging.heartbeats import Heartbeat, report_interval_seconds
 from acts_celery.worker.messaging.limits import limits_of
 from acts_celery.worker.messaging.messages import Delivery, attempt_in, delivery_task
 from acts_celery.worker.messaging.publish_buffer import PublishBuffer
 from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.report_queue import ReportQueue
 from acts_celery.worker.messaging.task_messages import TaskMessage
+from acts_celery.worker.messaging.watchdog import LoopWatchdog
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, connect_async
@@ -57,10 +58,11 @@ class Runtime:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
-        self._pulses: list[Pulse] = []
+        self._watchdog = LoopWatchdog(self._loop, most_silent_seconds=settings.lease_seconds / 2)
         self._leases: Leases | None = None
         interval = report_interval_seconds(settings)
-        self.reporter = Reporter(Reports(app, settings), interval_seconds=interval, pulse=self._pulse())
+        queue = ReportQueue(app, settings)
+        self.heartbeat = Heartbeat(queue, interval_seconds=interval, watchdog=self._watchdog)
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._publish_buffer = PublishBuffer(self._publish, self._refuse)
         self._refusing: set[asyncio.Task[None]] = set()
@@ -68,7 +70,7 @@ class Runtime:
         self._deliveries = Batcher[Delivery, None](on_threads(self._delivering, self._deliver))
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
-        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.reporter.unanswered)
+        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.heartbeat.unanswered)
         self.remote = RemoteExecutor(
             registry.limited_to(settings.allow), models, limits_of(settings), self._threads, self.deliver
         )
@@ -85,7 +87,7 @@ class Runtime:
 
     def close(self) -> None:
         """Cancel what is at work, and end the loop and the threads."""
-        self.reporter.stop()
+        self.heartbeat.stop()
         if self._leases is not None:
             self._leases.close()
         self.run(_cancel_all())
@@ -123,7 +125,7 @@ class Runtime:
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
             on_cancelled=self.cancel,
-            pulse=self._pulse(),
+            watchdog=self._watchdog,
         )
         remote = Remote(settings, registry)
         slots = Slots(redis, prefix=settings.key_prefix)
@@ -173,11 +175,7 @@ class Runtime:
     @property
     def is_blocked(self) -> bool:
         """Whether a coroutine blocks the loop."""
-        return any(pulse.is_blocked for pulse in self._pulses)
-
-    def _pulse(self) -> Pulse:
-        self._pulses.append(Pulse(self._loop, most_silent_seconds=self.settings.lease_seconds / 2))
-        return self._pulses[-1]
+        return self._watchdog.is_blocked
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         queue = self.settings.queue_instances
@@ -189,7 +187,9 @@ class Runtime:
             return
         attempt = attempt_in(task.body, limits_of(self.settings))
         failure = Failure("QueueRefused", why)
-        telling = self.reporter.close(attempt, failure) if task.is_forgotten else self._fail(Delivery(attempt, failure))
+        telling = (
+            self.heartbeat.complete(attempt, failure) if task.is_forgotten else self._fail(Delivery(attempt, failure))
+        )
         told = self._loop.create_task(telling, context=Context())
         self._refusing.add(told)
         told.add_done_callback(self._refusing.discard)

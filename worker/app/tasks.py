@@ -30,13 +30,12 @@ from acts_celery.worker.messaging.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
-    Probe,
     unpack_activity_call,
     unpack_delegate_call,
     unpack_delivery,
-    unpack_probe,
 )
 from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.reports import Probe, unpack_probe
 from acts_celery.worker.messaging.task_messages import LaneCall, unpack_lane_call
 
 from .runtime import Runtime, Runtimes
@@ -122,7 +121,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     @task(PROBE, unpack_probe, once=True, ignore_result=True)
     async def probe(runtime: Runtime, probe: Probe) -> None:
         """Tell that what was published to this queue before that time was taken."""
-        await runtime.reporter.came_out(probe)
+        await runtime.heartbeat.came_out(probe)
 
     @task(DELIVER, unpack_delivery)
     async def deliver(runtime: Runtime, delivery: Delivery) -> None:
@@ -151,8 +150,7 @@ def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
 async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a remote call, and bring back what comes of it."""
     attempt = message.attempt
-    await runtime.reporter.announce(attempt)
-    with runtime.reporter.at_work(attempt):
+    async with runtime.heartbeat.at_work(attempt):
         begun = time.monotonic()
         result = await runtime.carry_out(attempt, doing(message))
         if result is not None:
@@ -165,9 +163,8 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
 async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
     attempt = message.attempt
-    await runtime.reporter.announce(attempt)
-    with runtime.reporter.at_work(attempt):
+    async with runtime.heartbeat.at_work(attempt):
         result = await doing(message)
-        await runtime.reporter.close(attempt, result)
+        await runtime.heartbeat.complete(attempt, result)
     if isinstance(result, Failure):
         raise TaskFailed(f"{attempt.id}: {result.type}")

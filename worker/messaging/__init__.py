@@ -18,15 +18,16 @@
 `admission`     which messages it takes from which queue
 `remote_control` which of Celery's commands it takes
 `refusals`      how much it has refused
-`holding`       what it has in hand, and how much that may be
+`prefetch`      what it has taken and not acknowledged, and how much that may be
 `fair_semaphore` so many at a time, shared fairly among keys
 `lane_admission` places of a worker, shared among runs
 `task_log`      one line for each task
 `decoding`      bounds for what kombu decodes
 `task_events`   Celery's task events: none is lost, many go together
-`heartbeats`    signs of life of remote calls, and completions
-`reserved`      what a worker has taken and not begun
-`pulse`         whether an event loop turns, and what blocks it
+`reports`       what a process that sees only the broker says of its calls
+`report_queue`  where it says so
+`heartbeats`    saying what it has at work and what it has taken, while it lives
+`watchdog`      whether an event loop turns, and what blocks it
 `log_context`   which run, instance and call a log line is about
 `health`        what is wrong with this process
 `health_file`   the file in which it says so

@@ -24,10 +24,10 @@ from acts_celery.worker.errors import MalformedMessage
 
 from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
-from .holding import Hand, hold
 from .lane_admission import LaneAdmission
 from .limits import limits_of
 from .packing import unpack
+from .prefetch import InFlight, keep_in_memory
 from .refusals import count_refusal
 from .remote_control import refuse_command, restrict
 from .task_log import hide_addresses, log_one_line_per_task
@@ -54,7 +54,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         hide_addresses()
         self._lanes = LaneAdmission(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
         self._has_lane_admission = False
-        self._hand = Hand(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._lanes.is_closed)
+        self._in_flight = InFlight(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._lanes.is_closed)
         self._is_flush_due = self._is_turn_due = False
         self._thread = threading.get_ident()
         self._limits = limits_of(options["app"].conf.acts_settings)
@@ -67,7 +67,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         self._thread = threading.get_ident()
         connection = super().connect()
         if connection.transport.driver_type == "redis":
-            hold(connection.default_channel, self._hand)
+            keep_in_memory(connection.default_channel, self._in_flight)
             self._has_lane_admission = self.hub is not None  # RabbitMQ counts what stands aside as taken
         return connection
 
@@ -165,17 +165,17 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         return take_apart(message, self._limits, max(1, getattr(message.channel.qos, "room", 1)))
 
     def _begin(self, task: Any, begin: Callable[[], object]) -> None:
-        """Have a task in hand until it is answered, and begin it; a lane when its run's share allows it."""
+        """Count a task as in flight until it is answered, and begin it; a lane when its run's share allows it."""
 
-        def take_in_hand(given_back: Callable[[], None] | None = None) -> None:
-            self._hand.hold(task, given_back)
+        def take(given_back: Callable[[], None] | None = None) -> None:
+            self._in_flight.add(task, given_back)
             begin()
 
         lane = lane_of(task) if self._has_lane_admission else None
         if lane is None:
-            take_in_hand()
+            take()
         else:
-            self._lanes.take(*lane, take_in_hand, lambda: self._drop(task))
+            self._lanes.take(*lane, take, lambda: self._drop(task))
 
     def _drop(self, message: Any) -> None:
         message.ack_log_error(logger, self.connection_errors)

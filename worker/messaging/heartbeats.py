@@ -1,269 +1,197 @@
-"""Reports: signs of life of calls that are carried out where the log is not seen (DESIGN "Sweep").
+"""Heartbeats: what a process that sees only the broker says of its calls while it lives.
 
-A process that carries out remote calls sees only the broker. So each reports there, once a second, all calls it has
-at work, in one small message; the sweep reads them before it judges who is dead.
+Once a second it reports all remote calls it has at work in one small message, and those that have ended since. The
+process that consumes likewise reports what it has taken from the broker and not begun: remote calls that wait for a
+free thread or pool process. Where as many messages are taken as can be begun (`worker_prefetch_multiplier` 1, our
+setting), there are none. The sweep reads that before it judges who is dead.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import takewhile
-from typing import Any, Final
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
 
-from celery import Celery
-from kombu.utils.json import loads
+from celery import bootsteps
+from celery.worker import WorkController, state
 
-from acts_celery.broker_config import Settings, reports_queue
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol import Limits
 from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 
 from .attempts import Attempt, Result, current_attempt
 from .batching import Batcher, on_threads
-from .broker import broker_failures, retry_while_unavailable
+from .broker import retry_while_unavailable
 from .duties import Duty
 from .limits import limits_of
-from .messages import (
-    LONGEST_WHY,
-    Closing,
-    Probe,
-    Report,
-    Sign,
-    Unanswered,
-    closing_of,
-    pack_report,
-    sign_of,
-    unpack_report,
-)
-from .pulse import Pulse
+from .messages import attempt_in
+from .report_queue import ReportQueue
+from .reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
+from .watchdog import LoopWatchdog
 
-logger = logging.getLogger(__name__)
-
-_FAILURE: Final = "the broker takes or gives no reports"
 _LONGEST_INTERVAL_SECONDS: Final = 1.0
-_SIGN_OF_LIFE_SECONDS: Final = 600
-"""A sign of life is of no use when it is that old: a broker that can drops it."""
-_PAGE: Final = 100
-"""How many reports are read at a time."""
 _MOST_UNANSWERED: Final = 100
 """Of how many requests to models a report says that they were not answered; more are like these."""
 _MOST_BYTES: Final = 32 * 1024
 """What a report may say of errors: more is said in another one."""
+_REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
 
 def report_interval_seconds(settings: Settings) -> float:
-    """How often a process tells what it has at work."""
+    """How often a process reports what it has at work."""
     return min(settings.lease_seconds / 3, _LONGEST_INTERVAL_SECONDS)
 
 
-class Reports:
-    """The reports' queue. May be used from any thread."""
-
-    def __init__(self, app: Celery, settings: Settings) -> None:
-        self._app = app
-        self._queue = reports_queue(settings)
-        self._limits = limits_of(settings)
-
-    def send(self, report: Report) -> None:
-        """Add a report. Raises `InfrastructureError`."""
-        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
-            producer.publish(
-                pack_report(report),
-                exchange="",
-                routing_key=self._queue.name,
-                content_type="application/msgpack",
-                content_encoding="binary",
-                # What is told of an end is told once.
-                expiration=None if report.closed else _SIGN_OF_LIFE_SECONDS,
-                retry=False,
-            )
-
-    def pages(self) -> Iterator[list[Report]]:
-        """The reports that there are now, a page at a time. Raises `InfrastructureError`.
-
-        A page is removed when the next one is asked for: what a reader had that died, another one reads.
-        """
-        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
-            queue = self._queue(connection.default_channel)
-            page_of = _peeked if connection.transport.driver_type == "redis" else _taken
-            left = queue.queue_declare().message_count
-            while left > 0:
-                with page_of(queue, min(left, _PAGE)) as bodies:
-                    yield [report for body in bodies if (report := self._read(body)) is not None]
-                left = left - _PAGE if len(bodies) == min(left, _PAGE) else 0
-
-    def _read(self, body: object) -> Report | None:
-        try:
-            return unpack_report(body, self._limits)
-        except MalformedMessage as error:
-            logger.error("a report is refused: %s", error)
-            return None
-
-
-@contextmanager
-def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
-    """The oldest messages of a queue in Redis; they stay in it until the block has ended well.
-
-    What is taken from there in the usual way would come back after the visibility timeout only, an hour.
-    """
-    channel = queue.channel
-    with channel.conn_or_acquire() as client:
-        key = f"{channel.global_keyprefix}{queue.name}"  # kombu prefixes neither LRANGE nor LREM
-        found = client.lrange(key, -most, -1)[::-1]
-        yield [_body(channel, item) for item in found]
-        with client.pipeline(transaction=False) as pipeline:
-            for item in found:
-                pipeline.lrem(key, -1, item)
-            pipeline.execute()
-
-
-def _body(channel: Any, item: bytes) -> object:
-    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
-    try:
-        return channel.Message(loads(item.decode()), channel=channel).body
-    except Exception:
-        return None
-
-
-@contextmanager
-def _taken(queue: Any, most: int) -> Iterator[list[object]]:
-    """The oldest messages of a queue; acknowledged when the block has ended well, else the broker has them again."""
-    messages = list(takewhile(lambda message: message is not None, (queue.get(no_ack=False) for _ in range(most))))
-    try:
-        yield [message.body for message in messages]
-    except BaseException:
-        for message in messages:
-            message.requeue()
-        raise
-    for message in messages:
-        message.ack()
-
-
-class Reporter:
+class Heartbeat:
     """Speaks for the remote calls of one process."""
 
-    def __init__(self, reports: Reports, *, interval_seconds: float, pulse: Pulse | None = None) -> None:
-        self._reports = reports
-        self._pulse = pulse
-        self._at_work: set[Sign] = set()
-        self._reported: set[Sign] = set()
-        self._ended: list[Sign] = []
-        self._unanswered: dict[Sign, tuple[Unanswered, float]] = {}
+    def __init__(self, queue: ReportQueue, *, interval_seconds: float, watchdog: LoopWatchdog | None = None) -> None:
+        self._queue = queue
+        self._watchdog = watchdog
+        self._at_work: dict[AttemptRef, bool] = {}
+        """What is at work, and whether that was reported."""
+        self._ended: list[AttemptRef] = []
+        """What has ended since the last report and was in one."""
+        self._unanswered: dict[AttemptRef, tuple[Unanswered, float]] = {}
         """What is not reported yet of requests to models, each with the time of its next try."""
         self._lock = threading.Lock()
         self._duty = Duty(
             "reporting the calls at work",
-            self.report,
-            thread="acts-reports",
+            self.beat,
+            thread="acts-heartbeat",
             interval_seconds=interval_seconds,
             passing=(InfrastructureError,),
         )
-        self._telling = ThreadPoolExecutor(1, thread_name_prefix="acts-tell")
-        self._begun = Batcher[Sign, None](on_threads(self._telling, self._tell_begun))
-        self._closed = Batcher[Closing, None](on_threads(self._telling, self._tell_closed))
-        self._probes = Batcher[Probe, None](on_threads(self._telling, self._tell_probes))
+        self._sending = ThreadPoolExecutor(1, thread_name_prefix="acts-reports")
+        self._at_once = Batcher[Report, None](on_threads(self._sending, self._send))
 
     def stop(self) -> None:
         """Report nothing any more."""
         self._duty.stop()
-        self._telling.shutdown()
+        self._sending.shutdown()
 
-    @contextmanager
-    def at_work(self, attempt: Attempt) -> Iterator[None]:
-        """While the block lasts, it is at work here; then its result has been sent."""
-        sign = sign_of(attempt)
+    @asynccontextmanager
+    async def at_work(self, attempt: Attempt) -> AsyncIterator[None]:
+        """While the block lasts, the attempt is at work here; then its result has been sent.
+
+        A repeated one is reported before it begins: a call that kills its worker at once would otherwise never be seen
+        to begin, and be sent again for ever. Raises `InfrastructureError` where that is not possible.
+        """
+        ref = AttemptRef.of(attempt)
+        if attempt.is_repeated:
+            await self._at_once.send(Report(begun=(ref,)))
         with self._lock:
-            self._at_work.add(sign)
-            if attempt.is_repeated:
-                self._reported.add(sign)
+            self._at_work[ref] = attempt.is_repeated
             self._duty.start()
+        is_sent = False
         try:
             yield
-        except BaseException:
-            self._leave(sign)
-            raise
-        if self._leave(sign):
+            is_sent = True
+        finally:
             with self._lock:
-                self._ended.append(sign)
-
-    async def announce(self, attempt: Attempt) -> None:
-        """Report a repeated attempt before it begins: a call that kills its worker at once would otherwise never be
-        seen to begin, and be sent again for ever. Raises `InfrastructureError`.
-        """
-        if attempt.is_repeated:
-            await self._begun.send(sign_of(attempt))
+                was_reported = self._at_work.pop(ref, False)
+                self._unanswered.pop(ref, None)
+                if was_reported and is_sent:
+                    self._ended.append(ref)
 
     async def came_out(self, probe: Probe) -> None:
-        """Tell that a probe was taken from its queue. Raises `InfrastructureError`."""
-        await self._probes.send(probe)
+        """Report that a probe was taken from its queue. Raises `InfrastructureError`."""
+        await self._at_once.send(Report(probes=(probe,)))
 
-    async def close(self, attempt: Attempt, result: Result) -> None:
-        """Tell what came of a fire-and-forget call; waits minutes for a broker that is away or full.
+    async def complete(self, attempt: Attempt, result: Result) -> None:
+        """Report what came of a fire-and-forget call; waits minutes for a broker that is away or full.
 
         Raises `InfrastructureError`.
         """
-        await self._closed.send(closing_of(attempt, result))
+        await self._at_once.send(Report(completed=(Completion.of(attempt, result),)))
 
     def unanswered(self, error: Exception, tries: int, wait_seconds: float) -> None:
         """Have the next report say that a model has not answered the current attempt, and is asked again."""
         attempt = current_attempt()
         if attempt is None:
             return
-        sign = sign_of(attempt)
-        told = Unanswered(sign, type(error).__name__, " ".join(str(error).split())[:LONGEST_WHY], tries, 0)
+        ref = AttemptRef.of(attempt)
+        noted = Unanswered(ref, type(error).__name__, " ".join(str(error).split())[:LONGEST_WHY], tries, 0)
         with self._lock:
-            if sign in self._at_work:
-                self._unanswered[sign] = told, time.monotonic() + wait_seconds
+            if ref in self._at_work:
+                self._unanswered[ref] = noted, time.monotonic() + wait_seconds
 
-    def report(self) -> None:
+    def beat(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
-        blocked = self._pulse.blocked() if self._pulse is not None else None
+        blocked = self._watchdog.blocked() if self._watchdog is not None else None
+        now = time.monotonic()
         with self._lock:
             begun = tuple(self._at_work)
             if blocked is not None:
-                blocking = sign_of(blocked.attempt) if blocked.attempt is not None else None
-                begun = tuple(sign for sign in begun if sign == blocking)
-            ended, self._ended = self._ended, []
-            self._reported.update(begun)
-            unanswered = [self._unanswered.pop(sign) for sign in begun if sign in self._unanswered][:_MOST_UNANSWERED]
-        now = time.monotonic()
-        told = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in unanswered)
+                blocking = AttemptRef.of(blocked.attempt) if blocked.attempt is not None else None
+                begun = tuple(ref for ref in begun if ref == blocking)
+            self._at_work.update(dict.fromkeys(begun, True))
+            ended = tuple(self._ended)
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:_MOST_UNANSWERED]
         if begun or ended:
-            self._reports.send(Report(begun, tuple(ended), unanswered=tuple(told)))
+            unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
+            self._queue.send(Report(begun=begun, ended=ended, unanswered=tuple(unanswered)))
+            with self._lock:
+                del self._ended[: len(ended)]
 
-    def _tell_begun(self, signs: Sequence[Sign]) -> None:
-        self._reports.send(Report(begun=tuple(signs)))
-
-    def _tell_probes(self, probes: Sequence[Probe]) -> None:
-        self._reports.send(Report(probes=tuple(probes)))
-
-    def _tell_closed(self, closings: Sequence[Closing]) -> None:
-        for part in _parts(closings):
-            report = Report(closed=part)
-            retry_while_unavailable(lambda: self._reports.send(report))  # noqa: B023  # called at once
-
-    def _leave(self, sign: Sign) -> bool:
-        """It is not at work here any more; says whether it had been reported."""
-        with self._lock:
-            self._at_work.discard(sign)
-            self._unanswered.pop(sign, None)
-            was_reported = sign in self._reported
-            self._reported.discard(sign)
-        return was_reported
+    def _send(self, reports: Sequence[Report]) -> None:
+        for report in _merged(reports):
+            send = partial(self._queue.send, report)
+            retry_while_unavailable(send) if report.completed else send()
 
 
-def _parts(closings: Sequence[Closing]) -> Iterator[tuple[Closing, ...]]:
-    """The same, as many at a time as a report may say."""
-    part: list[Closing] = []
-    free = _MOST_BYTES
-    for closing in closings:
-        size = sum(len(text.encode()) for text in closing.error or ())
-        if part and free < size:
-            yield tuple(part)
-            part, free = [], _MOST_BYTES
-        part.append(closing)
+def _merged(reports: Sequence[Report]) -> Iterator[Report]:
+    """The same in few, as much at a time as a report may say."""
+    merged, free = Report(), _MOST_BYTES
+    for report in reports:
+        size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
+        if free < min(size, _MOST_BYTES):
+            yield merged
+            merged, free = Report(), _MOST_BYTES
+        merged += report
         free -= size
-    yield tuple(part)
+    yield merged
+
+
+class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
+    """Reports what is reserved, in every worker, from the process that consumes."""
+
+    def __init__(self, parent: WorkController, **options: object) -> None:
+        super().__init__(parent, **options)
+        self._duty: Duty | None = None
+
+    def start(self, parent: WorkController) -> None:
+        """Called by the worker when it starts."""
+        settings: Settings = parent.app.conf.acts_settings
+        self._duty = Duty(
+            "reporting the calls that are reserved",
+            partial(_report_reserved, ReportQueue(parent.app, settings), limits_of(settings)),
+            thread="acts-reserved",
+            interval_seconds=report_interval_seconds(settings),
+            passing=(InfrastructureError,),
+        )
+        self._duty.start()
+
+    def stop(self, parent: WorkController) -> None:
+        """Called by the worker when it stops."""
+        if self._duty is not None:
+            self._duty.stop()
+
+
+def _report_reserved(queue: ReportQueue, limits: Limits) -> None:
+    if reserved := tuple(_reserved(limits)):
+        queue.send(Report(reserved=reserved))
+
+
+def _reserved(limits: Limits) -> Iterator[AttemptRef]:
+    """The remote calls that were taken and not begun."""
+    for request in list(state.requests.values()):  # at once: the consumer goes on meanwhile
+        if request.name in _REMOTE and request not in state.active_requests:
+            try:
+                yield AttemptRef.of(attempt_in(request.args[0] if request.args else None, limits))
+            except MalformedMessage:
+                pass  # it is refused when it is begun

@@ -11,30 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from acts_celery.broker_config import DELIVER, PROBE
+from acts_celery.broker_config import DELIVER
 from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.engine.execution import Failure, Success
-from acts_celery.protocol.language.limits import LONGEST_INSTANCE, MOST, value_problems
+from acts_celery.protocol.language.limits import MOST, value_problems
 from acts_celery.worker.errors import MalformedMessage
 
-from .attempts import Attempt, Count, Milliseconds, Result, Retry, RunName, Token, lane_token
+from .attempts import Attempt, Count, Result, Retry, RunName
 from .packing import pack, read_packed
 from .task_messages import TaskMessage
 
 T = TypeVar("T")
 Spent = Annotated[int, Field(ge=0, le=MOST)]
 
-_LONGEST_NAME: Final = 1_000
+LONGEST_NAME: Final = 1_000
 """Characters of a model's name."""
-_LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
+LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
+"""Until another attempt."""
 LONGEST_TYPE: Final = 100
 """Characters of an error's type."""
-LONGEST_WHY: Final = 300
-"""Characters of what a report says of a request that was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,61 +75,6 @@ class Delivery:
     result: Result
     child: str | None = None
     """The child run that it comes from."""
-
-
-class Sign(NamedTuple):
-    """Which attempt at which call a report speaks of."""
-
-    run: RunName
-    lane: Annotated[str, Field(max_length=LONGEST_INSTANCE)]
-    call: Count
-    attempt: Count
-    token: Token = ""
-
-
-class Closing(NamedTuple):
-    """What came of an attempt at a fire-and-forget call: nothing to tell, or an error; and when it is tried again."""
-
-    sign: Sign
-    error: tuple[str, str] | None = None
-    """Type and message."""
-    delay_seconds: Annotated[float, Field(ge=0, le=_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
-
-
-class Unanswered(NamedTuple):
-    """A request to a model that was not answered yet, and is made again (SPEC R13.4)."""
-
-    sign: Sign
-    type: Annotated[str, Field(max_length=LONGEST_TYPE)]
-    why: Annotated[str, Field(max_length=LONGEST_WHY)]
-    tries: Count
-    wait_ms: Milliseconds
-    """How long it is until the next try."""
-
-
-class Probe(NamedTuple):
-    """What is sent through a queue: when it is taken, everything published there before was taken, too."""
-
-    queue: Annotated[str, Field(max_length=_LONGEST_NAME)]
-    published_ms: Count
-    token: Token = ""
-    """What shows that it was sent by a sweep (see `tokens`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one process says of its remote calls.
-
-    `begun` are those at work, `ended` those reported before whose results are sent, `closed` the fire-and-forget calls,
-    `held` those taken from a queue and not begun, `probes` came out of one, `unanswered` wait for a model.
-    """
-
-    begun: tuple[Sign, ...] = ()
-    ended: tuple[Sign, ...] = ()
-    closed: tuple[Closing, ...] = ()
-    held: tuple[Sign, ...] = ()
-    probes: tuple[Probe, ...] = ()
-    unanswered: tuple[Unanswered, ...] = ()
 
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
@@ -188,29 +132,11 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"value": value}:
             return Delivery(packed.attempt, Success(value, _cost(packed)), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
-            if 0 <= delay <= _LONGEST_DELAY_SECONDS:
+            if 0 <= delay <= LONGEST_DELAY_SECONDS:
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
             return Delivery(packed.attempt, Failure(type_, message, _cost(packed)), packed.child)
     raise MalformedMessage("/result: neither a value nor an error within its bounds")
-
-
-def sign_of(attempt: Attempt) -> Sign:
-    """The sign of life of an attempt."""
-    id_ = attempt.id
-    return Sign(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.token)
-
-
-def closing_of(attempt: Attempt, result: Result) -> Closing:
-    """What a report says of the result of a fire-and-forget call."""
-    sign = sign_of(attempt)
-    match result:
-        case Success():
-            return Closing(sign)
-        case Retry(failure, delay_seconds):
-            return Closing(sign, (failure.type, failure.message), delay_seconds)
-        case Failure(type_, message):
-            return Closing(sign, (type_, message))
 
 
 def tick_answer(value: Any) -> Mapping[str, Any]:
@@ -227,34 +153,9 @@ def tick_answer(value: Any) -> Mapping[str, Any]:
     return {"error": {"type": "InvalidAnswer", "message": "what the delegate worker has sent is no answer of a model"}}
 
 
-def pack_report(report: Report) -> bytes:
-    """The bytes of a report."""
-    return pack({field.name: getattr(report, field.name) for field in fields(report)})
-
-
-def unpack_report(data: object, limits: Limits) -> Report:
-    """The inverse of `pack_report`. Raises `MalformedMessage`."""
-    return read_packed(_REPORT, data, limits, limits.call_bytes)
-
-
 def attempt_in(data: object, limits: Limits) -> Attempt:
     """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
     return read_packed(_ANY_CALL, data, limits, limits.call_bytes).attempt
-
-
-def sign_in(data: object, limits: Limits) -> Sign:
-    """Its sign. Raises `MalformedMessage`."""
-    return sign_of(attempt_in(data, limits))
-
-
-def probe_task(probe: Probe) -> TaskMessage:
-    """The task that takes a probe through its queue."""
-    return TaskMessage(PROBE, probe.queue, pack(probe), "-", is_forgotten=True)
-
-
-def unpack_probe(data: object, limits: Limits) -> Probe:
-    """The inverse of `probe_task`'s body. Raises `MalformedMessage`."""
-    return read_packed(_PROBE, data, limits, limits.message_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +182,7 @@ class _TickAnswer:
     written: str | None = None
     answer: str | None = None
     error: _TickError | None = None
-    model: Annotated[str, Field(max_length=_LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _TickUsage | None = None
 
 
@@ -300,9 +201,9 @@ class _Cost:
 
     tokens: Count
     calls: Count | None = None
-    model: Annotated[str, Field(max_length=_LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _Usage | None = None
-    seconds: Annotated[float, Field(ge=0, le=_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
+    seconds: Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
 
 
 def _cost(packed: _PackedDelivery) -> Mapping[str, Any] | None:
@@ -333,5 +234,3 @@ _ACTIVITY_CALL: Final = TypeAdapter(ActivityCall)
 _DELEGATE_CALL: Final = TypeAdapter(DelegateCall)
 _DELIVERY: Final = TypeAdapter(_PackedDelivery)
 _TICK_ANSWER: Final = TypeAdapter(_TickAnswer)
-_REPORT: Final = TypeAdapter(Report)
-_PROBE: Final = TypeAdapter(Probe)

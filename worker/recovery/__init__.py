@@ -1,7 +1,11 @@
 """Finding what was lost, and publishing it again.
 
-`sweep`   judging leases, publishing again
-`probes`  what was taken from a queue
-`hold_hook`  telling a web hook what is held for a person
-`outbox`  fire-and-forget calls, until they are done
+`thresholds`   how long what may be silent
+`broken_runs`  runs whose keys cannot be read
+`probes`       what was taken from a queue
+`outbox`       fire-and-forget calls, until they are done
+`heartbeats`   taking note of what workers report
+`hold_hook`    calling a web hook for what is held for a person
+`runs`         looking after the runs in which something is due
+`sweep`        one worker at a time does all of this
 """

@@ -6,7 +6,7 @@ died with a worker and what is due to be tried again, also when the run has ende
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.messages import Closing
 from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.messaging.reports import Completion
 from acts_celery.worker.messaging.task_messages import TaskMessage, unpack_task, with_attempt
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Condition
@@ -24,6 +24,8 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
+
+from .thresholds import Thresholds
 
 _AT_ONCE: Final = 200
 
@@ -38,13 +40,13 @@ class Outbox:
         self._letters = DeadLetters(redis, settings)
         self._script = Script(redis, "outbox", is_raw=True)
 
-    def sweep(self, run: str, patience: Mapping[str, Any]) -> set[str]:
-        """Send again what was lost or is due in a run; `patience` is what all scripts of a sweep judge by.
+    def sweep(self, run: str, thresholds: Thresholds) -> set[str]:
+        """Send again what was lost or is due in a run.
 
         Returns the queues from which a probe is awaited.
         """
         keys = Keys(self._settings.key_prefix, run)
-        request = {**patience, "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
+        request = {**thresholds.to_request(), "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         found = self._script(keys, request)
         for member in found["broken"]:
             drop_entry(keys.outbox, member, partial(self._remove, keys))
@@ -72,18 +74,18 @@ class Outbox:
 
         self._publisher.publish(list(readable(keys.outbox_tasks, known, task_of, partial(self._remove, keys))))
 
-    def bury(self, run: str, closings: Sequence[Closing]) -> None:
+    def bury(self, run: str, completions: Sequence[Completion]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""
         keys = Keys(self._settings.key_prefix, run)
-        for closing in closings:
-            if closing.error is None or closing.delay_seconds is not None:
+        for completion in completions:
+            if completion.error is None or completion.delay_seconds is not None:
                 continue
-            member = CallId(run, closing.sign.lane or None, closing.sign.call).member.encode()
+            member = CallId(run, completion.ref.lane or None, completion.ref.call).member.encode()
             entry: Any = self._redis.hget(keys.outbox, member)
             task: Any = self._redis.hget(keys.outbox_tasks, member)
             found = Condition.read(entry)
-            if found is not None and found.attempt == closing.sign.attempt:
-                self._letters.add(_letter(run, member, task, closing.error, closing.sign.attempt))
+            if found is not None and found.attempt == completion.ref.attempt:
+                self._letters.add(_letter(run, member, task, completion.error, completion.ref.attempt))
 
     def _remove(self, keys: Keys, member: bytes) -> None:
         with self._redis.pipeline(transaction=True) as pipeline:

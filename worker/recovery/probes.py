@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from redis import Redis
 
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.messaging.messages import Probe, probe_task
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.messaging.reports import Probe, probe_task
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.keys import probes
 from acts_celery.worker.storage.secret import read_tokens
@@ -31,7 +31,7 @@ _LATE_MS: Final = 2_000
 class _Known(NamedTuple):
     """What is known of one queue; times in milliseconds of the server's clock."""
 
-    taken: int = 0
+    consumed_until: int = 0
     """Before then everything was taken."""
     asked: int = 0
     """When the first probe was sent since one has come out; 0 where none is under way."""
@@ -56,13 +56,13 @@ class Probes:
             if not tokens.agree(tokens.of_probe(queue, published_ms), token):
                 logger.error("a report of a probe of %.200r is refused: it has not its token", queue)
                 count_refusal("reports")
-            elif queue in known and known[queue].taken < published_ms <= known[queue].sent:
+            elif queue in known and known[queue].consumed_until < published_ms <= known[queue].sent:
                 known[queue] = _Known(published_ms, 0, known[queue].sent)
                 self._write(queue, known[queue])
 
-    def taken(self) -> Mapping[str, int]:
+    def consumed_until(self) -> Mapping[str, int]:
         """For each queue the time before which everything published was taken, in milliseconds."""
-        return {queue: known.taken for queue, known in self._read().items()}
+        return {queue: known.consumed_until for queue, known in self._read().items()}
 
     def send(self, queues: Iterable[str]) -> None:
         """Send probes through queues, unless one is under way there that may still come."""
@@ -70,9 +70,9 @@ class Probes:
         known = self._read()
         tokens = read_tokens(self._redis, self._prefix)
         for queue in queues:
-            taken, asked, sent = known.get(queue, _Known())
+            consumed_until, asked, sent = known.get(queue, _Known())
             if not asked or now - sent >= max(_LATE_MS, sent - asked):
-                self._write(queue, _Known(taken, asked or now, now))
+                self._write(queue, _Known(consumed_until, asked or now, now))
                 try:
                     self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
                 except QueueRefused as error:
@@ -82,8 +82,7 @@ class Probes:
         found: Any = self._redis.hgetall(self._key)
 
         def read(queue: bytes) -> tuple[str, _Known]:
-            taken, asked, sent = map(int, found[queue].split(b":"))
-            return queue.decode(), _Known(taken, asked, sent)
+            return queue.decode(), _Known(*map(int, found[queue].split(b":")))
 
         return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
 

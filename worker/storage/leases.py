@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from acts_celery.worker.messaging.attempts import lane_token
 from acts_celery.worker.messaging.duties import Duty
-from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.watchdog import LoopWatchdog
 
 from .clock import server_ms
 from .keys import Keys
@@ -50,13 +50,13 @@ class Leases:
         prefix: str,
         lease_seconds: float,
         on_cancelled: Callable[[str], None],
-        pulse: Pulse | None = None,
+        watchdog: LoopWatchdog | None = None,
     ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._lease_seconds = lease_seconds
         self._on_cancelled = on_cancelled
-        self._pulse = pulse
+        self._watchdog = watchdog
         self._held: dict[str, set[str]] = defaultdict(set)
         self._lock = threading.Lock()
         self._duty = Duty(
@@ -88,7 +88,7 @@ class Leases:
         """Renew everything held now that the loop can serve; what was ended or declared lost elsewhere stays so."""
         with self._lock:
             held = {run: tuple(leases) for run, leases in self._held.items()}
-        blocked = self._pulse.blocked() if self._pulse is not None else None
+        blocked = self._watchdog.blocked() if self._watchdog is not None else None
         if blocked is not None:
             id_ = blocked.attempt.id if blocked.attempt is not None else None
             held = {id_.run: (id_.member,)} if id_ is not None and id_.member in held.get(id_.run, ()) else {}

@@ -1,4 +1,4 @@
-"""Requests to models that were not answered yet and are made again, as the sweep has noted them (see signs.lua).
+"""Requests to models that were not answered yet and are made again, as the sweep has noted them (see heartbeats.lua).
 
 What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
 """

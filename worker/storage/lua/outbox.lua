@@ -5,7 +5,7 @@
 --
 -- KEYS: outbox outbox_tasks outbox_due
 -- USES: clock condition names
--- Request: most (how many at most), published_ms, soon_ms, heard_ms, taken and suspended (see sweep.lua), limit_attempts
+-- Request: most (how many at most), published_ms, soon_ms, heard_ms, consumed_until and suspended (see sweep.lua), limit_attempts
 --          (that many executions may be lost)
 -- Answer: send and dead, lists of {member, attempt, failures, repeated, task}, broken, a list of members whose entries are
 --         none of ours, and awaited (see sweep.lua). What is dead or broken stays here, and is given again to each that asks,
@@ -19,7 +19,7 @@ local again = now + (#silent < request.most and request.soon_ms or request.publi
 for _, member in ipairs(silent) do
     local kind, attempt, failures, holder = read_condition(redis.call('HGET', outbox, member))
     local sent, queue = string.match(holder or '', '^(%d+)/(.*)$')
-    local is_taken = sent and (request.taken[queue] or 0) > tonumber(sent) + request.soon_ms
+    local is_taken = sent and (request.consumed_until[queue] or 0) > tonumber(sent) + request.soon_ms
     local is_lost = kind == 'running' or kind == 'taken'
     if kind == 'running' or kind == 'retry' then
         attempt = attempt + 1

@@ -6,24 +6,24 @@
 -- KEYS: leases outbox_due pending_webhooks
 -- USES: clock condition lanes window held names
 -- Request: most (how many at most), published_ms (how long a published task may lie before it counts
---        as lost), instances (the queue of the lanes' tasks and of results), taken (for queues the time in ms before
+--        as lost), instances (the queue of the lanes' tasks and of results), consumed_until (for queues the time in ms before
 --        which everything published there was taken: a probe came out), heard_ms (so soon after that the taker of a
 --        message is heard of), report_ms (workers report what they have at work as often), soon_ms (the time until the
 --        next sweep), suspended (heartbeats may have been missed: nothing at work is declared lost), window (see
 --        window.lua), format (of the runs that this version writes down; it leaves others alone), tells (whether there is a
---        web hook to be told of what is held), most_told (of how many calls at most), telling_ms (how long that may take)
+--        web hook for what is held), most_told (for how many calls it is called at most), telling_ms (how long that may take)
 -- Answer: status (of the run; none where there is no such run), parent (the call of another run that it is to
 --          answer), lanes (to publish again), suspects (those of them that were lost), let_out (lanes of the backlog), lost
 --          (how many tasks and calls), is_all (whether that is all of them), forgotten (how many calls were sent and
 --          forgotten and not done), next_ms (when to look again; 0 where nothing will be due), awaited (queues from which a
---          probe is), pending_webhooks (held calls of which the web hook is to be told). A call found lost, or due, can be claimed
+--          probe is), pending_webhooks (held calls for which the web hook is to be called). A call found lost, or due, can be claimed
 --          anew.
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
--- and not more: its taker has time to be heard of, by a report (signs.lua) or a result, which may lie in a queue in
+-- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
 -- its turn.
 
-local taken = request.taken[request.instances] or 0
+local consumed_until = request.consumed_until[request.instances] or 0
 local awaited = {}
 local run = redis.call('HMGET', state, 'status', 'format', 'promises_due', 'approve_ms', 'parent')
 local status, format, promises_due, approve_ms = run[1], run[2], tonumber(run[3] or nil), tonumber(run[4] or nil)
@@ -76,15 +76,15 @@ if format and tonumber(format) ~= request.format or not status then
     return answer(now + 2 * request.published_ms)
 end
 
-local to_tell = {}
+local to_call = {}
 if request.tells and (status == 'running' or status == 'paused') then
-    to_tell = redis.call('ZRANGEBYSCORE', pending_webhooks, '-inf', now, 'LIMIT', 0, request.most_told)
-    for _, member in ipairs(to_tell) do -- again, should the process that is given it die
+    to_call = redis.call('ZRANGEBYSCORE', pending_webhooks, '-inf', now, 'LIMIT', 0, request.most_told)
+    for _, member in ipairs(to_call) do -- again, should the process that is given it die
         redis.call('ZADD', pending_webhooks, now + request.telling_ms, member)
     end
 end
 if status ~= 'running' then
-    return answer(look_again(outbox_due), { pending_webhooks = to_tell })
+    return answer(look_again(outbox_due), { pending_webhooks = to_call })
 end
 
 local suspects = {}
@@ -141,9 +141,9 @@ local function judge(member, lane)
     end
     local kind, attempt, failures, holder = read_condition(redis.call('HGET', calls, member))
     local owner, since, queue = read_holder(holder or '')
-    if kind == 'sent' and not (queue == '' and taken > since + request.report_ms) then
+    if kind == 'sent' and not (queue == '' and consumed_until > since + request.report_ms) then
         -- What was claimed is published a moment later.
-        if queue ~= '' and (request.taken[queue] or 0) > since + request.soon_ms then
+        if queue ~= '' and (request.consumed_until[queue] or 0) > since + request.soon_ms then
             -- The worker that has taken a result is at work on it.
             local now_is = queue == request.instances and 'running' or 'sent'
             redis.call('HSET', calls, member, condition(now_is, attempt, failures, sent_holder(owner, now, '')))
@@ -179,7 +179,7 @@ for i = 1, #unbegun, 2 do
     local mark = tonumber(unbegun[i + 1])
     if mark == 0 then
         publish(unbegun[i], false)
-    elseif mark - request.published_ms < taken then
+    elseif mark - request.published_ms < consumed_until then
         lost = lost + 1
         publish(unbegun[i], true)
     else
@@ -191,5 +191,5 @@ local is_all = #silent < request.most and #undecided < request.most and (#unbegu
 local let_out = refill(request.window, due)
 local next_look = look_again(leases, published, outbox_due)
 return answer(next_look, {
-    let_out = let_out, is_all = is_all, awaited = names(awaited), pending_webhooks = to_tell, suspects = suspects,
+    let_out = let_out, is_all = is_all, awaited = names(awaited), pending_webhooks = to_call, suspects = suspects,
 })

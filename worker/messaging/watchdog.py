@@ -1,6 +1,6 @@
-"""The pulse of an event loop: whether it turns, and which call keeps it from turning.
+"""The watchdog of an event loop: whether the loop turns, and which call keeps it from turning.
 
-A process speaks for the calls on its loop from a thread, since the loop may be busy. But a loop that a coroutine blocks
+A process speaks for the calls on its loop from threads, since the loop may be busy. But a loop that a coroutine blocks
 serves none of them: what it cannot serve is not spoken for, and goes on elsewhere. The call that blocks it is at work.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from dataclasses import dataclass
 
@@ -24,12 +25,13 @@ class Blocked:
     """The call that blocks it, where it is one."""
 
 
-class Pulse:
-    """Asks one event loop, from one thread."""
+class LoopWatchdog:
+    """Asks one event loop, from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, most_silent_seconds: float) -> None:
         self._loop = loop
         self._most_silent_seconds = most_silent_seconds
+        self._lock = threading.Lock()
         self._asked: float | None = None
         """When the loop was asked, where it has not answered yet."""
         self._is_reported = False
@@ -38,19 +40,19 @@ class Pulse:
 
     def blocked(self) -> Blocked | None:
         """Whether the loop has not turned for too long. It is asked now, and should have answered the next time."""
-        asked = self._asked
-        if asked is None:
-            self._is_reported = self.is_blocked = False
-            self._asked = time.monotonic()
-            self._loop.call_soon_threadsafe(self._answer)
-            return None
-        silent_seconds = time.monotonic() - asked
-        if silent_seconds <= self._most_silent_seconds:
-            return None
-        self.is_blocked = True
+        with self._lock:
+            if self._asked is None:
+                self._is_reported = self.is_blocked = False
+                self._asked = time.monotonic()
+                self._loop.call_soon_threadsafe(self._answer)
+                return None
+            silent_seconds = time.monotonic() - self._asked
+            if silent_seconds <= self._most_silent_seconds:
+                return None
+            self.is_blocked = True
+            is_news, self._is_reported = not self._is_reported, True
         at_work = attempt_of(asyncio.current_task(self._loop))
-        if not self._is_reported:
-            self._is_reported = True
+        if is_news:
             what = f"{at_work[1]}, call {at_work[0].id.idempotency_key}," if at_work else "a task that is no call"
             logger.warning(
                 "%s blocks the event loop for %.0f s and longer: the calls beside it go on elsewhere. An activity that "

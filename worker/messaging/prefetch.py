@@ -1,4 +1,4 @@
-"""What a worker has in hand, in its own memory: kombu's ledger of unacknowledged messages in Redis is not kept.
+"""What a worker has taken from the broker and not acknowledged, in its own memory: kombu's ledger in Redis is not kept.
 
 That ledger (`unacked`) costs a transaction for each message taken and one for each acknowledged, and nothing of ours is
 brought back by it: a lane, a result or a call whose worker dies is found in the log's own records within seconds, long
@@ -25,7 +25,7 @@ _LARGE_BYTES: Final = 2**16
 _UNLIMITED: Final = 1_000_000
 
 
-class Hand:
+class InFlight:
     """How many tasks the messages are that a worker has taken and not answered yet.
 
     While its event loop `is_blocked` it takes no more: what another worker could begin would wait here.
@@ -36,7 +36,7 @@ class Hand:
         self.is_blocked = is_blocked
         self._bytes = Counter[str]()
 
-    def hold(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
+    def add(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
         """Count a task's message until it is answered; `given_back` is called then."""
         self.tasks += 1
         size, queue = _size_of(task), queue_of(task)
@@ -71,14 +71,14 @@ def _size_of(task: Any) -> int:
     return len(argument) if isinstance(argument, bytes) and len(argument) >= _LARGE_BYTES else 0
 
 
-class Held(QoS):  # type: ignore[misc]  # kombu has no types
+class InMemoryQoS(QoS):  # type: ignore[misc]  # kombu has no types
     """The messages that one channel has delivered. What is not acknowledged when it closes is left to the sweep."""
 
     restore_at_shutdown = False
 
-    def __init__(self, hand: Hand, channel: Any) -> None:
+    def __init__(self, in_flight: InFlight, channel: Any) -> None:
         super().__init__(channel)
-        self._hand = hand
+        self._in_flight = in_flight
 
     def can_consume(self) -> bool:
         """Whether another message may be taken: the limit counts tasks, of which a message may carry several."""
@@ -87,18 +87,18 @@ class Held(QoS):  # type: ignore[misc]  # kombu has no types
     @property
     def room(self) -> int:
         """How many more tasks may be taken."""
-        if self._hand.is_blocked():
+        if self._in_flight.is_blocked():
             return 0
-        return self.prefetch_count - self._hand.tasks if self.prefetch_count else _UNLIMITED
+        return self.prefetch_count - self._in_flight.tasks if self.prefetch_count else _UNLIMITED
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Let go of a message. It is never put back: the sweep sees to it, and counts what kills its workers."""
         super().reject(delivery_tag)
 
 
-def hold(channel: Any, hand: Hand) -> None:
+def keep_in_memory(channel: Any, in_flight: InFlight) -> None:
     """Let a channel of the Redis transport, from which nothing is consumed yet, keep what it delivers in memory."""
     if channel._qos is not None:
         channel._qos.restore_unacked_once()  # nothing; but else the process keeps it, and the channel, to its end
-    channel._qos = Held(hand, channel)
-    channel._queue_cycle.is_closed = hand.is_full_of
+    channel._qos = InMemoryQoS(in_flight, channel)
+    channel._queue_cycle.is_closed = in_flight.is_full_of

@@ -1,19 +1,18 @@
--- Take note of what workers that see only the broker say of a run's calls (see heartbeats.py). `unanswered` has for lane and
--- call msgpack {attempt, tries, at_ms (of the next try), type, why}.
+-- Take note of what workers that see only the broker say of a run's calls (see worker/messaging/reports.py). `unanswered`
+-- has for lane and call msgpack {attempt, tries, at_ms (of the next try), type, why}.
 --
 -- KEYS: calls leases outbox outbox_tasks outbox_due unanswered
 -- USES: clock condition
--- Request: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun, ended and held (taken
---          from a queue and not begun): lists of {lane, call, attempt}, closed: a list of {lane, call, attempt, delay_ms
+-- Request: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun, ended and reserved (taken
+--          from a queue and not begun): lists of {lane, call, attempt}, completed: a list of {lane, call, attempt, delay_ms
 --          (until the next attempt, or -1 where there is none)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
 --          (until the next try), type, why}, most_unanswered (members of it)
 
-
 -- A report of an attempt that was given up already is ignored: the call is in other hands.
 -- `queue` is the one in which a message is now, "" where a worker has it and nil where it stays.
-local function note(signs, kind, queue, silent_ms)
-    for _, sign in ipairs(signs) do
-        local lane, call, attempt = unpack(sign)
+local function note(refs, kind, queue, silent_ms)
+    for _, ref in ipairs(refs) do
+        local lane, call, attempt = unpack(ref)
         local member = lane .. '\31' .. call
         local before, number, failures, holder = read_condition(redis.call('HGET', calls, member))
         local is_known = before == 'sent' or (before == 'running' and queue ~= '')
@@ -25,33 +24,33 @@ local function note(signs, kind, queue, silent_ms)
     end
 end
 
-local function forgotten(sign)
-    local member = sign[1] .. '\31' .. sign[2]
+local function forgotten(ref)
+    local member = ref[1] .. '\31' .. ref[2]
     local kind, number, failures, sent = read_condition(redis.call('HGET', outbox, member))
-    if kind and kind ~= 'new' and kind ~= 'retry' and number == sign[3] then
+    if kind and kind ~= 'new' and kind ~= 'retry' and number == ref[3] then
         return member, failures, sent, kind
     end
 end
 
-for _, sign in ipairs(request.held) do
-    local member, failures, sent, kind = forgotten(sign)
+for _, ref in ipairs(request.reserved) do
+    local member, failures, sent, kind = forgotten(ref)
     if member and kind ~= 'running' then
-        redis.call('HSET', outbox, member, condition('taken', sign[3], failures, sent))
+        redis.call('HSET', outbox, member, condition('taken', ref[3], failures, sent))
         redis.call('ZADD', outbox_due, now + request.heard_ms, member)
     end
 end
-for _, sign in ipairs(request.begun) do
-    local member, failures, sent = forgotten(sign)
+for _, ref in ipairs(request.begun) do
+    local member, failures, sent = forgotten(ref)
     if member then
-        redis.call('HSET', outbox, member, condition('running', sign[3], failures, sent))
+        redis.call('HSET', outbox, member, condition('running', ref[3], failures, sent))
         redis.call('ZADD', outbox_due, now + request.lease_ms, member)
     end
 end
-for _, closing in ipairs(request.closed) do
-    local member, failures, sent = forgotten(closing)
-    if member and closing[4] >= 0 then
-        redis.call('HSET', outbox, member, condition('retry', closing[3], failures + 1, sent))
-        redis.call('ZADD', outbox_due, now + closing[4], member)
+for _, completion in ipairs(request.completed) do
+    local member, failures, sent = forgotten(completion)
+    if member and completion[4] >= 0 then
+        redis.call('HSET', outbox, member, condition('retry', completion[3], failures + 1, sent))
+        redis.call('ZADD', outbox_due, now + completion[4], member)
     elseif member then
         redis.call('HDEL', outbox, member)
         redis.call('HDEL', outbox_tasks, member)
@@ -59,7 +58,7 @@ for _, closing in ipairs(request.closed) do
     end
 end
 
-note(request.held, 'sent', '', request.heard_ms)
+note(request.reserved, 'sent', '', request.heard_ms)
 note(request.begun, 'running', nil, request.lease_ms)
 note(request.ended, 'sent', request.instances, request.soon_ms)
 
@@ -75,7 +74,7 @@ for _, said in ipairs(request.unanswered) do
         redis.call('PEXPIRE', unanswered, wait_ms + 3600000)
     end
 end
-for _, sign in ipairs(request.ended) do
-    redis.call('HDEL', unanswered, sign[1] .. '\31' .. sign[2])
+for _, ref in ipairs(request.ended) do
+    redis.call('HDEL', unanswered, ref[1] .. '\31' .. ref[2])
 end
 return cmsgpack.pack({ status = 'noted' })

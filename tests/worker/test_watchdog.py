@@ -16,9 +16,10 @@ from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.execution.invocation import invoke
 from acts_celery.worker.execution.threads import Threads
 from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.heartbeats import Reporter, Reports
-from acts_celery.worker.messaging.messages import Report, sign_of
-from acts_celery.worker.messaging.pulse import Pulse
+from acts_celery.worker.messaging.heartbeats import Heartbeat
+from acts_celery.worker.messaging.report_queue import ReportQueue
+from acts_celery.worker.messaging.reports import AttemptRef, Report
+from acts_celery.worker.messaging.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys
@@ -71,8 +72,8 @@ def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_o
 ) -> None:
     settings = settings_apart(server, "pulse")
     redis = connect(settings)
-    pulse = Pulse(loop.loop, most_silent_seconds=0)
-    leases = Leases(redis, prefix="pulse", lease_seconds=3600, on_cancelled=lambda run: None, pulse=pulse)
+    watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
+    leases = Leases(redis, prefix="pulse", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
     for attempt in (BLOCKING, BESIDE):
         leases.hold("r", attempt.id.member)
 
@@ -88,20 +89,25 @@ def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_o
     with caplog.at_level(logging.WARNING):
         assert renewed() == {BLOCKING.id.member}
     assert [record.getMessage()[:16] for record in caplog.records] == ["holdUp, call r:0"]
-    assert pulse.is_blocked, "so the process takes no more tasks"
+    assert watchdog.is_blocked, "so the process takes no more tasks"
     loop.let_go()
-    assert not pulse.is_blocked
+    assert not watchdog.is_blocked
     assert renewed() == {BLOCKING.id.member, BESIDE.id.member}
 
 
 def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: EmbeddedServer, loop: Loop) -> None:
     settings = settings_apart(server, "pulse-reports")
-    reports = Reports(make_client_application(settings), settings)
-    reporter = Reporter(reports, interval_seconds=3600, pulse=Pulse(loop.loop, most_silent_seconds=0))
+    reports = ReportQueue(make_client_application(settings), settings)
+    watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
+    heartbeat = Heartbeat(reports, interval_seconds=3600, watchdog=watchdog)
     loop.block()
-    with reporter.at_work(BLOCKING), reporter.at_work(BESIDE):
-        for _ in range(2):
-            reporter.report()
+
+    async def work() -> None:
+        async with heartbeat.at_work(BLOCKING), heartbeat.at_work(BESIDE):
+            for _ in range(2):
+                heartbeat.beat()
+
+    asyncio.run(work())
     first, second = chain(*reports.pages())
-    assert set(first.begun) == {sign_of(BLOCKING), sign_of(BESIDE)}
-    assert second == Report(begun=(sign_of(BLOCKING),))
+    assert set(first.begun) == {AttemptRef.of(BLOCKING), AttemptRef.of(BESIDE)}
+    assert second == Report(begun=(AttemptRef.of(BLOCKING),))
