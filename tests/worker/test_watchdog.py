@@ -70,18 +70,18 @@ def loop() -> Iterator[Loop]:
 def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_other(
     server: EmbeddedServer, loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = settings_apart(server, "pulse")
+    settings = settings_apart(server, "watchdog")
     redis = connect(settings)
     watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
-    leases = Leases(redis, prefix="pulse", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
+    leases = Leases(redis, prefix="watchdog", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
     for attempt in (BLOCKING, BESIDE):
         leases.hold("r", attempt.id.member)
 
     def renewed() -> set[str]:
         """The calls whose leases are renewed, now that the loop was asked before."""
-        redis.zadd(Keys("pulse", "r").leases, {BLOCKING.id.member: 1, BESIDE.id.member: 1})
+        redis.zadd(Keys("watchdog", "r").leases, {BLOCKING.id.member: 1, BESIDE.id.member: 1})
         leases.renew()
-        found: list[bytes] = redis.zrangebyscore(Keys("pulse", "r").leases, 2, "+inf")  # type: ignore[assignment]
+        found: list[bytes] = redis.zrangebyscore(Keys("watchdog", "r").leases, 2, "+inf")  # type: ignore[assignment]
         return {member.decode() for member in found}
 
     loop.block()
@@ -96,7 +96,7 @@ def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_o
 
 
 def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: EmbeddedServer, loop: Loop) -> None:
-    settings = settings_apart(server, "pulse-reports")
+    settings = settings_apart(server, "watchdog-reports")
     reports = ReportQueue(make_client_application(settings), settings)
     watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
     heartbeat = Heartbeat(reports, interval_seconds=3600, watchdog=watchdog)
