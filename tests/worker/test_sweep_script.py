@@ -20,6 +20,7 @@ from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.messaging.report_queue import ReportQueue
 from acts_celery.worker.messaging.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
+from acts_celery.worker.messaging.task_messages import TaskMessage
 from acts_celery.worker.messaging.tokens import Tokens
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim
