@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.messaging.task_messages import TaskMessage
@@ -146,9 +147,9 @@ def test_an_outcome_without_messages_leaves_an_entry_with_its_reason(log: Log) -
     log.begin(2)
     log.commit(Outcome(0, Status.SKIPPED, reason="never came"), Outcome(1, Status.SENT))
     entries = asyncio.run(_read(log))
-    assert [(entry.call, entry.status, entry.reason, entry.message) for entry in entries] == [
-        (0, Status.SKIPPED, "never came", None),
-        (1, Status.SENT, None, None),
+    assert [entry.event for entry in entries] == [
+        CallEnded(0, Status.SKIPPED, reason="never came"),
+        CallEnded(1, Status.SENT),
     ]
 
 
