@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from .worker.client.progress import Event
     from .worker.client.results import CallResult, Result
     from .worker.client.runs import Run
-    from .worker.messaging.attempts import CurrentCall, current_call
     from .worker.models.request import Answer, Usage
     from .worker.registry.activities import activity, delegate, model
     from .worker.storage.dead_letters import DeadLetter, DeadLetters
+    from .worker.wire.attempts import CurrentCall, current_call
 
 __all__ = [
     "ActivitiesError",
@@ -100,7 +100,7 @@ _HOMES: Final = {
     "AsyncRun": "acts_celery.worker.client.async_client",
     "CallResult": "acts_celery.worker.client.results",
     "Client": "acts_celery.worker.client.client",
-    "CurrentCall": "acts_celery.worker.messaging.attempts",
+    "CurrentCall": "acts_celery.worker.wire.attempts",
     "DeadLetter": "acts_celery.worker.storage.dead_letters",
     "DeadLetters": "acts_celery.worker.storage.dead_letters",
     "Draft": "acts_celery.worker.client.authoring",
@@ -113,7 +113,7 @@ _HOMES: Final = {
     "Run": "acts_celery.worker.client.runs",
     "Usage": "acts_celery.worker.models.request",
     "activity": "acts_celery.worker.registry.activities",
-    "current_call": "acts_celery.worker.messaging.attempts",
+    "current_call": "acts_celery.worker.wire.attempts",
     "delegate": "acts_celery.worker.registry.activities",
     "local": "acts_celery.worker.client.local",
     "model": "acts_celery.worker.registry.activities",

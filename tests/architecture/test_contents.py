@@ -10,7 +10,21 @@ import pytest
 
 from acts_celery import protocol
 from acts_celery.protocol import analysis, calls, engine, graph, hints, language, requests, schemas, state, submission
-from acts_celery.worker import app, client, execution, messaging, models, recovery, registry, storage
+from acts_celery.worker import (
+    app,
+    broker,
+    client,
+    fairness,
+    lanes,
+    liveness,
+    loop,
+    models,
+    process,
+    recovery,
+    registry,
+    storage,
+    wire,
+)
 from acts_celery.worker.cli import doctor
 
 
@@ -18,7 +32,8 @@ from acts_celery.worker.cli import doctor
     "package",
     [
         *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, requests),
-        *(messaging, storage, registry, models, execution, recovery, app, client, doctor),
+        *(wire, process, fairness, storage, broker, liveness, registry, models, lanes, loop, recovery),
+        *(app, client, doctor),
     ],
 )
 def test_a_package_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:

@@ -174,12 +174,18 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
     assert parts & {"hints", "analysis"} == set()
 
 
-WORKER_FOLDERS = ("messaging", "storage", "registry", "models", "execution", "recovery", "app", "client", "cli")
+WORKER_FOLDERS = (
+    *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
+    *("models", "lanes", "loop", "recovery", "app", "client", "cli"),
+)
 """The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
+_HOLDS_NO_LOG = {"storage", "broker", "liveness"}
 WORKER_BESIDE_EACH_OTHER = {
-    "registry": {"storage"},
-    "models": {"storage", "messaging"},
-    "recovery": {"registry", "models", "execution"},
+    "fairness": {"wire", "process"},
+    "broker": {"storage"},
+    "registry": _HOLDS_NO_LOG | {"process", "fairness"},
+    "models": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
+    "recovery": {"fairness", "registry", "models", "lanes", "loop"},
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from acts_celery import local
 from acts_celery.broker_config import Settings
 from acts_celery.worker.client.drawing import draw
-from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
 
 _PICTURES: Final = re.compile(r"^```mermaid (\S+)\n.*?^```$", re.MULTILINE | re.DOTALL)

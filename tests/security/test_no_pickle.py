@@ -10,7 +10,7 @@ from kombu.exceptions import EncodeError
 
 from acts_celery.broker_config import EmbeddedServer, celery_configuration
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.prefetch import InFlight, keep_in_memory
+from acts_celery.worker.broker.prefetch import InFlight, keep_in_memory
 from tests.worker.backend import settings_for
 
 SECRET = "canary-77b0"

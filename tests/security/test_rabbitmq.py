@@ -15,7 +15,7 @@ import pytest
 from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.publisher import Publisher
+from acts_celery.worker.broker.publisher import Publisher
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 
 from .broker_messages import packed, task_body

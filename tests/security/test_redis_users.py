@@ -11,9 +11,9 @@ import redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.report_queue import ReportQueue
-from acts_celery.worker.messaging.reports import AttemptRef, Report
+from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.reports import AttemptRef, Report
 
 from .permissions import PAGE, administered, table, with_table
 from .servers import redis_server

@@ -14,13 +14,13 @@ from redis import Redis
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.protocol.engine.execution import Outcome, Status
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.task_messages import TaskMessage
+from acts_celery.worker.liveness.leases import Leases
 from acts_celery.worker.storage.commits import Advance, Claim, Rest
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.leases import Leases
 from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .backend import settings_for
 

@@ -13,12 +13,12 @@ import pytest
 from acts_celery import ActivitiesError, Client, activity
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.execution.admission import definition_slots
-from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.lanes.call_slots import definition_slots
 from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.slots import Slots, Slotted
+from acts_celery.worker.wire.attempts import CallId
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -11,10 +11,10 @@ from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.task_messages import lane_task
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.wire.task_messages import lane_task
 
 from .backend import settings_for
 

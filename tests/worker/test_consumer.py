@@ -12,7 +12,7 @@ import pytest
 from kombu import Connection, Queue
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.messaging.consumer import outlive_channel
+from acts_celery.worker.broker.consumer import outlive_channel
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -16,9 +16,9 @@ from celery import Celery
 
 from acts_celery.broker_config import EXECUTE_BACKGROUND, EXECUTE_DELEGATE, EXECUTE_INSTANCE, SEVERAL, EmbeddedServer
 from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.broker.envelopes import enveloped
 from acts_celery.worker.client.runs import Run
-from acts_celery.worker.messaging.envelopes import enveloped
-from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
+from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 

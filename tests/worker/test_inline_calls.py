@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from acts_celery.protocol.engine.execution import Success
-from acts_celery.worker.execution.fair_scheduling import FairScheduling
-from acts_celery.worker.execution.inline_calls import InlineCalls
-from acts_celery.worker.messaging.attempts import Attempt, CallId, Result
+from acts_celery.worker.fairness.fair_scheduling import FairScheduling
+from acts_celery.worker.lanes.inline_calls import InlineCalls
+from acts_celery.worker.wire.attempts import Attempt, CallId, Result
 
 
 class Held(set[str]):

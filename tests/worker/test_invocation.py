@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Failure
-from acts_celery.worker.execution.invocation import invoke
-from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.messaging.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.lanes.invocation import invoke
+from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.registry.activities import Policy, make_activity
+from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
 
 SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
 
@@ -33,7 +33,7 @@ def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog:
     async def fails() -> None:
         raise ConnectionError("the bank is closed")
 
-    with caplog.at_level(logging.WARNING, "acts_celery.worker.execution.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
         result = attempted(fails, Policy(retries=3))
         last = attempted(fails, Policy(retries=1))
     assert isinstance(result, Retry)
@@ -102,7 +102,7 @@ def test_what_is_said_of_parameters_holds_nothing_of_their_values(parameters: di
 
 
 def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "acts_celery.worker.execution.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
         result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
     (record,) = caplog.records
     assert result == Failure("TimeoutError", "took longer than 0.001 seconds")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Failure, Success
 from acts_celery.worker.errors import MalformedMessage
-from acts_celery.worker.messaging.attempts import Attempt, CallId, Retry
-from acts_celery.worker.messaging.messages import (
+from acts_celery.worker.wire.attempts import Attempt, CallId, Retry
+from acts_celery.worker.wire.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
@@ -27,8 +27,8 @@ from acts_celery.worker.messaging.messages import (
     unpack_delegate_call,
     unpack_delivery,
 )
-from acts_celery.worker.messaging.packing import pack, unpack
-from acts_celery.worker.messaging.reports import (
+from acts_celery.worker.wire.packing import pack, unpack
+from acts_celery.worker.wire.reports import (
     AttemptRef,
     Completion,
     Probe,
@@ -38,7 +38,7 @@ from acts_celery.worker.messaging.reports import (
     unpack_probe,
     unpack_report,
 )
-from acts_celery.worker.messaging.task_messages import (
+from acts_celery.worker.wire.task_messages import (
     Envelope,
     LaneCall,
     pack_envelope,

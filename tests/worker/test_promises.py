@@ -11,9 +11,9 @@ import pytest
 
 from acts_celery import Run, RunOver
 from acts_celery.protocol import Rejected
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.client.sending import Sender
 from acts_celery.worker.errors import BeingAmended
-from acts_celery.worker.messaging.publisher import Publisher
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of

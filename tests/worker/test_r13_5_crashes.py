@@ -23,17 +23,15 @@ from acts_celery import Client, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
 from acts_celery.protocol.engine.execution import Success
 from acts_celery.protocol.engine.loop import Loop, Stage, request_index
-from acts_celery.worker.execution.checking import Checker
-from acts_celery.worker.execution.children import Children
-from acts_celery.worker.execution.fair_scheduling import FairScheduling
-from acts_celery.worker.execution.remote import Remote
-from acts_celery.worker.execution.scheduler import Scheduler
-from acts_celery.worker.execution.services import Services
-from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.execution.validator import Validator
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
-from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task, unpack_lane_call
+from acts_celery.worker.app.scheduler import Scheduler
+from acts_celery.worker.fairness.fair_scheduling import FairScheduling
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.lanes.children import Children
+from acts_celery.worker.lanes.remote import Remote
+from acts_celery.worker.lanes.services import Services
+from acts_celery.worker.lanes.threads import Threads
+from acts_celery.worker.lanes.validator import Validator
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.history import History
@@ -41,6 +39,8 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.log import MessageLog
 from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.slots import Slots
+from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
+from acts_celery.worker.wire.task_messages import TaskMessage, lane_task, unpack_lane_call
 
 from .backend import settings_apart
 from .loops import ADD

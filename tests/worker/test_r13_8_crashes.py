@@ -16,10 +16,13 @@ import pytest
 
 from acts_celery.broker_config import DELIVER, EmbeddedServer
 from acts_celery.protocol.engine.execution import Success
-from acts_celery.worker.execution.scheduler import Scheduler
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import (
+from acts_celery.worker.app.scheduler import Scheduler
+from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.storage.budgets import Budget
+from acts_celery.worker.storage.child_links import Parent
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.messages import (
     WRITTEN,
     DelegateCall,
     Delivery,
@@ -27,10 +30,7 @@ from acts_celery.worker.messaging.messages import (
     unpack_delegate_call,
     unpack_delivery,
 )
-from acts_celery.worker.messaging.task_messages import TaskMessage
-from acts_celery.worker.storage.budgets import Budget
-from acts_celery.worker.storage.children import Parent
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .test_r13_5_crashes import World
 

@@ -14,9 +14,9 @@ import pytest
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.errors import BeingAmended
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.storage.children import child_id
+from acts_celery.worker.storage.child_links import child_id
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.attempts import CallId
 from tests.models.server import Reply, delta, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart

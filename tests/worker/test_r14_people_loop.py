@@ -9,8 +9,8 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.storage.children import child_id
+from acts_celery.worker.storage.child_links import child_id
+from acts_celery.worker.wire.attempts import CallId
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

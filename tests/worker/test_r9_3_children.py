@@ -15,11 +15,11 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.execution import Failure
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.storage.children import PARENT, Parent, child_id
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.storage.child_links import PARENT, Parent, child_id
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.attempts import CallId
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

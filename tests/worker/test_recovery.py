@@ -20,10 +20,10 @@ from redis import Redis
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EmbeddedServer, Settings, load
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.messages import ActivityCall, pack_message
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.task_messages import TaskMessage, lane_task
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.messages import ActivityCall, pack_message
+from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 

@@ -23,19 +23,19 @@ from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Success
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.app.runtime import Runtime
-from acts_celery.worker.execution.scheduler import Scheduler
-from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.cancellation import Cancellations
-from acts_celery.worker.messaging.messages import Delivery
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.report_queue import ReportQueue
-from acts_celery.worker.messaging.task_messages import unpack_envelope
+from acts_celery.worker.app.scheduler import Scheduler
+from acts_celery.worker.broker.cancellation import Cancellations
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.keys import Keys, due_runs, probes
-from acts_celery.worker.storage.leases import Leases
 from acts_celery.worker.storage.scripts import pack_request
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.messages import Delivery
+from acts_celery.worker.wire.task_messages import unpack_envelope
 
 from .backend import DEADLINE_SECONDS, settings_for
 

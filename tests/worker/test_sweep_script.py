@@ -14,19 +14,19 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.protocol.engine.execution import Outcome, Status
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.heartbeats import Heartbeat
-from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.report_queue import ReportQueue
-from acts_celery.worker.messaging.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
-from acts_celery.worker.messaging.task_messages import TaskMessage
-from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.liveness.heartbeats import Heartbeat
+from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys, active_runs, probes, secret
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
+from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
+from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.wire.tokens import Tokens
 
 from .test_advance_script import RUN, Log, done
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from acts_celery.worker.client.timings import Timing
-from acts_celery.worker.storage.timings import Spent
+from acts_celery.worker.storage.spent import Spent
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

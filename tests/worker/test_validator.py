@@ -18,8 +18,8 @@ from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.elsewhere import Check, OffloadedChecks
 from acts_celery.protocol.schemas.validation import verdict_of
 from acts_celery.protocol.schemas.work import EXCEEDED
-from acts_celery.worker.execution import validator
-from acts_celery.worker.execution.validator import Validator
+from acts_celery.worker.lanes import validator
+from acts_celery.worker.lanes.validator import Validator
 
 from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ends, settings_apart
 

@@ -13,17 +13,17 @@ import pytest
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Limits
 from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.execution.invocation import invoke
-from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.heartbeats import Heartbeat
-from acts_celery.worker.messaging.report_queue import ReportQueue
-from acts_celery.worker.messaging.reports import AttemptRef, Report
-from acts_celery.worker.messaging.watchdog import LoopWatchdog
+from acts_celery.worker.lanes.invocation import invoke
+from acts_celery.worker.lanes.threads import Threads
+from acts_celery.worker.liveness.heartbeats import Heartbeat
+from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.leases import Leases
+from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.reports import AttemptRef, Report
 
 from .backend import DEADLINE_SECONDS, settings_apart
 

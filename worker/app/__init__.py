@@ -3,7 +3,8 @@
 `application`  making it from settings
 `runtime`      event loop, connections, scheduler
 `garbage`      how a process searches for garbage
-`health`       what is wrong with a process, shown and written down
+`scheduler`    one runner for each lane of a process
+`health_report` what is wrong with a process, shown and written down
 `tasks`        what each queue's workers do
 `pool`         running coroutines on the loop, the rest on threads
 `tracing`      running a coroutine with Celery's signals and errors

@@ -8,21 +8,21 @@ from celery import Celery
 
 from acts_celery.broker_config import Settings, celery_configuration, queue
 from acts_celery.broker_config.urls import scheme_of
-from acts_celery.worker.messaging.admission import QueueConsumer
-from acts_celery.worker.messaging.consumer import CONSUMER
-from acts_celery.worker.messaging.decoding import restrict_decoding
-from acts_celery.worker.messaging.heartbeats import ReservedStep
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.log_context import label_logs
-from acts_celery.worker.messaging.refusals import RefusalsStep
-from acts_celery.worker.messaging.task_events import EVENTS
-from acts_celery.worker.messaging.transport import BackendConnection
+from acts_celery.worker.broker.admission import QueueConsumer
+from acts_celery.worker.broker.consumer import CONSUMER
+from acts_celery.worker.broker.decoding import restrict_decoding
+from acts_celery.worker.broker.task_events import EVENTS
+from acts_celery.worker.broker.transport import BackendConnection
+from acts_celery.worker.liveness.heartbeats import ReservedStep
 from acts_celery.worker.models.configured import verify_models
+from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.process.log_context import label_logs
+from acts_celery.worker.process.refusals import RefusalsStep
 from acts_celery.worker.recovery.sweep import SweepStep
 from acts_celery.worker.registry.activities import Registry
 
 from .garbage import GarbageStep
-from .health import HealthStep
+from .health_report import HealthStep
 from .pool import POOL
 from .runtime import Runtimes
 from .tasks import register_tasks

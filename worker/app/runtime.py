@@ -19,31 +19,33 @@ from celery import Celery
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from acts_celery.protocol.engine.execution import Failure
-from acts_celery.worker.execution.checking import Checker
-from acts_celery.worker.execution.children import Children
-from acts_celery.worker.execution.fair_scheduling import FairScheduling
-from acts_celery.worker.execution.remote import Remote, RemoteExecutor
-from acts_celery.worker.execution.scheduler import Scheduler
-from acts_celery.worker.execution.services import Services
-from acts_celery.worker.execution.threads import Threads
-from acts_celery.worker.execution.validator import Validator
-from acts_celery.worker.messaging.attempts import Attempt
-from acts_celery.worker.messaging.batching import Batcher, on_threads
-from acts_celery.worker.messaging.cancellation import Cancellations
-from acts_celery.worker.messaging.heartbeats import Heartbeat, report_interval_seconds
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.messages import Delivery, attempt_in, delivery_task
-from acts_celery.worker.messaging.publish_buffer import PublishBuffer
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.report_queue import ReportQueue
-from acts_celery.worker.messaging.task_messages import TaskMessage
-from acts_celery.worker.messaging.watchdog import LoopWatchdog
+from acts_celery.worker.broker.cancellation import Cancellations
+from acts_celery.worker.broker.publish_buffer import PublishBuffer
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.fairness.fair_scheduling import FairScheduling
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.lanes.children import Children
+from acts_celery.worker.lanes.remote import Remote, RemoteExecutor
+from acts_celery.worker.lanes.services import Services
+from acts_celery.worker.lanes.threads import Threads
+from acts_celery.worker.lanes.validator import Validator
+from acts_celery.worker.liveness.heartbeats import Heartbeat, report_interval_seconds
+from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.models.configured import Models
+from acts_celery.worker.process.batching import Batcher, on_threads
+from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, connect_async
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS, Leases
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 from acts_celery.worker.storage.log import MessageLog
 from acts_celery.worker.storage.slots import Slots
+from acts_celery.worker.wire.attempts import Attempt
+from acts_celery.worker.wire.messages import Delivery, attempt_in, delivery_task
+from acts_celery.worker.wire.task_messages import TaskMessage
+
+from .scheduler import Scheduler
 
 T = TypeVar("T")
 

@@ -25,8 +25,9 @@ from acts_celery.broker_config import (
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.execution import Failure
 from acts_celery.worker.errors import MalformedMessage
-from acts_celery.worker.messaging.attempts import Result
-from acts_celery.worker.messaging.messages import (
+from acts_celery.worker.process.refusals import count_refusal
+from acts_celery.worker.wire.attempts import Result
+from acts_celery.worker.wire.messages import (
     ActivityCall,
     DelegateCall,
     Delivery,
@@ -34,9 +35,8 @@ from acts_celery.worker.messaging.messages import (
     unpack_delegate_call,
     unpack_delivery,
 )
-from acts_celery.worker.messaging.refusals import count_refusal
-from acts_celery.worker.messaging.reports import Probe, unpack_probe
-from acts_celery.worker.messaging.task_messages import LaneCall, unpack_lane_call
+from acts_celery.worker.wire.reports import Probe, unpack_probe
+from acts_celery.worker.wire.task_messages import LaneCall, unpack_lane_call
 
 from .runtime import Runtime, Runtimes
 

@@ -14,9 +14,9 @@ import signal
 from collections.abc import Sequence
 from types import FrameType
 
-from acts_celery.worker.cli.failures import TERMINATED, report
-from acts_celery.worker.cli.group import acts
-from acts_celery.worker.cli.output import detach_stdout, flush, prepare_streams, tell
+from .failures import TERMINATED, report
+from .group import acts
+from .output import detach_stdout, flush, prepare_streams, tell
 
 __all__ = ["acts", "main"]
 

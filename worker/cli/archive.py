@@ -11,10 +11,10 @@ from typing import IO
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed, documented
-from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import flush, print_json, print_text, tell
+from .failures import COMPLETED, REJECTED, Failed, documented
+from .inspect import found_run
+from .options import Common, common_options
+from .output import flush, print_json, print_text, tell
 
 
 @click.command(short_help="Write a run as one file.")

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.checked import ignore_option
-from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed, documented
-from acts_celery.worker.cli.ignored import reported
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import escaped, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import (
-    call_name,
-    counted,
-    finding_lines,
-    heading,
-    reach_lines,
-    sight_lines,
-    simulation_lines,
-)
-from acts_celery.worker.cli.source import Source, source_options
+from .checked import ignore_option
+from .failures import COMPLETED, REJECTED, Failed, documented
+from .ignored import reported
+from .options import Common, common_options, load_registry
+from .output import escaped, print_json, print_text, tell
+from .rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
+from .source import Source, source_options
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan
@@ -53,7 +45,7 @@ def check(
         settings = common.settings()
         value = source.read(settings)
         load_registry(settings)
-        from acts_celery.worker.execution.checking import Checker
+        from acts_celery.worker.lanes.checking import Checker
 
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)

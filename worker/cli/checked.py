@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
-from acts_celery.worker.cli.failures import Doubted
-from acts_celery.worker.cli.ignored import reported
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.rendering import counted, finding_line
+from .bundles import bundled
+from .failures import Doubted
+from .ignored import reported
+from .output import tell
+from .rendering import counted, finding_line
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, documented
-from acts_celery.worker.cli.inspect import at_option, found_run, message_id, print_status
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import confirmed, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import counted
+from .failures import COMPLETED, documented
+from .inspect import at_option, found_run, message_id, print_status
+from .options import Common, common_options, load_registry
+from .output import confirmed, print_json, print_text, tell
+from .rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,8 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
     Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
     """
     from acts_celery.protocol import Problem, Rejected
-    from acts_celery.worker.cli.source import read_submission
+
+    from .source import read_submission
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
@@ -147,7 +148,7 @@ def send(run: str, file: str, *, common: Common) -> int:
 
     Exit codes: 0 added, 2 rejected and nothing added, 3 not found, over already, or no server.
     """
-    from acts_celery.worker.cli.source import read_submission
+    from .source import read_submission
 
     with documented(as_json=common.json, has_status=True):
         value = read_submission(file, common.settings())

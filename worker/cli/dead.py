@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import confirmed, escaped, print_json, print_text
-from acts_celery.worker.cli.rendering import counted
-from acts_celery.worker.cli.values import value_lines
+from .failures import COMPLETED
+from .options import Common, common_options
+from .output import confirmed, escaped, print_json, print_text
+from .rendering import counted
+from .values import value_lines
 
 if TYPE_CHECKING:
     from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters

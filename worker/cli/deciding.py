@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acts_celery.worker.cli.failures import Failed
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.people import held_lines
 from acts_celery.worker.errors import AlreadyDecided, HeldAnew, NotHeld
+
+from .failures import Failed
+from .output import tell
+from .people import held_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED
-from acts_celery.worker.cli.inspect import at_option, found_run, message_id
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import escaped, print_json, print_text
-from acts_celery.worker.cli.rendering import call_name, heading, status_word
-from acts_celery.worker.cli.values import inline, shortened
+from .failures import COMPLETED
+from .inspect import at_option, found_run, message_id
+from .options import Common, common_options
+from .output import escaped, print_json, print_text
+from .rendering import call_name, heading, status_word
+from .values import inline, shortened
 
 if TYPE_CHECKING:
     from acts_celery.protocol.analysis.provenance import Explanation, Origin

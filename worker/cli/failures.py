@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import click
 
-from acts_celery.worker.cli.output import OutputFailed, escaped, print_json, tell, write_error
 from acts_celery.worker.errors import ActivitiesError, AlreadyDecided, HeldAnew, NotHeld, WorkerError
+
+from .output import OutputFailed, escaped, print_json, tell, write_error
 
 COMPLETED: Final = 0
 FAILED: Final = 1

@@ -6,23 +6,24 @@ from typing import Any
 
 import click
 
-from acts_celery.worker.cli.archive import export, import_
-from acts_celery.worker.cli.check import check
-from acts_celery.worker.cli.control import amend, cancel, fork, pause, resume, say, send
-from acts_celery.worker.cli.dead import dead
 from acts_celery.worker.cli.doctor.command import doctor
-from acts_celery.worker.cli.explain import explain
-from acts_celery.worker.cli.failures import REJECTED, Interrupted
-from acts_celery.worker.cli.health import health
-from acts_celery.worker.cli.inspect import log, show, status
-from acts_celery.worker.cli.output import write_error
-from acts_celery.worker.cli.people import answer, approve, held, reject
-from acts_celery.worker.cli.prompt import prompt
-from acts_celery.worker.cli.retry import retry
-from acts_celery.worker.cli.run import run
-from acts_celery.worker.cli.runs import delete, runs, wait
-from acts_celery.worker.cli.submit import submit
-from acts_celery.worker.cli.worker import worker
+
+from .archive import export, import_
+from .check import check
+from .control import amend, cancel, fork, pause, resume, say, send
+from .dead import dead
+from .explain import explain
+from .failures import REJECTED, Interrupted
+from .health import health
+from .inspect import log, show, status
+from .output import write_error
+from .people import answer, approve, held, reject
+from .prompt import prompt
+from .retry import retry
+from .run import run
+from .runs import delete, runs, wait
+from .submit import submit
+from .worker import worker
 
 
 class _Commands(click.Group):

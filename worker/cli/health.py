@@ -1,6 +1,7 @@
 """`acts health`: whether the workers of this machine are well, without asking a server: what a container's check runs.
 
-A worker writes how it is into `ACTS_HEALTH_FOLDER` (`worker/app/health.py`); one that has not for long does not work.
+A worker writes how it is into `ACTS_HEALTH_FOLDER` (`worker/app/health_report.py`); one that has not for long does not
+work.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Any, Final
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, REJECTED, UNAVAILABLE, Failed
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import escaped, print_json, print_text
-from acts_celery.worker.messaging.health_file import health_files, read_health
+from acts_celery.worker.process.health_file import health_files, read_health
+
+from .failures import COMPLETED, REJECTED, UNAVAILABLE, Failed
+from .options import Common, common_options
+from .output import escaped, print_json, print_text
 
 _OLD_SECONDS: Final = 30.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from acts_celery.worker.cli.failures import REJECTED, Failed
+from .failures import REJECTED, Failed
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan

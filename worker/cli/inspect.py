@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import escaped, flush, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import (
-    calls_lines,
-    counted,
-    counts_line,
-    heading,
-    status_word,
-    timing_lines,
-    timing_words,
-)
-from acts_celery.worker.cli.unanswered import unanswered_lines
-from acts_celery.worker.cli.view import View, print_result, view_options
 from acts_celery.worker.errors import InstanceNotFound
+
+from .failures import COMPLETED
+from .options import Common, common_options
+from .output import escaped, flush, print_json, print_text, tell
+from .rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
+from .unanswered import unanswered_lines
+from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.log_entries import LogEntry

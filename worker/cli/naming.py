@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
+from .bundles import bundled
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.labels import Label

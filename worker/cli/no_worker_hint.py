@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from acts_celery.worker.cli.beside import beside
-from acts_celery.worker.cli.output import tell
+from .beside import beside
+from .output import tell
 
 if TYPE_CHECKING:
     from threading import Event

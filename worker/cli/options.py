@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
-from acts_celery.worker.cli.failures import DEBUG, REJECTED, Failed
-from acts_celery.worker.cli.output import nothing_on_stdout, tell
+from .bundles import bundled
+from .failures import DEBUG, REJECTED, Failed
+from .output import nothing_on_stdout, tell
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings

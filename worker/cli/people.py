@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
-from acts_celery.worker.cli.failures import COMPLETED, documented
-from acts_celery.worker.cli.inspect import found_run, print_status
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import confirmed, escaped, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import counted, heading
-from acts_celery.worker.cli.values import value_lines
+from .bundles import bundled
+from .failures import COMPLETED, documented
+from .inspect import found_run, print_status
+from .options import Common, common_options, load_registry
+from .output import confirmed, escaped, print_json, print_text, tell
+from .rendering import counted, heading
+from .values import value_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -263,7 +263,7 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
 
 def _answer(text: str | None, value: str | None, common: Common) -> Any:
     """The text, or the value that is given as JSON. Raises `protocol.Rejected`."""
-    from acts_celery.worker.cli.source import decode_submission
+    from .source import decode_submission
 
     return text if value is None else decode_submission(value.encode(), common.settings(), "--value")
 
@@ -271,7 +271,8 @@ def _answer(text: str | None, value: str | None, common: Common) -> Any:
 def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     """The parameters that are given. Raises `protocol.Rejected`."""
     from acts_celery.protocol import Problem, Rejected
-    from acts_celery.worker.cli.source import decode_submission
+
+    from .source import decode_submission
 
     value = decode_submission(text.encode(), common.settings(), "--parameters") if text is not None else None
     if value is None or isinstance(value, dict):
@@ -282,7 +283,8 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
 def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
     """The calls of a file. Raises `protocol.Rejected`."""
     from acts_celery.protocol import Problem, Rejected
-    from acts_celery.worker.cli.source import read_submission
+
+    from .source import read_submission
 
     value = read_submission(file, common.settings()) if file is not None else None
     if value is None or isinstance(value, dict):

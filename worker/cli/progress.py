@@ -8,8 +8,8 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.unanswered import unanswered_lines, unanswered_words, watching
+from .output import tell
+from .unanswered import unanswered_lines, unanswered_words, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, documented
-from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import escaped, print_json, print_text
-from acts_celery.worker.cli.rendering import heading
-from acts_celery.worker.cli.source import allow_option, read_submission
+from .failures import COMPLETED, documented
+from .inspect import found_run
+from .options import Common, common_options, load_registry
+from .output import escaped, print_json, print_text
+from .rendering import heading
+from .source import allow_option, read_submission
 
 
 @click.command(short_help="Show what a model would be asked.")
@@ -41,7 +41,7 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
         from acts_celery.protocol.requests import render
         from acts_celery.protocol.requests.rendering import render_slots
         from acts_celery.protocol.requests.staged import compose_slots, first_schema, sample_choice
-        from acts_celery.worker.execution.checking import Checker
+        from acts_celery.worker.lanes.checking import Checker
 
         request = Checker(settings).request(value, allow=allow or None)
         asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request)}

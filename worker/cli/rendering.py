@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.output import escaped
-from acts_celery.worker.cli.values import WHOLE, Cut, cut_line, value_lines
+from .output import escaped
+from .values import WHOLE, Cut, cut_line, value_lines
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding

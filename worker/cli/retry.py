@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, REJECTED, Failed
-from acts_celery.worker.cli.inspect import found_run, print_status
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.rendering import counted
+from .failures import COMPLETED, REJECTED, Failed
+from .inspect import found_run, print_status
+from .options import Common, common_options
+from .output import tell
+from .rendering import counted
 
 
 @click.command(short_help="Do failed calls of a run again.")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.checked import Checks, check_options
-from acts_celery.worker.cli.failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
-from acts_celery.worker.cli.naming import Naming, naming_options
-from acts_celery.worker.cli.no_worker_hint import no_worker_hint, queues_of
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.rendering import call_name, counts_line
-from acts_celery.worker.cli.source import Source, read_source, source_options
-from acts_celery.worker.cli.view import View, print_result, view_options
+from .checked import Checks, check_options
+from .failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
+from .naming import Naming, naming_options
+from .no_worker_hint import no_worker_hint, queues_of
+from .options import Common, common_options, load_registry
+from .output import tell
+from .rendering import call_name, counts_line
+from .source import Source, read_source, source_options
+from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
@@ -120,9 +120,10 @@ def _see_through(
     answer: Answer,
 ) -> int:
     """Wait for the end and print what came of it."""
-    from acts_celery.worker.cli.deciding import Decider
-    from acts_celery.worker.cli.progress import wait
     from acts_celery.worker.errors import InfrastructureError
+
+    from .deciding import Decider
+    from .progress import wait
 
     view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
     goes_on = _GONE if is_embedded else f"run {submitted.id} goes on: acts status {submitted.id}"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from acts_celery.worker.cli.failures import COMPLETED, FAILED, Failed
-from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import Common, common_options
-from acts_celery.worker.cli.output import escaped, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import counts_line, status_word
-from acts_celery.worker.cli.view import View, print_result, view_options
+from .failures import COMPLETED, FAILED, Failed
+from .inspect import found_run
+from .options import Common, common_options
+from .output import escaped, print_json, print_text, tell
+from .rendering import counts_line, status_word
+from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.overview import Summary
@@ -63,7 +63,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 
     Exit codes: 0 completed, 1 failed or cancelled, 3 not found, no server, or timeout.
     """
-    from acts_celery.worker.cli import progress
+    from . import progress
 
     with found_run(run, common) as found:
         try:

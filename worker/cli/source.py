@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
+from .bundles import bundled
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
@@ -92,7 +92,7 @@ def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
     from acts_celery.protocol import Problem, Rejected
     from acts_celery.protocol.submission.submission import decode
-    from acts_celery.worker.messaging.limits import limits_of
+    from acts_celery.worker.process.limits import limits_of
 
     try:
         return decode(content, limits_of(settings))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from acts_celery.worker.cli.checked import Checks, check_options
-from acts_celery.worker.cli.failures import COMPLETED, documented
-from acts_celery.worker.cli.naming import Naming, naming_options
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import print_json, print_text
-from acts_celery.worker.cli.source import Source, source_options
+from .checked import Checks, check_options
+from .failures import COMPLETED, documented
+from .naming import Naming, naming_options
+from .options import Common, common_options, load_registry
+from .output import print_json, print_text
+from .source import Source, source_options
 
 
 @click.command(short_help="Submit and print the id of the run.")

@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.cli.failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.cli.supervised import LOADED
+
+from .failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
+from .output import tell
+from .supervised import LOADED
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
 _LASTING_SECONDS: Final = 60.0

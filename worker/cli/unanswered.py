@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from acts_celery.worker.cli.beside import beside
-from acts_celery.worker.cli.output import escaped
-from acts_celery.worker.cli.rendering import counted
+from .beside import beside
+from .output import escaped
+from .rendering import counted
 
 if TYPE_CHECKING:
     from threading import Event

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.worker.cli.output import escaped
+from .output import escaped
 
 INLINE_WIDTH: Final = 88
 """A list of scalars that is not longer stays on one line."""

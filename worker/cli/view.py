@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
-from acts_celery.worker.cli.output import escaped, flush, print_json, print_text, tell
-from acts_celery.worker.cli.rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
-from acts_celery.worker.cli.values import SHORT, WHOLE, Cut, value_lines
+from .bundles import bundled
+from .output import escaped, flush, print_json, print_text, tell
+from .rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
+from .values import SHORT, WHOLE, Cut, value_lines
 
 MOST: Final = 10
 """Kinds of failures that are shown where no limit is given."""

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
-from acts_celery.worker.cli.bundles import bundled
-from acts_celery.worker.cli.failures import COMPLETED, UNAVAILABLE
-from acts_celery.worker.cli.options import Common, common_options, load_registry
-from acts_celery.worker.cli.output import write_error
-from acts_celery.worker.cli.processors import usable_processors
-from acts_celery.worker.cli.supervised import LOADED, SHARED, end_with_supervisor
+from .bundles import bundled
+from .failures import COMPLETED, UNAVAILABLE
+from .options import Common, common_options, load_registry
+from .output import write_error
+from .processors import usable_processors
+from .supervised import LOADED, SHARED, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -156,7 +156,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
     """Run these processes; return the exit code."""
     import asyncio
 
-    from acts_celery.worker.cli.supervisor import Supervisor
+    from .supervisor import Supervisor
 
     def announce(ready: list[Any]) -> None:
         if machine is not None:

@@ -24,8 +24,6 @@ from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.worker.errors import RunNotFound, RunOver
-from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.definition import (
     Definition,
@@ -40,6 +38,8 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.packing import pack
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .replacing import Replacement

@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
-from acts_celery.worker.storage.children import PARENT
+from acts_celery.worker.storage.child_links import PARENT
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.scripts import Script
 

@@ -32,8 +32,7 @@ from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests import texts
 from acts_celery.protocol.requests.staged import emptied
 from acts_celery.worker.errors import NoLoop, RunNotFound
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition
@@ -42,6 +41,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.retention import delete_run, expire_runs
+from acts_celery.worker.wire.packing import pack, unpack
 
 from .labels import ID
 

@@ -22,7 +22,7 @@ from acts_celery.protocol import Plan, Rejected
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.language.errors import Problem, segments
 from acts_celery.protocol.language.references import DAGGER, Reference
-from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.lanes.checking import Checker
 
 if TYPE_CHECKING:
     from .client import Client

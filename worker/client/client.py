@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
-from acts_celery.worker.execution.checking import Checker
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from acts_celery.protocol.submission.amendments import SoFar
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
     from .dispatcher import Dispatcher
     from .overview import Overview, Summary
@@ -163,6 +163,6 @@ class Client:
     @cached_property
     def _publisher(self) -> Publisher:
         from acts_celery.worker.app.application import make_client_application
-        from acts_celery.worker.messaging.publisher import Publisher
+        from acts_celery.worker.broker.publisher import Publisher
 
         return Publisher(make_client_application(self.settings))

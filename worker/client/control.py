@@ -15,17 +15,16 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
-from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.connections import redis_errors
-from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.task_messages import lane_task
 
 if TYPE_CHECKING:
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
 """What was done, by the status wanted."""

@@ -15,13 +15,13 @@ from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.task_messages import lane_task
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
+from acts_celery.worker.wire.task_messages import lane_task
 
 from .labels import NO_LABEL, Label, claimed, release
 

@@ -21,8 +21,6 @@ from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.worker.errors import BeingAmended, RunNotFound
-from acts_celery.worker.messaging.attempts import CallId, lane_token
-from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage import fields
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.budgets import TOKENS
@@ -43,6 +41,8 @@ from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.retention import delete_run
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import CallId, lane_token
+from acts_celery.worker.wire.packing import pack
 
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000

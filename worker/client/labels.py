@@ -17,8 +17,8 @@ from redis import Redis
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging.packing import pack
 from acts_celery.worker.storage.keys import Keys, claim
+from acts_celery.worker.wire.packing import pack
 
 _CLAIM_SECONDS: Final = 120
 _LOOK_SECONDS: Final = 0.05

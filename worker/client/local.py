@@ -46,7 +46,7 @@ def local(activities: Activities = (), **settings: Any) -> Iterator[Client]:
     known = _known(activities)
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
-    from acts_celery.worker.messaging.decoding import decoding_restored
+    from acts_celery.worker.broker.decoding import decoding_restored
 
     try:
         with EmbeddedServer() as server:
@@ -83,7 +83,7 @@ def _worker(settings: Settings, known: Registry) -> Iterator[None]:
 
     from acts_celery.worker.app.application import make_application
     from acts_celery.worker.app.garbage import GarbageStep
-    from acts_celery.worker.messaging.transport import forget_connections
+    from acts_celery.worker.broker.transport import forget_connections
 
     app = make_application(settings, known)
     app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's

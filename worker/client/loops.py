@@ -13,24 +13,23 @@ from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended, ToolsAsked
 from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
-from acts_celery.worker.execution.loop_view import LoopView, loop_limits, plan_of
-from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.messaging.task_messages import lane_task
+from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import Definition, unpack_definition
-from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.task_messages import lane_task
 
 from .sending import beyond
 
 if TYPE_CHECKING:
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
     from .amendment import Check
 

@@ -33,24 +33,23 @@ from acts_celery.worker.errors import (
     RunNotFound,
     RunOver,
 )
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.task_messages import lane_task
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import unpack_definition
-from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.task_messages import lane_task
 
 from .replacing import Replacement, placed_calls
 
 if TYPE_CHECKING:
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
     from .amendment import Amender
 

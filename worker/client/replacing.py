@@ -12,8 +12,8 @@ from typing import Any
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.storage.audit import AuditRecord
+from acts_celery.worker.wire.attempts import CallId
 
 
 @dataclass(frozen=True, slots=True)

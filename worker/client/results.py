@@ -12,11 +12,11 @@ from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.messaging.attempts import call_name
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import call_name
 
 from .display import counted, html
 from .timings import Timing, Waits, timing_of

@@ -21,9 +21,7 @@ from acts_celery.protocol.engine.events import CallsUndone
 from acts_celery.protocol.engine.execution import Outcome, Status, Success
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
-from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.definition import unpack_definition
@@ -32,6 +30,8 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.packing import pack
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .undoing import EndedLane, id_of, is_gather, new_record, spread, status_text, unsettled_in

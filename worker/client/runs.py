@@ -17,9 +17,8 @@ from acts_celery.protocol.engine.loop import Stage, request_index
 from acts_celery.protocol.language.references import DAGGER
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
-from acts_celery.worker.messaging.attempts import CallId
 from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.children import PARENT, Parent
+from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.condition import is_at_work
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.definition import require_format, unpack_definition
@@ -29,6 +28,7 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.unanswered import Unanswered, read_unanswered
+from acts_celery.worker.wire.attempts import CallId
 
 from .control import Control
 from .log_entries import LogEntry, Messages
@@ -36,7 +36,7 @@ from .progress import Event, Progress
 from .results import Assembly, Result
 
 if TYPE_CHECKING:
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
     from .absence import Absence
     from .amendment import Check

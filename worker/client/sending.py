@@ -16,20 +16,19 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.submission.additions import check_data
 from acts_celery.worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
-from acts_celery.worker.messaging.attempts import lane_token
-from acts_celery.worker.messaging.limits import limits_of
-from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.messaging.task_messages import lane_task
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
 from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
 from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.task_messages import lane_task
 
 if TYPE_CHECKING:
-    from acts_celery.worker.messaging.publisher import Publisher
+    from acts_celery.worker.broker.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """When a call began and ended, what it waited for a worker, and how often it was tried.
 
 The log has the server's time in the ids of its entries: that of the end of each call, and so of all that it waited
-for. For how long it was at work is written beside its end (`worker.storage.timings`).
+for. For how long it was at work is written beside its end (`worker.storage.spent`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.worker.storage.definition import Definition, LaneRecord
 from acts_celery.worker.storage.entries import moment_ms
-from acts_celery.worker.storage.timings import Spent
+from acts_celery.worker.storage.spent import Spent
 
 _SECOND: Final = 1000
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.graph.graph import Graph
-from acts_celery.worker.messaging.attempts import call_name
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
+from acts_celery.worker.wire.attempts import call_name
 
 
 @dataclass(slots=True)

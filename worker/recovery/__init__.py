@@ -4,8 +4,8 @@
 `broken_runs`  runs whose keys cannot be read
 `probes`       what was taken from a queue
 `outbox`       fire-and-forget calls, until they are done
-`heartbeats`   taking note of what workers report
+`reported`     taking note of what workers report
 `hold_hook`    calling a web hook for what is held for a person
-`runs`         looking after the runs in which something is due
+`overdue`      looking after the runs in which something is due
 `sweep`        one worker at a time does all of this
 """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from redis.exceptions import ResponseError
 
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.storage.connections import PASSING
 from acts_celery.worker.storage.set_aside import UNREADABLE
 

@@ -13,10 +13,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.messaging.attempts import Attempt, CallId
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.reports import Completion
-from acts_celery.worker.messaging.task_messages import TaskMessage, unpack_task, with_attempt
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
@@ -24,6 +21,9 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
+from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.reports import Completion
+from acts_celery.worker.wire.task_messages import TaskMessage, unpack_task, with_attempt
 
 from .thresholds import Thresholds
 

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from redis import Redis
 
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.refusals import count_refusal
-from acts_celery.worker.messaging.reports import Probe, probe_task
+from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.keys import probes
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import readable
+from acts_celery.worker.wire.reports import Probe, probe_task
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from redis import Redis
 from redis.exceptions import LockError, RedisError
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging.duties import Duty
-from acts_celery.worker.messaging.publisher import Publisher
-from acts_celery.worker.messaging.report_queue import ReportQueue
+from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.storage.connections import PASSING, connect
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.keys import active_runs, due_runs, probes, recovery
@@ -35,10 +35,10 @@ from acts_celery.worker.storage.set_aside import move_other_types, readable
 from acts_celery.worker.storage.slots import SlotKeeper
 
 from .broken_runs import BROKEN, BrokenRuns
-from .heartbeats import Heartbeats
 from .outbox import Outbox
+from .overdue import RunKeeper
 from .probes import Probes
-from .runs import RunKeeper
+from .reported import Heartbeats
 from .thresholds import Thresholds
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.messaging.heartbeats import report_interval_seconds
-from acts_celery.worker.storage.leases import PUBLISHED_SECONDS
+from acts_celery.worker.liveness.heartbeats import report_interval_seconds
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,14 @@
 `run_state`     what the log says of a run, its lanes and its loop
 `commits`       what a commit asks, and what comes of it
 `log`           reading lanes and committing, as lane runners do
-`timings`       what the log says of the time that a call took
+`spent`         what the log says of the time that a call took
 `loop_entries`  what the log holds of a run's loop, and one step of it
-`children`      how a run and the call that it answers know each other
+`child_links`   how a run and the call that it answers know each other
 `budgets`       what all that stands below a loop may take together
 `unanswered`    requests to models that are made again
 `held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it
 `lane`          a lane as its runner sees it
-`leases`        signs of life for what a process has at work
 `due`          the index of runs that have something due
 `run_list`      the runs under way, and those that have ended
 `retention`    giving a run's keys their expiry, deleting them

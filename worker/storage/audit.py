@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.wire.packing import pack, unpack
 
 logger = logging.getLogger("acts.audit")
 

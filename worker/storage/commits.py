@@ -8,10 +8,10 @@ from typing import Any
 
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.execution import Outcome
-from acts_celery.worker.messaging.packing import pack
-from acts_celery.worker.messaging.task_messages import TaskMessage, pack_task
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
-from .timings import Spent
+from .spent import Spent
 
 
 @dataclass(frozen=True, slots=True)

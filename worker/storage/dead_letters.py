@@ -17,9 +17,9 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import LetterNotFound
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.packing import pack, unpack
-from acts_celery.worker.messaging.task_messages import TaskMessage, pack_task, unpack_task
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.packing import pack, unpack
+from acts_celery.worker.wire.task_messages import TaskMessage, pack_task, unpack_task
 
 from .audit import audit_record
 from .condition import Condition, Kind

@@ -25,7 +25,7 @@ from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.wire.packing import pack, unpack
 
 FORMAT: Final = 3
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""

@@ -25,13 +25,13 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.loop_events import LoopEvent
 from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.messaging.packing import unpack
+from acts_celery.worker.wire.packing import unpack
 
 from . import fields as names
 from .audit import AuditRecord
 from .held_calls import Shown, unpack_hold, unpack_ruling
 from .loop_entries import read_loop_events
-from .timings import Spent
+from .spent import Spent
 
 Fields = Mapping[bytes, bytes]
 

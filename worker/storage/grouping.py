@@ -12,8 +12,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from acts_celery.worker.messaging.batching import Batcher
-from acts_celery.worker.messaging.outages import Outage
+from acts_celery.worker.process.batching import Batcher
+from acts_celery.worker.process.outages import Outage
 
 from .connections import PASSING
 

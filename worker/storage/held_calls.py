@@ -14,8 +14,8 @@ from acts_celery.protocol.engine.execution import Hold
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.messaging.attempts import CallId
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.packing import pack, unpack
 
 from .clock import date_of
 from .condition import Condition

@@ -9,7 +9,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
-from acts_celery.worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .condition import Condition, Kind
 from .entries import Entry, read_entry, read_flat

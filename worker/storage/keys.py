@@ -208,5 +208,5 @@ def probes(prefix: str) -> str:
 
 
 def secret(prefix: str) -> str:
-    """String: what the tokens of remote attempts are made from (see `messaging.tokens`)."""
+    """String: what the tokens of remote attempts are made from (see `wire.tokens`)."""
     return f"{prefix}:secret"

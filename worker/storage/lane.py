@@ -29,7 +29,7 @@ from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import read_operation
-from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
 from .entries import Entry, RunStatusChanged, id_key

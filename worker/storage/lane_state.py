@@ -24,7 +24,7 @@ from acts_celery.protocol.state.fold import Fold
 
 from .definition import LaneRecord
 from .entries import Entry, moment_ms
-from .timings import Spent
+from .spent import Spent
 
 
 @dataclass(slots=True)

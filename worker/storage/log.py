@@ -15,13 +15,13 @@ from redis.asyncio import Redis
 
 from acts_celery.protocol.engine.execution import Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
-from acts_celery.worker.messaging.attempts import CallId, lane_token
-from acts_celery.worker.messaging.packing import unpack
-from acts_celery.worker.messaging.task_messages import TaskMessage
-from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.wire.attempts import CallId, lane_token
+from acts_celery.worker.wire.packing import unpack
+from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.wire.tokens import Tokens
 
 from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
-from .children import PARENT, Parent, budgets_of, is_answered_by
+from .child_links import PARENT, Parent, budgets_of, is_answered_by
 from .commits import (
     Advance,
     Claim,
@@ -40,7 +40,7 @@ from .keys import Keys, due_runs, secret
 from .loop_entries import LoopStep
 from .scripts import AsyncScript
 from .secret import new_secret
-from .timings import Spent
+from .spent import Spent
 
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500

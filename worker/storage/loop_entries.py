@@ -26,7 +26,7 @@ from acts_celery.protocol.engine.loop_events import (
     ToolsAsked,
     ToolsChosen,
 )
-from acts_celery.worker.messaging.packing import pack, unpack
+from acts_celery.worker.wire.packing import pack, unpack
 
 if TYPE_CHECKING:
     from .entries import Entry

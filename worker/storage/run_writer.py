@@ -21,14 +21,14 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.messaging.attempts import lane_token, owner_token
-from acts_celery.worker.messaging.packing import pack
+from acts_celery.worker.storage.due import PUBLISHED_SECONDS
+from acts_celery.worker.wire.attempts import lane_token, owner_token
+from acts_celery.worker.wire.packing import pack
 
 from .audit import AuditRecord
 from .definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from .due import DueRuns
 from .keys import Keys, active_runs, due_runs
-from .leases import PUBLISHED_SECONDS
 from .loop_entries import LOOP
 from .retention import unlist
 from .scripts import Script

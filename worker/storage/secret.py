@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.worker.messaging.tokens import Tokens
+from acts_celery.worker.wire.tokens import Tokens
 
 from .keys import secret
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
-from acts_celery.worker.messaging.refusals import count_refusal
+from acts_celery.worker.process.refusals import count_refusal
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from acts_celery.worker.messaging.attempts import CallId, lane_token
+from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .clock import server_ms
 from .condition import Condition, Kind

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgpack
 from redis import Redis
 
-from acts_celery.worker.messaging.attempts import CallId
+from acts_celery.worker.wire.attempts import CallId
 
 from .clock import server_ms
 from .condition import Condition, Kind

@@ -16,7 +16,7 @@ def doctor(*, common: Common) -> int:
 
     Exit codes: 0 all is well, 3 something is not.
     """
-    from acts_celery.worker.cli.doctor.layers import examine
+    from .layers import examine
 
     layers = examine(common)
     is_well = all(layer.ok for layer in layers)

@@ -14,12 +14,13 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from acts_celery.broker_config import ENVIRONMENT_PREFIX, BrokerConfigError, Settings, unknown_variables
-from acts_celery.worker.cli.doctor.layer import Layer
-from acts_celery.worker.cli.doctor.models import examine_models
-from acts_celery.worker.cli.doctor.servers import examine_servers
 from acts_celery.worker.cli.failures import DEBUG, Failed
 from acts_celery.worker.cli.options import Common, load_registry
 from acts_celery.worker.errors import ActivitiesError
+
+from .layer import Layer
+from .models import examine_models
+from .servers import examine_servers
 
 _PACKAGES: Final = ("acts-celery", "celery", "kombu", "redis", "msgpack")
 _BAD_CELERY: Final = "5.7.0"

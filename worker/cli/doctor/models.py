@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from acts_celery.broker_config import ConfiguredModel, Settings
-from acts_celery.worker.cli.doctor.layer import Layer
 from acts_celery.worker.errors import WorkerError
+
+from .layer import Layer
 
 
 def examine_models(settings: Settings) -> Layer:

@@ -17,8 +17,9 @@ from acts_celery.broker_config import (
     redis_url_of,
 )
 from acts_celery.broker_config.urls import plain_hosts, unverified_hosts
-from acts_celery.worker.cli.doctor.layer import Layer, asked
 from acts_celery.worker.cli.rendering import counted
+
+from .layer import Layer, asked
 
 if TYPE_CHECKING:
     from celery import Celery

@@ -1,4 +1,4 @@
--- Take note of what workers that see only the broker say of a run's calls (see worker/messaging/reports.py). `unanswered`
+-- Take note of what workers that see only the broker say of a run's calls (see worker/wire/reports.py). `unanswered`
 -- has for lane and call msgpack {attempt, tries, at_ms (of the next try), type, why}.
 --
 -- KEYS: calls leases outbox outbox_tasks outbox_due unanswered

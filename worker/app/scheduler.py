@@ -1,0 +1,182 @@
+"""The scheduler: takes up lanes when a task says so, and lets a `LaneRunner` do what can be done there.
+
+A process has at most one runner for a lane, also while it is still being opened: what arrives for the lane - a remote
+result, a wake-up - waits for the opening and is handed to the runner, so many results cost one reading. A lane that was
+left stays in memory for a while: the next remote result needs to read only what has come since. A task that drives a
+lane reads all of it, since it may come from the sweep, after calls were lost. A lane that was lost itself may be what
+its worker died of: such lanes are driven one after the other until they get on, and counted (see lua/drive.lua). A run
+that is a request has one lane more, its loop, with a runner of its own kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from acts_celery.worker.errors import OtherFormat
+from acts_celery.worker.lanes.lane_runner import LaneRunner
+from acts_celery.worker.lanes.recent import Recent
+from acts_celery.worker.lanes.services import Services
+from acts_celery.worker.lanes.views import Views
+from acts_celery.worker.loop.loop_runner import LoopRunner
+from acts_celery.worker.loop.loop_view import LoopView
+from acts_celery.worker.process.log_context import lane_at_work
+from acts_celery.worker.process.refusals import count_refusal
+from acts_celery.worker.storage.lane import LaneView, RunGone
+from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.wire.messages import Delivery
+
+logger = logging.getLogger(__name__)
+
+LaneId = tuple[str, str | None]
+Runner = LaneRunner | LoopRunner
+View = LaneView | LoopView
+_MOST_LEFT: Final = 256
+_MOST_LEFT_BYTES: Final = 64 * 2**20
+_LEFT_SECONDS: Final = 60.0
+
+
+class Scheduler:
+    """Runs any number of lanes concurrently, all on one event loop."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._views = Views(services.log, services.limits)
+        self._runners: dict[LaneId, Runner] = {}
+        self._openings: dict[LaneId, asyncio.Event] = {}
+        """Lanes that are being read, each with what is set when that has ended."""
+        self._left = Recent[LaneId, View](_MOST_LEFT, most_bytes=_MOST_LEFT_BYTES, longest_seconds=_LEFT_SECONDS)
+        """The views of lanes that were left: a result that comes soon needs no reading."""
+        self._suspect = asyncio.Lock()
+        """Held for a lane that was lost, from before it is read until it gets on or is left."""
+        self._gets_on: dict[LaneId, asyncio.Event] = {}
+        """Set when such a lane has written something, claimed a call, or left."""
+
+    async def drive(self, run: str, instance: str | None, *, was_lost: bool = False) -> list[str]:
+        """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type.
+
+        `was_lost`: the lane was driven before, and gave no sign of life.
+        """
+        with _task_of((run, instance)):
+            if not was_lost:
+                return await self._services.turns.take(run, self._drive((run, instance)))
+            return await self._drive_suspect((run, instance))
+        return []
+
+    async def _drive_suspect(self, lane: LaneId) -> list[str]:
+        run, services = lane[0], self._services
+        async with self._suspect:
+            if lane in self._runners:
+                await self._drive(lane)
+                return []
+            if not await services.log.note_drive(*lane, services.settings.limit_attempts):
+                logger.warning("run %.200r is over: a lane of it that was lost is not driven again", run)
+                self.cancel(run)
+                return []
+            gets_on = self._gets_on[lane] = asyncio.Event()
+            driven = asyncio.ensure_future(services.turns.take(run, self._drive(lane)))
+            driven.add_done_callback(lambda _: gets_on.set())
+            await gets_on.wait()
+            del self._gets_on[lane]
+        return await driven
+
+    async def _drive(self, lane: LaneId) -> list[str]:
+        if (runner := await self._present(lane)) is not None:
+            runner.look_again()
+            return []
+        if isinstance(self._left.get(lane), LaneView):
+            self._left.pop(lane)
+        return await self._run(lane, None)
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Commit the result of a remote call, and see to it that its lane goes on.
+
+        One without the token of its attempt is refused: its sender was never given the call.
+        """
+        lane = delivery.attempt.id.run, delivery.attempt.id.instance
+        with _task_of(lane):
+            if not (await self._views.run(lane[0])).tokens.admit(delivery.attempt):
+                logger.error("a result of %.200s is refused: it has not the token of the attempt", delivery.attempt.id)
+                count_refusal("results")
+                return
+            child = delivery.child
+            if child is not None and not await self._services.log.is_answered_by(delivery.attempt.id, child):
+                return  # the sweep sends it again where the call has only not been marked yet
+            await self._services.turns.take(lane[0], self._hand_over(lane, delivery))
+
+    async def _hand_over(self, lane: LaneId, delivery: Delivery) -> None:
+        while (runner := await self._present(lane)) is not None:
+            if await runner.deliver(delivery):
+                return
+        await self._run(lane, delivery)
+
+    def cancel(self, run: str) -> None:
+        """A run is over before all of its calls have ended: its runners stop."""
+        for (driven, _), runner in self._runners.items():
+            if driven == run:
+                runner.stop()
+
+    async def _present(self, lane: LaneId) -> Runner | None:
+        """The lane's runner; waits for one that is being opened."""
+        while (opening := self._openings.get(lane)) is not None:
+            await opening.wait()
+        return self._runners.get(lane)
+
+    async def _run(self, lane: LaneId, delivery: Delivery | None) -> list[str]:
+        """Run a lane that has no runner until nothing more can be done here; returns the calls that failed."""
+        runner = await self._open(lane)
+        if delivery is not None:
+            runner.deliver(delivery)
+        try:
+            if not (view := await runner.run()).is_finished:
+                self._left.put(lane, view, view.size)
+        finally:
+            del self._runners[lane]
+        if isinstance(runner, LaneRunner) and runner.is_over and not runner.is_stopped:
+            self.cancel(lane[0])
+        if runner.follows is not None:  # in the same turn, whose time it takes
+            follows = lane[0], runner.follows or None
+            with _task_of(follows):
+                await self._drive(follows)
+        return runner.failed
+
+    async def _open(self, lane: LaneId) -> Runner:
+        """Read the lane, and put its runner in place before any other coroutine that waits for it goes on."""
+        opening = self._openings[lane] = asyncio.Event()
+        try:
+            view = await self._view(lane)
+            made = LoopRunner(self._services, view) if isinstance(view, LoopView) else LaneRunner(self._services, view)
+            self._runners[lane] = made
+            made.gets_on = self._gets_on.get(lane)
+            return made
+        finally:
+            del self._openings[lane]
+            opening.set()
+
+    async def _view(self, lane: LaneId) -> View:
+        left = self._left.pop(lane)
+        if left is not None and await left.catch_up(self._services.log):
+            return left
+        run, instance = lane
+        if instance == LOOP and (await self._views.run(run)).definition.request is not None:
+            return await LoopView.open_run(self._services.log, run, self._services.settings)
+        log = self._services.log
+        if self._views.has(run):
+            return await LaneView.open(log, await self._views.run(run), instance)
+        view, opened = await asyncio.gather(self._views.run(run), log.open(run, instance))  # in one round trip
+        return await LaneView.open(log, view, instance, opened)
+
+
+@contextmanager
+def _task_of(lane: LaneId) -> Iterator[None]:
+    """While a lane is worked on; a task of a run that cannot be worked on is dropped, with one line in the log."""
+    with lane_at_work(*lane):
+        try:
+            yield
+        except RunGone:
+            logger.warning("run %.200r is not in the log (any more): its task is dropped", lane[0])
+        except OtherFormat as error:
+            logger.warning("run %.200r is left to other workers: %s", lane[0], error)

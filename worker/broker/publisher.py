@@ -1,0 +1,118 @@
+"""Publishing tasks: in batches, one pipeline each (FACTS "Messages")."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from celery import Celery
+from kombu.exceptions import ChannelError
+
+from acts_celery.worker.errors import QueueRefused
+from acts_celery.worker.wire.task_messages import Envelope, TaskMessage
+
+from .cancellation import COMMAND
+from .envelopes import enveloped, sent_events
+from .failures import broker_failures, retry_while_unavailable
+
+BATCH: Final = 500
+
+
+class Publisher:
+    """Publishes through one Celery application. May be used from any thread."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
+        """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`;
+        `QueueRefused` once all are published that can be.
+
+        Whether a batch that fails has been published is not known: publishing again does no harm, since a worker that
+        takes up a task looks into the log first.
+        """
+        refusals: list[QueueRefused] = []
+        for batch in _batches(tasks):
+            try:
+                self._publish(batch)
+            except QueueRefused:
+                refusals += self._publish_apart(batch)
+            if published is not None:
+                published(len(batch))
+        if refusals:
+            raise QueueRefused(str(refusals[0]), [task for refusal in refusals for task in refusal.tasks])
+
+    def _publish_apart(self, batch: Sequence[TaskMessage]) -> Iterator[QueueRefused]:
+        """Publish what lies in one batch queue by queue, for one of them is refused; gives each that is."""
+        queues: dict[str, list[TaskMessage]] = {}
+        for task in batch:
+            queues.setdefault(task.queue, []).append(task)
+        for queue, tasks in queues.items():
+            try:
+                self._publish(tasks)
+            except QueueRefused as refused:
+                yield QueueRefused(f"queue {queue!r}: {refused}", tasks)
+
+    def waiting(self, queue: str) -> int:
+        """How many tasks lie in a queue. Raises `InfrastructureError`."""
+        with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
+            try:
+                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+            except ChannelError:
+                return 0  # there is no such queue yet
+
+    def tell_cancelled(self, key: str) -> None:
+        """Tell every worker that the run with that key was cancelled. Raises `InfrastructureError`."""
+        with broker_failures("the run is over, but workers could not be asked to stop"):
+            self._app.control.broadcast(COMMAND, arguments={"key": key})
+
+    def deliver(self, tasks: Sequence[TaskMessage]) -> None:
+        """Publish tasks that must not get lost: goes on trying while the broker is away or full, for some minutes.
+
+        Raises `InfrastructureError`.
+        """
+        retry_while_unavailable(lambda: self.publish(tasks))
+
+    def _publish(self, batch: list[TaskMessage]) -> None:
+        with broker_failures("the broker does not take tasks"):
+            self._put(batch)
+
+    def _put(self, batch: list[TaskMessage]) -> None:
+        with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
+            for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
+                if task.envelope is not None:
+                    self._send(task, task.envelope, producer)
+                    continue
+                self._app.send_task(
+                    task.task,
+                    args=[task.body],
+                    queue=task.queue,
+                    producer=producer,
+                    argsrepr=task.shown,
+                    kwargsrepr="-",  # an empty one would show the arguments after all
+                    retry=False,
+                    ignore_result=True if task.is_forgotten else None,
+                )
+
+    def _send(self, task: TaskMessage, envelope: Envelope, producer: Any) -> None:
+        """Send an envelope; events tell of its tasks, and not of itself."""
+        amqp, id_ = self._app.amqp, str(uuid.uuid4())
+        message = amqp.as_task_v2(
+            id_,
+            task.task,
+            args=[task.body],
+            argsrepr=task.shown,
+            kwargsrepr="-",
+            ignore_result=True if task.is_forgotten else None,
+        )
+        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
+        if self._app.conf.task_send_sent_event:
+            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, envelope), producer)
+
+
+def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:
+    remaining = iter(tasks)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch

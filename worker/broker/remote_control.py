@@ -1,0 +1,171 @@
+"""Which of Celery's remote-control commands a worker takes.
+
+Any client of the broker can send them, and they say nothing of the sender. So those that change a worker - stop
+it, take queues from it, revoke its tasks - are taken only where a setting says so. Those that ask about tasks answer
+with what events show of them: not with what they work on, nor with their tokens.
+
+What comes is looked at first. An answer goes to the list of a process that asked, and to no queue of tasks, which a
+sender could name instead to have it filled with the worker's rights. Workers are chosen by name and not by a pattern,
+which may take for ever. What is refused, and a command that fails, costs one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from celery.worker import state as worker_state
+from celery.worker.consumer.control import Control
+from celery.worker.control import Panel
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.process.refusals import count_refusal
+
+from .admission import UUID
+from .cancellation import COMMAND
+from .transport import REPLIES
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[..., Any]
+
+_HARMLESS: Final = (
+    *("ping", "stats", "active_queues", "registered", "revoked", "conf", "report", "clock"),
+    "enable_events",  # Flower sends it every few seconds
+)
+"""What tells of a worker, and nothing of what its tasks work on."""
+_PARTS: Final = frozenset({"arguments", "destination", "matcher", "pattern", "reply_to", "ticket"})
+"""What kombu puts into a message beside the command's name."""
+
+
+def restrict(steps: Iterable[Any], settings: Settings) -> None:
+    """Let a consumer, given by its boot steps, take only the commands that the settings allow."""
+    for step in steps:
+        if isinstance(step, Control):
+            step.box.node.handlers = handlers(settings)
+            step.box.node.adjust_clock = _keep_the_clock
+            step.box.on_message = _careful(step.box.on_message)
+
+
+def handlers(settings: Settings) -> dict[str, Handler]:
+    """The commands that are taken, by name; what stands there for the others refuses them."""
+    known: dict[str, Handler] = Panel.data
+    taken = known if settings.remote_control else {name: known[name] for name in (*_HARMLESS, COMMAND)}
+    return _Handlers({name: _outliving(name, handler) for name, handler in {**taken, **_OF_TASKS}.items()})
+
+
+def objection(command: object) -> str | None:
+    """What speaks against a message of the channel, whatever command it is."""
+    match command:
+        case {"method": str(), **rest}:
+            pass
+        case _:
+            return "it names no command"
+    if unknown := sorted(map(repr, set(rest) - _PARTS)):
+        return f"it has {unknown[0]:.100}"
+    match rest:
+        case {"pattern": given} | {"matcher": given} if given:
+            return "it chooses workers by a pattern"
+        case {"destination": given} if given and not _are_texts(given):
+            return "its destination is no list of names"
+        case {"arguments": given} if given and not (isinstance(given, dict) and _are_texts(list(given))):
+            return "its arguments have no names"
+        case {"ticket": given} if given is not None and not (isinstance(given, str) and UUID.fullmatch(given)):
+            return "its ticket is none of Celery's"
+        case {"reply_to": given} if given and not _is_asker(given):
+            return "its answer would not go to a process that asks"
+    return None
+
+
+def refuse_command(reason: str) -> None:
+    """Note that a message of the channel is refused."""
+    _refuse(f"a remote-control message is refused: {reason}")
+
+
+def _are_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(one, str) for one in given)
+
+
+def _is_asker(given: object) -> bool:
+    match given:
+        case {"exchange": str(exchange), "routing_key": str(key)}:
+            return exchange == REPLIES and UUID.fullmatch(key) is not None
+    return False
+
+
+def _careful(take: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """What takes a message of the channel where there is no objection to it."""
+
+    def take_if_whole(body: Any, message: Any) -> None:
+        reason = objection(body)
+        if reason is None:
+            take(body, message)
+        else:
+            refuse_command(reason)
+
+    return take_if_whole
+
+
+def _outliving(name: str, handler: Handler) -> Handler:
+    """A command that answers with one line where it fails: its arguments are the sender's."""
+
+    def handle(state: Any, **arguments: Any) -> Any:
+        try:
+            return handler(state, **arguments)
+        except Exception as error:
+            return _refuse(f"the remote-control command {name!r} fails: {type(error).__name__}")
+
+    return handle
+
+
+def _keep_the_clock(_: object) -> None:
+    """A clock that a message brings orders nothing of ours, and may be too large for the events that carry it on."""
+
+
+def _refuse(line: str) -> dict[str, str]:
+    logger.error("%s", line)
+    count_refusal("commands")
+    return {"error": "refused"}
+
+
+class _Handlers(dict[str, Handler]):
+    def __missing__(self, name: str) -> Handler:
+        def refuse(_: Any, **__: Any) -> dict[str, str]:
+            return _refuse(f"the remote-control command {name!r:.100} is refused: see ACTS_REMOTE_CONTROL")
+
+        return refuse
+
+
+def _active(_: Any, **__: Any) -> list[Any]:
+    return [_shown(request) for request in list(worker_state.active_requests)]
+
+
+def _reserved(_: Any, **__: Any) -> list[Any]:
+    return [_shown(request) for request in list(worker_state.reserved_requests - worker_state.active_requests)]
+
+
+def _scheduled(_: Any, **__: Any) -> list[Any]:
+    return []  # nothing of ours has an ETA
+
+
+def _query_task(_: Any, ids: Any, **__: Any) -> dict[str, Any]:
+    asked = {ids} if isinstance(ids, str) else set(ids)
+    found = {request.id: request for request in list(worker_state.reserved_requests) if request.id in asked}
+    return {id_: (_state(request), _shown(request)) for id_, request in found.items()}
+
+
+def _state(request: Any) -> str:
+    return "active" if request in worker_state.active_requests else "reserved"
+
+
+def _shown(request: Any) -> Any:
+    return request.info(safe=True)
+
+
+_OF_TASKS: Final[Mapping[str, Handler]] = {
+    "active": _active,
+    "reserved": _reserved,
+    "scheduled": _scheduled,
+    "query_task": _query_task,
+}

@@ -1,0 +1,20 @@
+"""Running the calls of a lane, in line and remote.
+
+`lane_runner`   decide, commit, apply, until nothing is ready
+`mailbox`       what arrives for a runner
+`services`      what all runners of a process share
+`views`         the shared parts of the runs
+`recent`        what was used last and is kept for a while
+`starting`      how a claimed call is begun
+`inline_calls`  calls that the runner carries out itself
+`invocation`    calling code once, with its timeout
+`threads`       plain functions, so many at a time
+`values`        what code returns, as JSON values
+`remote`        calls that leave the lane's task
+`children`      the runs of delegates that have tools
+`call_budget`   what calls that ask a model take from a loop's budget
+`call_slots`    limits on how many calls of a name are at work
+`checking`      what is wrong with a submission, by what is registered here
+`validator`     a process beside this one for heavy checks
+`validating`    what that process does
+"""

@@ -1,0 +1,209 @@
+"""Checking a submission against what is registered here and what the settings say; needs no server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan, Problem, Rejected, check_amendment, check_in
+from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
+from acts_celery.protocol.calls.call import place_in
+from acts_celery.protocol.calls.delegates import declares_tools
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.requests import Request, read_request
+from acts_celery.protocol.requests.staged import first_schema
+from acts_celery.protocol.submission.amendments import SoFar, placed
+from acts_celery.protocol.submission.checking import Environment, unawaited_problems
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.submission.support import unsupported
+from acts_celery.worker.models.known import KnownModels
+from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.activities import registry as default_registry
+from acts_celery.worker.registry.loading import load_activities
+from acts_celery.worker.registry.request_definitions import KnownDelegates
+from acts_celery.worker.storage.loop_entries import LOOP
+
+if TYPE_CHECKING:
+    from acts_celery.protocol.analysis.reach import Reach
+
+L = TypeVar("L", bound=Layout)
+
+
+class Checker:
+    """Checks submissions and amendments. Without a `registry` the activities that the settings name are loaded."""
+
+    def __init__(self, settings: Settings, registry: Registry | None = None) -> None:
+        if registry is None:
+            load_activities(settings)
+        self._settings = settings
+        self._registry = registry or default_registry
+
+    def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
+        """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
+        known = self._known(allow, approved)
+        return self._completed(check_in(known, value))
+
+    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
+        """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
+        plan = self.check(value, allow=allow, approved=approved)
+        is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
+        if is_asked and self._settings.default_model is None:
+            text = "a request is for a model, and none is configured: set ACTS_MODEL, or give a solution"
+            raise Rejected([Problem(pointer("schema"), text)])
+        return _supported(plan)
+
+    def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
+        """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
+        return read_request(value, self._known(allow, approved))
+
+    def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
+        allowed = None if allow is None else frozenset(allow)
+        return replace(self._environment, allow=allowed, approved=tuple(approved))
+
+    def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
+        """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
+        from acts_celery.protocol.analysis.reach import reach_of
+        from acts_celery.worker.models.providers import unenforced
+
+        request = self.request(value, allow=allow)
+        model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
+        reach = reach_of(request, self._registry.delegates)
+        return replace(reach, unenforced=unenforced(model, first_schema(request)) if model is not None else None)
+
+    def unready_models(self, plan: Plan) -> Iterator[str]:
+        """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
+        from acts_celery.worker.models.providers import lacks_key
+
+        known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
+        asking = [plan.submission.config] if plan.submission.is_request else []
+        for call in plan.calls:
+            name, executor = call.runner.name, call.runner.executor
+            is_code = executor is Executor.ACTIVITY or (name in self._registry.delegates and name not in delegates)
+            if not is_code and not (executor is Executor.LATENT and (call.output is None or call.given is not MISSING)):
+                asking.append({**plan.submission.config, **(delegates.get(name, {}).get("config") or {})})
+        for asked in dict.fromkeys(config.get("model") for config in asking):
+            model = known.find(asked)
+            if model is None:
+                yield "a model is asked, and none is configured here: set ACTS_MODEL where delegates run"
+            elif lacks_key(model):
+                yield f"model {model.model} has no key here: set ACTS_MODEL_API_KEY where delegates run"
+
+    def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
+        """Check an amendment to a run. Raises `protocol.Rejected`."""
+        plan = check_amendment(value, so_far, self._environment)
+        try:
+            return _supported(self._completed(plan), is_new=False)
+        except Rejected as rejected:
+            raise Rejected(placed(problem, value) for problem in rejected.errors) from None
+
+    def complete(self, layout: Layout) -> Layout:
+        """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
+        complete = _supported(self._known_delegates.with_definitions(layout), is_new=False)
+        if problems := list(unawaited_problems(complete.submission, complete.calls)):
+            raise Rejected(problems)
+        return complete
+
+    def tool_of(self, function: Callable[..., Any]) -> str:
+        """The tool that an activity's function is registered as; its own name where it is not."""
+        known = (name for name, activity in self._registry.activities.items() if activity.function is function)
+        return next(known, function.__name__)
+
+    @property
+    def _environment(self) -> Environment:
+        return Environment(
+            activities={ASK_HUMAN: QUESTION, **self._registry.schemas()},
+            delegates=self._known_delegates,
+            definitions=self._known_delegates.definition,
+            model=self._settings.model is not None,
+            strict_meta=self._settings.strict_meta,
+            limits=limits_of(self._settings),
+        )
+
+    @property
+    def _known_delegates(self) -> KnownDelegates:
+        return KnownDelegates(self._settings, self._registry)
+
+    def _completed(self, plan: Plan) -> Plan:
+        """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
+        problems = [*self._loosened(plan), *self._unknown_models(plan), *_reserved(plan)]
+        for call in plan.calls if self._settings.model is None else ():
+            name = call.runner.name
+            is_code = name in self._registry.delegates and name not in plan.submission.delegates
+            if call.runner.executor is Executor.DELEGATE and not is_code:
+                at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
+                problems.append(
+                    Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
+                )
+        complete = self._known_delegates.with_definitions(plan)
+        problems += self._unfit_loops(complete)
+        problems += unawaited_problems(complete.submission, complete.calls)
+        if problems:
+            raise Rejected(problems)
+        queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
+        return replace(complete, queued=queued)
+
+    def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
+        """What is wrong with delegates that have tools: their answers are runs of their own (SPEC R9.3)."""
+        delegates = plan.submission.delegates
+        for name, definition in delegates.items():
+            if not declares_tools(definition):
+                continue
+            value = {"context": definition.get("context", []), "tools": definition.get("tools", {})}
+            try:
+                self.request(
+                    {**value, "schema": definition.get("schema", {}), "delegates": delegates}, allow=plan.allow
+                )
+            except Rejected as rejected:
+                for problem in rejected.errors:
+                    if not problem.pointer.startswith("/delegates"):
+                        yield replace(problem, pointer=pointer("delegates", name) + problem.pointer)
+
+    def _loosened(self, plan: Plan) -> Iterator[Problem]:
+        """Settings of a submission that would loosen what the operator has set (SPEC R4.2a)."""
+        for key, most in {"max_concurrency": self._settings.limit_run_concurrency, **most_of(self._settings)}.items():
+            asked = plan.submission.config.get(key)
+            if most is not None and asked is not None and asked > most:
+                yield Problem(pointer("config", key), f"{asked}, where {most} is the most that is allowed")
+
+    def _unknown_models(self, plan: Plan) -> Iterator[Problem]:
+        """Models that are asked for by name and are not configured: a `config` holds no addresses (SPEC R13.11)."""
+        known = KnownModels(self._settings, self._registry)
+        configs: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [(("config",), plan.submission.config)]
+        for name, definition in plan.submission.delegates.items():
+            configs.append((("delegates", name, "config"), definition.get("config") or {}))
+        for at, config in configs:
+            asked: str | None = config.get("model")
+            if asked is not None and known.find(asked) is None:
+                there = ", ".join(known) or "none"
+                message = f"no model {asked!r} is configured (ACTS_MODEL, ACTS_MODELS); there is {there}"
+                yield Problem(pointer(*at, "model"), message)
+
+
+def _reserved(plan: Plan) -> Iterator[Problem]:
+    """The name of a loop's lane, where a request has an instance of that name."""
+    for index, message in enumerate(plan.context.messages if plan.submission.is_request else ()):
+        if message.get("_instance") == LOOP:
+            yield Problem(pointer("context", index, "_instance"), f"{LOOP!r} is the loop's own: use another name")
+            return
+
+
+def most_of(settings: Settings) -> dict[str, float | None]:
+    """What an operator allows a loop to spend, by the keys of `config`; null is no limit (SPEC R13.3)."""
+    return {
+        "ticks": settings.limit_ticks,
+        "calls": settings.limit_loop_calls,
+        "tokens": settings.limit_tokens,
+        "seconds": settings.limit_loop_seconds,
+    }
+
+
+def _supported(plan: L, *, is_new: bool = True) -> L:
+    """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
+    if refused := unsupported(plan, is_new=is_new):
+        raise Rejected(refused)
+    return plan

@@ -1,0 +1,100 @@
+"""Inline calls: those that a lane runner carries out itself, concurrently, each with its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from acts_celery.worker.registry.activities import Activity
+from acts_celery.worker.wire.attempts import Attempt, Result
+
+from .children import Started
+from .invocation import invoke
+from .services import Services
+
+_Ended = tuple[Result | Started, int]
+"""What has come of an attempt, and how long it took in ms."""
+
+
+class InlineCalls:
+    """The calls of one lane that are at work in this process."""
+
+    def __init__(self, services: Services, run: str) -> None:
+        self._services = services
+        self._run = run
+        self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
+        self._done: list[asyncio.Task[_Ended]] = []
+        """Those of them that have ended since `wait`."""
+        self._bell = asyncio.Event()
+        self._ended: dict[int, str] = {}
+        """The leases of calls that have ended and are not in the log yet, by index."""
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """What is at work."""
+        return tuple(self._tasks.values())
+
+    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
+        """Carry out an attempt; `function` is the activity's with its arguments."""
+        working = invoke(
+            function,
+            attempt,
+            name=activity.name,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._services.limits,
+            threads=self._services.threads,
+        )
+        self.watch(working, attempt)
+
+    def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
+        """Hold the lease of an attempt while a coroutine is at work on it."""
+        task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
+        self._tasks[task] = attempt
+        task.add_done_callback(self._ring)
+        self._services.leases.hold(self._run, attempt.id.member)
+
+    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
+        """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
+        waiting = [asyncio.ensure_future(arrival), asyncio.ensure_future(self._bell.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        done, self._done = self._done, []
+        self._bell.clear()
+        ended = list[tuple[Attempt, Result | Started]]()
+        for task in done:
+            result, took_ms = task.result()
+            ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
+        self._ended.update((attempt.id.index, attempt.id.member) for attempt, _ in ended)
+        return sorted(ended, key=lambda pair: pair[0].id.index)
+
+    def let_go(self, *indexes: int) -> None:
+        """What has come of these calls is in the log, or is of no use: nothing is at work on them here."""
+        if found := [self._ended.pop(index) for index in indexes if index in self._ended]:
+            self._services.leases.drop(self._run, found)
+
+    def dismiss(self) -> None:
+        """Stop what is at work."""
+        for task in self._tasks:
+            task.cancel()
+        at_work = [attempt.id.member for attempt in self.attempts]
+        self._services.leases.drop(self._run, [*at_work, *self._ended.values()])
+
+    def _ring(self, task: asyncio.Task[_Ended]) -> None:
+        self._done.append(task)
+        self._bell.set()
+
+
+async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:
+    begun = time.monotonic()
+    result = await working
+    return result, int((time.monotonic() - begun) * 1000)

@@ -1,0 +1,115 @@
+"""Invocation: calling an activity or a delegate once, with its timeout (SPEC R7.2).
+
+Whether and when there is another attempt is said here, and seen to by the commit that records it: a wait holds no
+worker, and survives it.
+
+Coroutines run on the event loop of the process; plain functions in threads of their own, so that neither stops the
+other (see `threads`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from acts_celery.protocol import Limits
+from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.errors import CallFailed, InvalidParameters
+from acts_celery.worker.models.errors import ModelError
+from acts_celery.worker.registry.activities import Policy, first_fault
+from acts_celery.worker.wire.attempts import Attempt, Result, Retry, enter
+from acts_celery.worker.wire.messages import LONGEST_TYPE
+
+from .threads import Threads
+from .values import to_json_value
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_TEXT: Final = 10_000
+_PACKED: Final = (StopIteration, StopAsyncIteration)
+"""What no coroutine can raise: it arrives as the cause of a RuntimeError."""
+
+
+async def invoke(
+    function: Callable[[], Any],
+    attempt: Attempt,
+    *,
+    name: str,
+    is_async: bool,
+    policy: Policy,
+    limits: Limits,
+    threads: Threads,
+) -> Result:
+    """Call a function, once. Never raises, but for its own cancellation."""
+    enter(attempt, name)
+    try:
+        value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
+        return Success(to_json_value(value, limits))
+    except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
+        if _is_cancelled():
+            raise
+        error = raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised
+        found = _found(error, policy)
+        failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
+        failures = attempt.failures + 1
+        is_last = failures > policy.retries or not _may_retry(error)
+        logger.warning(
+            "%s failed: %s%s, call %s, attempt %d of %d",
+            name,
+            failure.type,
+            "" if is_last else f" ({failure.message:.200})",
+            attempt.id.idempotency_key,
+            failures,
+            policy.retries + 1,
+            # The traceback stays here; readers get the failure. One that is tried again has none.
+            exc_info=error if is_last and not found else None,
+        )
+        if is_last:
+            return failure
+        backoff = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True)
+        return Retry(failure, backoff.seconds(failures))
+
+
+async def _called(
+    function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads, run: str
+) -> Any:
+    if not is_async:
+        return await threads.run(function, timeout_seconds=timeout_seconds, owner=run)
+    async with asyncio.timeout(timeout_seconds):
+        return await function()
+
+
+def _is_cancelled() -> bool:
+    """Whether it is we who are cancelled, and not the function that raised."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _may_retry(error: BaseException) -> bool:
+    return error.retry if isinstance(error, CallFailed) else True
+
+
+def _found(error: BaseException, policy: Policy) -> Failure | None:
+    """What we found ourselves and not the function's code: it needs no traceback."""
+    if isinstance(error, TimeoutError) and policy.timeout_seconds is not None:
+        message = _text(error) or f"took longer than {policy.timeout_seconds:g} seconds"
+        return Failure("TimeoutError", message)
+    if isinstance(error, InvalidParameters):
+        return Failure("InvalidParameters", _text(error))
+    if isinstance(error, ModelError):
+        return Failure(type(error).__name__, _text(error))
+    return None
+
+
+def _text(error: BaseException) -> str:
+    """An exception's text, which is foreign code too, fit to travel."""
+    try:
+        text = first_fault(error) if isinstance(error, ValidationError) else str(error)
+    except Exception:
+        return ""
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]

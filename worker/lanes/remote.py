@@ -1,0 +1,219 @@
+"""Remote calls: what leaves a lane's task, and what carries it out elsewhere (DESIGN "Remote calls").
+
+The first half runs where the log is and makes messages of calls; the second half runs on delegate, activity and
+background workers and sees nothing but its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol import Limits, Message, Output
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
+from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.delegates import request_config, solve
+from acts_celery.worker.models.tick_requests import ask_for_tick
+from acts_celery.worker.registry.activities import Policy, Registry
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.wire.attempts import Attempt, Result, Retry
+from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
+from acts_celery.worker.wire.task_messages import TaskMessage
+
+from .invocation import invoke
+from .threads import Threads
+
+_MOST_RETRIES: Final = 1_000
+"""Of a call whose code is not known here: a request to a model, an activity that another worker has."""
+
+
+class Remote:
+    """Decides which calls leave the lane's task, and makes their messages."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+
+    def leaves(self, call: Call) -> bool:
+        """Whether the call goes to a task of its own."""
+        if call.runner.executor is not Executor.ACTIVITY or call.is_fire_and_forget:
+            return True
+        activity = self._registry.activities.get(call.runner.name)
+        return activity is not None and activity.queue is not None
+
+    def received(self, call: Call, attempt: Attempt, result: Result) -> Result:
+        """A result as far as it is believed: another process has sent it, and may say what its code may not.
+
+        A delegate's is a value; an attempt is followed by another only as often as the code's policy grants.
+        """
+        if isinstance(result, Retry) and attempt.failures >= self._most_retries(call):
+            return result.failure
+        return result if call.runner.executor is Executor.ACTIVITY else _plain(result)
+
+    def _most_retries(self, call: Call) -> int:
+        name = call.runner.name
+        is_activity = call.runner.executor is Executor.ACTIVITY
+        code = self._registry.activities.get(name) if is_activity else self._registry.delegates.get(name)
+        return code.policy.retries if code is not None else _MOST_RETRIES
+
+    def queue(self, call: Call) -> str:
+        """The queue of a call that leaves."""
+        if call.runner.executor is Executor.ACTIVITY:
+            activity = self._registry.activities.get(call.runner.name)
+            if activity is not None and activity.queue is not None:
+                return activity.queue
+        return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
+
+    def message(self, start: Start, attempt: Attempt, execution: Execution, definition: Definition) -> TaskMessage:
+        """The task that carries the call out. Raises `Conflict` where a scope cannot be read."""
+        call = start.call
+        if call.runner.executor is Executor.ACTIVITY:
+            return self._activity_task(start, attempt, execution.scoped(call))
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
+        most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
+        tool = definition.tools.get(call.tool)
+        body = DelegateCall(
+            attempt=attempt,
+            delegate=self._delegate_name(call, definition),
+            context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
+            schema=own.get("schema", tool.output_schema if tool is not None else None),
+            config={**most, **request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
+            awaited=not call.is_fire_and_forget,
+        )
+        return self._task(EXECUTE_DELEGATE, body, call)
+
+    def asks(self, call: Call, definition: Definition) -> bool:
+        """Whether a remote call is a request of its own to a model."""
+        if call.runner.executor is Executor.ACTIVITY:
+            return False
+        name = self._delegate_name(call, definition)
+        return name in ("", ANONYMOUS) and name not in self._registry.delegates
+
+    def request(
+        self,
+        attempt: Attempt,
+        messages: Sequence[Mapping[str, str]],
+        schema: Any,
+        config: Mapping[str, Any],
+        *,
+        streams: bool,
+    ) -> TaskMessage:
+        """The task that asks a model for a loop's tick (SPEC R13.9)."""
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, streams=streams)
+        return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
+
+    def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
+        call = start.call
+        task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
+        body = ActivityCall(attempt, call.runner.name, dict(call.properties), start.parameters, context)
+        return self._task(task, body, call)
+
+    def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
+        shown = f"{body.attempt.id} {call.runner.name}"
+        return TaskMessage(task, self.queue(call), pack_message(body), shown, call.is_fire_and_forget)
+
+    def _delegate_name(self, call: Call, definition: Definition) -> str:
+        """The code that runs it, or nothing where a model solves it; a submission's own definition comes first."""
+        name = call.runner.name
+        return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
+
+
+class RemoteExecutor:
+    """Carries out remote calls; it has no connection to the log. `deliver` sends what is told before the end."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        models: Models,
+        limits: Limits,
+        threads: Threads,
+        deliver: Callable[[Delivery], Awaitable[None]],
+    ) -> None:
+        self._deliver = deliver
+        self._registry = registry
+        self._models = models
+        self._limits = limits
+        self._threads = threads
+
+    async def activity(self, message: ActivityCall) -> Result:
+        """Carry out an activity's call."""
+        activity = self._registry.activities.get(message.activity)
+        if activity is None:
+            return Failure("UnknownActivity", unknown_code("activity", message.activity))
+        return await invoke(
+            activity.bind(message.call, message.parameters, message.context),
+            message.attempt,
+            name=message.activity,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._limits,
+            threads=self._threads,
+        )
+
+    async def delegate(self, message: DelegateCall) -> Result:
+        """Carry out a delegate's call: with the registered code, or with the model."""
+        context = [dict(item) for item in message.context]
+        delegate = self._registry.delegates.get(message.delegate)
+        if delegate is not None:
+            function = delegate.function
+            result = await invoke(
+                lambda: function(context),
+                message.attempt,
+                name=message.delegate,
+                is_async=delegate.is_async,
+                policy=delegate.policy,
+                limits=self._limits,
+                threads=self._threads,
+            )
+            return _plain(result)
+        if message.delegate and message.delegate != ANONYMOUS:
+            return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
+        paid: list[Mapping[str, Any]] = []
+
+        async def ask() -> Any:
+            if message.is_tick:
+                send_part = partial(self._send_part, message.attempt) if message.streams else None
+                return await ask_for_tick(self._models, context, message.schema, message.config, send_part=send_part)
+            return await solve(self._models, context, message.schema, message.config, paid.append)
+
+        result = await invoke(
+            ask,
+            message.attempt,
+            name=message.delegate or "model",
+            is_async=True,
+            policy=Policy(),
+            limits=self._limits,
+            threads=self._threads,
+        )
+        return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
+
+    async def _send_part(self, attempt: Attempt, text: str) -> None:
+        """Send what has been written so far of an answer."""
+        await self._deliver(Delivery(attempt, Success({WRITTEN: text})))
+
+
+def unknown_code(what: str, name: str) -> str:
+    """Why a call's code cannot be carried out here."""
+    return f"this worker has no {what} {name!r}, or ACTS_ALLOW leaves it out: see ACTS_ACTIVITIES"
+
+
+def _plain(result: Result) -> Result:
+    """The result of a delegate: a value, which names no path (SPEC R4.4, R13.10)."""
+    if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
+        return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
+    return result
+
+
+def _tool_hint(call: Call, tool: Tool | None) -> dict[str, Any]:
+    """An anonymous request is about the call's own tool (SPEC R9.1)."""
+    if tool is None or call.runner.name not in (ANONYMOUS, call.tool):
+        return {}
+    return {"tool": {call.tool: dict(tool.declaration)}}

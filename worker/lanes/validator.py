@@ -1,0 +1,106 @@
+"""The validator: a process of its own for checks that would hold up the event loop.
+
+jsonschema-rs holds the interpreter's lock, so a thread would not help. The process is begun when the first heavy check
+comes, and again where it has died: what it was asked is asked once more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
+from asyncio.subprocess import PIPE, Process
+from contextlib import AbstractAsyncContextManager, suppress
+from signal import SIGKILL, SIGPROF
+from typing import Final
+
+from acts_celery.protocol import Problem
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.schemas.elsewhere import Check
+from acts_celery.protocol.schemas.validation import verdict_of
+from acts_celery.protocol.schemas.work import EXCEEDED
+from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.lanes.validating import main; main()"
+"""It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
+_MOST_DEATHS: Final = 3
+"""Of the process over one check; then the check counts as one that takes too much."""
+_MOST_ANSWERED: Final = 2**28
+_DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
+
+
+class Validator:
+    """The validator of one worker process, on its event loop."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._places = FairSemaphore(1)
+
+    def place(self, run: str) -> AbstractAsyncContextManager[None]:
+        """What a run holds while it asks; runs take turns."""
+        return self._places.one(run)
+
+    async def verdict(self, check: Check) -> list[Problem]:
+        """What comes of a check, in the words of this process; the caller holds the place."""
+        for _ in range(_MOST_DEATHS):
+            if self._process is None:
+                try:
+                    self._process = await _begun()
+                except _DIED as error:
+                    logger.warning("no process for heavy checks can be begun (%r): one is made on the loop", error)
+                    return verdict_of(check)
+            process = self._process
+            try:
+                return await _answer(process, check)
+            except _DIED as error:
+                await self.close()
+                logger.warning("the process for heavy checks has ended with %s (%r)", process.returncode, error)
+                if process.returncode == -SIGPROF:
+                    break  # its time was over
+            except BaseException:
+                await self.close()  # its answer is not awaited any more
+                raise
+        return [Problem(pointer(*json.loads(check.how)[2]), EXCEEDED)]
+
+    async def close(self) -> None:
+        """End the process, where there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            await _killed(process)
+
+
+async def _begun() -> Process:
+    """Raises one of `_DIED` where it cannot be."""
+    command = (sys.executable, "-I", "-c", _PROGRAM, *sys.path)
+    # In a session of its own, since a signal for the worker's group is not for it: it ends when the worker has.
+    process = await create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, limit=_MOST_ANSWERED, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        await process.stdout.readuntil()
+    except BaseException:
+        await _killed(process)
+        raise
+    return process
+
+
+async def _answer(process: Process, check: Check) -> list[Problem]:
+    """Raises one of `_DIED` where there is none."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.writelines(line.encode() + b"\n" for line in check)
+    await process.stdin.drain()
+    return [Problem(*told) for told in json.loads(await process.stdout.readuntil())]
+
+
+async def _killed(process: Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            # Not `process.kill()`, which asks first whether it has ended: how it has would be lost to asyncio.
+            os.kill(process.pid, SIGKILL)
+    await process.wait()

@@ -1,0 +1,79 @@
+"""What a model has answered, or has written so far, as steps of its loop (SPEC R13.1, R13.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import LoopEnded
+from acts_celery.protocol.engine.loop_limits import charge_tokens
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.storage.loop_entries import LoopStep
+
+from .loop_budget import LoopBudget
+from .loop_requests import request_of
+from .loop_view import LoopView
+from .ticks import (
+    note_choice,
+    note_part,
+    note_solution,
+    read_beyond,
+    read_end,
+    read_part,
+    read_tick,
+    written_calls,
+)
+
+
+class Answers:
+    """What comes of the answers to one loop's requests."""
+
+    def __init__(self, view: LoopView, checker: Checker, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
+        self._view = view
+        self._checker = checker
+        self._budget = budget
+        self._begin = begin
+        self._read = (-1, 0)
+        """Of a tick how many calls the part had that was read last. The next one has half as many more, since reading
+        takes as long as the part is.
+        """
+
+    async def part(self, text: str) -> LoopStep | None:
+        """Let the calls begin that have been written, while the answer goes on; None where it is not worth it."""
+        view, loop = self._view, self._view.loop
+        written, (tick, before) = written_calls(text), self._read
+        before = before if tick == loop.tick.number else 0
+        is_worth_it = written >= before + max(1, before // 2) and view.limits.call_limit(loop, written) is None
+        self._read = (loop.tick.number, written if is_worth_it else before)
+        layout = read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
+        if layout is None or await self._budget.charge(calls=layout.size - loop.tick.runs) is not None:
+            return None
+        step = self._begin()
+        note_part(step, view, text, layout)
+        return step
+
+    async def whole(self, said: Mapping[str, Any], losses: int) -> LoopStep:
+        """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
+        view, loop, limits = self._view, self._view.loop, self._view.limits
+        request = request_of(view, self._checker)
+        charged = charge_tokens(said.get("usage"), loop.tick.estimate, losses)
+        limit: str | None
+        if (beyond := read_beyond(said, view)) is not None:
+            solved, limit = beyond
+        else:
+            read = read_end if loop.stage is Stage.OPEN else read_tick
+            solved = read(request, said, view, self._checker)
+            limit = limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, charged)
+        calls = 0 if limit else solved.runs - loop.tick.runs
+        if (shortfall := await self._budget.charge(charged, calls=calls)) is not None:
+            await self._budget.charge(charged)
+            limit = shortfall.text
+        step = self._begin()
+        if solved.choice is not None and limit is None:
+            note_choice(step, said, solved.choice, charged=charged)
+        else:
+            note_solution(step, view, said, solved, charged=charged, limit=limit, is_lazy=request.is_lazy)
+        if limit is not None:
+            step.note(LoopEnded("failed", limit, None))
+        return step

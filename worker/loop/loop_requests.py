@@ -1,0 +1,99 @@
+"""The requests of a loop: what the next tick asks, made from the log alone (SPEC R12.5, R13.3, R13.5)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
+from acts_celery.protocol.engine.loop_limits import estimate_tokens
+from acts_celery.protocol.requests import Request, render, render_tick
+from acts_celery.protocol.requests.rendering import render_context, render_slots
+from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.wire.packing import pack
+
+from .loop_view import LoopView
+from .repeats import repeats_of
+from .ticks import fates_of
+
+_SENT = ("model", "temperature", "request_seconds")
+"""The settings that are a model's own."""
+
+
+def request_of(view: LoopView, checker: Checker) -> Request:
+    """The request that a loop asks again and again; read once for a view. Raises `protocol.Rejected`."""
+    if view.asks is None:
+        config = view.definition.config
+        whole = {
+            "context": view.context,
+            **view.request,
+            "delegates": view.definition.delegates,
+            "config": config,
+        }
+        view.asks = checker.request(whole, allow=view.definition.allow, approved=config.get("approve", ()))
+    return view.asks
+
+
+def next_request(view: LoopView, request: Request) -> Asked:
+    """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
+    with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
+    `TooLarge` for another.
+    """
+    config = config_of(view)
+    kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
+    messages = [*view.asked, *added]
+    size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
+    if size > most:
+        raise TooLarge(f"the request would have {size} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
+    return kind(
+        messages=added,
+        config=config,
+        estimate=estimate_tokens(size, view.limits.max_output_tokens),
+        digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
+        schema=schema if schema != view.schema else None,
+        **own,
+    )
+
+
+_Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]
+"""What kind of request is made, the messages that it adds, its schema, and what else is to be known of it."""
+
+
+def _first(view: LoopView, request: Request) -> _Parts:
+    """What a tick asks, where its plan is staged for tools."""
+    is_same = view.schema is not None and not request.is_staged
+    schema = view.schema if is_same else first_schema(request)
+    repeats = repeats_of(view)
+    kind = ToolsAsked if request.is_staged else Asked
+    return kind, _added(view, request, repeats), schema, {"repeats": repeats}
+
+
+def _second(view: LoopView, request: Request) -> _Parts:
+    """What a staged tick asks for the tools that were chosen (SPEC R12.7)."""
+    tick = view.loop.tick
+    assert tick.choice is not None
+    slots = compose_slots(request, tick.choice.answer["tools"], view.messages, view.first)
+    return Asked, render_slots(tick.number, slots.shown(request)), slots.schema, {"slots": slots.to_dict()}
+
+
+def config_of(view: LoopView) -> dict[str, Any]:
+    """The settings that a model is sent."""
+    config = view.definition.config
+    own = {key: config[key] for key in _SENT if key in config}
+    return {**own, "max_output_tokens": view.limits.max_output_tokens}
+
+
+def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    tick = view.loop.last
+    if tick is None:
+        return render(request)
+    assert tick.solution is not None
+    before, new = view.messages[: view.rendered], view.messages[view.rendered :]
+    plan = tick.solution["solution"]["calls"]
+    said = [message for message in new if message.get("type") in ("text", "system")]
+    times = repeats["times"] if repeats is not None else 1
+    return [*render_tick(request, tick.number, fates_of(view), before, new, plan, times), *render_context(said)]

@@ -1,0 +1,288 @@
+"""A run as its loop sees it: the whole of its log, folded into the state of the loop (SPEC R13.1, R13.5).
+
+It is only ever fed from the log, in order, so a loop goes on in any process from where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.events import CallEnded, CallsUndone
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop import Loop, Stage
+from acts_celery.protocol.engine.loop_events import Answered, Asked, PartCame, Planned
+from acts_celery.protocol.engine.loop_limits import LoopLimits
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.submission.amendments import SoFar
+from acts_celery.worker.lanes.checking import most_of
+from acts_celery.worker.storage.child_links import Parent
+from acts_celery.worker.storage.definition import Definition, unpack_definition
+from acts_celery.worker.storage.entries import Entry, moment_ms
+from acts_celery.worker.storage.keys import ENDED
+from acts_celery.worker.storage.lane import RunGone
+from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.tokens import Tokens
+
+_DIGEST: Final = 16
+"""Characters of a plan's digest: it tells the plans of one run apart."""
+
+Where = tuple[str | None, int]
+"""A call, by its instance and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call of the current tick has ended."""
+
+    status: Status
+    error: Mapping[str, Any] | None
+    reason: str | None
+    messages: tuple[Mapping[str, Any], ...]
+    """What it has written."""
+
+
+class LoopView:
+    """The state of one run's loop, and what the next request is made of."""
+
+    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: LoopLimits) -> None:
+        assert definition.request is not None
+        self.run = run
+        self.state = RunState(definition)
+        """The run, as the log has it."""
+        self.request = definition.request
+        self.tokens = tokens
+        self.parent: Parent | None = None
+        """The call that it is to answer."""
+        self.limits = limits
+        self.seen = "0-0"
+        self.size = 0
+        """The bytes of what was read of it."""
+        self.own_seen = "0-0"
+        """The last entry of the loop's lane."""
+        self.asked: list[Mapping[str, str]] = []
+        """The chat messages of the last request."""
+        self.schema: Any = None
+        """The schema of the last request; but for staged plans the same in every tick."""
+        self.asks: Request | None = None
+        """The request, once it was read."""
+        self.rendered = 0
+        """How many messages of the log it shows."""
+        self.context: list[Mapping[str, Any]] = []
+        """The messages that the run was submitted with."""
+        self.messages: list[Mapping[str, Any]] = []
+        """Every message of the log."""
+        self.ended: dict[Where, Ended] = {}
+        """The calls that have ended in the current tick."""
+        self._known: list[Mapping[str, Any]] = []
+        """The messages of the log but those of the calls that run meanwhile."""
+        self._left = self._held = 0
+        """How many calls have not ended, and how many of them wait for a person."""
+        self._last_index = -1
+        self._ran_ms = 0
+        self._running_since: int | None = None
+        self._written: list[Mapping[str, Any]] = []
+
+    @classmethod
+    async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
+        """Read all of a run. Raises `RunGone`."""
+        data, _, tokens = await log.shared(run)
+        if data is None:
+            raise RunGone(run)
+        definition = unpack_definition(data)
+        view = cls(run, definition, tokens, loop_limits(definition, settings))
+        view.parent = await log.parent(run)
+        await view.catch_up(log)
+        return view
+
+    async def catch_up(self, log: MessageLog) -> bool:
+        """Take in what has come since."""
+        self.feed(await log.everything(self.run, self.seen))
+        return True
+
+    @property
+    def definition(self) -> Definition:
+        """The definition, as amended."""
+        return self.state.definition
+
+    @property
+    def loop(self) -> Loop:
+        """The state of the loop."""
+        assert self.state.loop is not None
+        return self.state.loop
+
+    @property
+    def fold(self) -> Fold:
+        """The global values."""
+        return self.state.shared.fold
+
+    @property
+    def global_seen(self) -> str:
+        """The last entry of the global lane."""
+        return self.state.shared.last
+
+    @property
+    def status(self) -> str:
+        """The run's status."""
+        return self.state.status
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is over."""
+        return self.status in ENDED
+
+    @property
+    def first(self) -> int:
+        """The index that the first call of an answer gets (SPEC R13.9)."""
+        if self.loop.stage is Stage.OPEN:
+            return self.loop.tick.first
+        return 1 + self._last_index
+
+    @property
+    def known(self) -> Sequence[Mapping[str, Any]]:
+        """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
+        return self._known if self.loop.stage is Stage.OPEN else self.messages
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """The calls of an answer that is being written that are in their lanes."""
+        lanes = self.state.lanes.values() if self.loop.stage is Stage.OPEN else ()
+        return frozenset(index for lane in lanes for index in lane.known if index >= self.loop.tick.first)
+
+    @property
+    def open(self) -> list[Where]:
+        """The calls that have not ended."""
+        lanes = self.state.lanes.values() if self._left else ()
+        return [(lane.instance, index) for lane in lanes for index in lane.open]
+
+    def call(self, where: Where) -> Call:
+        """A call that the run has, or had."""
+        instance, index = where
+        return self.state.lanes[instance].known[index]
+
+    @property
+    def added(self) -> dict[str | None, list[Call]]:
+        """The calls that clients have added before the answer came and that go on, by instance (SPEC R11.7)."""
+        found: dict[str | None, list[Call]] = {}
+        for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not Stage.OPEN else ():
+            found.setdefault(where[0], []).append(self.call(where))
+        return found
+
+    @property
+    def has_added_gathers(self) -> bool:
+        """Whether one of them reads in every instance: its lanes' records are left as they are until it has ended."""
+        return any(self.call(where).gather for where in self.open)
+
+    def left_of(self, instance: str | None, added: Mapping[str | None, Sequence[Call]]) -> dict[str, Any]:
+        """What the record of a lane keeps of the one before, where an answer brings calls to it; `added` as above."""
+        lane = self.state.lanes.get(instance)
+        if not added or lane is None or not lane.records:
+            return {}
+        record = lane.record
+        replaced = (lane.known[index] for index in record.stand_ins)
+        kept = record.layers((*replaced, *added.get(instance, ())), self.first)
+        return {"kept": kept, "stand_ins": record.stand_ins}
+
+    def so_far(self) -> SoFar:
+        """The run as the calls of a plan find it."""
+        definition = self.definition
+        return SoFar(
+            messages=self.messages,
+            begun={},
+            first=self.first,
+            is_template=True,
+            tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
+            delegates=definition.delegates,
+            config=definition.config,
+            allow=definition.allow,
+        )
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the log, the next ones."""
+        for entry in entries:
+            self.seen = entry.id
+            self.size += entry.size
+            if entry.run_status is not None and not self.context:
+                self.context = [message for message in self.messages if message.get("type") != "solution"]
+            if entry.tick is not None:
+                self._feed_loop(entry)
+            elif entry.is_of_lane:
+                self._feed_lane(entry)
+            else:
+                self.state.apply(entry)
+            self._note_time(moment_ms(entry.id))
+
+    def _note_time(self, now_ms: int) -> None:
+        """Count the time of the run: it stands still while it is paused, and while people alone can make it go on
+        (SPEC R13.3).
+        """
+        waits_for_people = self.loop.stage is Stage.RAN and self._left == self._held > 0
+        is_counting = self.status == "running" and not waits_for_people
+        if is_counting and self._running_since is None:
+            self._running_since = now_ms
+        elif not is_counting and self._running_since is not None:
+            self._ran_ms += now_ms - self._running_since
+            self._running_since = None
+
+    def ran_seconds(self, now_ms: int) -> float:
+        """How long the run has been running."""
+        under_way = now_ms - self._running_since if self._running_since is not None else 0
+        return (self._ran_ms + under_way) / 1000
+
+    def _feed_loop(self, entry: Entry) -> None:
+        """Take in an entry of the loop's own lane."""
+        self.own_seen = entry.id
+        for event in entry.loop:
+            if isinstance(event, Asked):
+                if event.slots is None:
+                    self.rendered = len(self.messages)
+                self.schema = event.schema if event.schema is not None else self.schema
+                self.asked = [*self.asked, *event.messages]
+                self.ended.clear()
+            elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
+                self._known = list(self.messages)
+            elif isinstance(event, Answered):
+                self.messages.append(event.message)
+        self.state.apply(entry)
+
+    def _feed_lane(self, entry: Entry) -> None:
+        """Take in an entry of a lane of calls."""
+        lane = self.state.lane(entry.instance)
+        left, held = lane.left, lane.held
+        self.state.apply(entry)
+        self._left += lane.left - left
+        self._held += lane.held - held
+        if entry.record is not None:
+            self._last_index = max(self._last_index, max(lane.known, default=-1))
+        if entry.message is not None:
+            self.messages.append(entry.message)
+            (self._known if entry.call is None else self._written).append(entry.message)
+        match entry.event:
+            case CallEnded() as event:
+                where = entry.instance, event.call
+                self.ended[where] = Ended(event.status, event.error, event.reason, tuple(self._written))
+                self._written.clear()
+            case CallsUndone() as event:
+                for index in event.calls:
+                    self.ended.pop((entry.instance, index), None)
+
+    def position(self, index: int) -> int:
+        """Where in the solution of the current tick a call stands."""
+        return index - self.loop.tick.first
+
+
+def plan_of(calls: Sequence[Any]) -> Planned:
+    """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
+    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST])
+
+
+def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:
+    """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
+    return LoopLimits.of(definition.config, most_of(settings))

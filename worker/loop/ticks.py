@@ -1,0 +1,336 @@
+"""Ticks: what an answer comes to in a run, and how it is written down (SPEC R13.1, R13.2, R13.5).
+
+A solution's calls become calls of the lanes that they belong to, in one step with the message of the solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.engine.loop_events import (
+    Answered,
+    LoopEnded,
+    PartCame,
+    Started,
+    TickClosed,
+    TickError,
+    ToolsChosen,
+)
+from acts_celery.protocol.engine.solution_output import judge_output
+from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.messages import error_message
+from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
+from acts_celery.protocol.requests.answers import Unreadable, parsed
+from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
+from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.definition import (
+    LaneRecord,
+    all_places_of,
+    gather_counts,
+    pack_amended_lane,
+    pack_amendment,
+)
+from acts_celery.worker.storage.loop_entries import LoopStep
+from acts_celery.worker.wire.attempts import lane_token
+
+from .loop_view import LoopView, plan_of
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """An answer as it was read."""
+
+    solution: Mapping[str, Any]
+    layout: Layout | None
+    """Of the calls that run."""
+    positions: tuple[int, ...]
+    """Where in the solution each of them stands."""
+    errors: tuple[TickError, ...]
+    """Why others do not, and what else is wrong."""
+    choice: Choice | None = None
+    """The tools that were chosen, where the answer is the first one of a staged tick."""
+
+    @property
+    def valid_calls(self) -> list[Any]:
+        """The calls that run, as they were written."""
+        return [self.solution["calls"][position] for position in self.positions]
+
+    @property
+    def runs(self) -> int:
+        """How many calls run, over all instances."""
+        return self.layout.size if self.layout is not None else 0
+
+
+_MOST_SHOWN: Final = 3
+"""How many errors of its last tick the reason of a loop's end names."""
+
+_NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
+
+
+def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What has come of the current request of a tick."""
+    if "error" in said:
+        return unanswered(said["error"])
+    if view.loop.stage is Stage.CHOOSING:
+        read = read_choice(request, said["answer"])
+        if isinstance(read, Choice):
+            return replace(_NOTHING, choice=read)
+        return replace(_NOTHING, errors=(TickError(read.type, read.message, read.pointer),))
+    tick = view.loop.tick
+    if tick.slots is not None and tick.choice is not None:
+        slots, choice = Slots(view.schema, **tick.slots), Choice(tick.choice.answer)
+        where: dict[str, Any] = {"first": view.first, "begun": view.added or None}
+        answer = read_slots(request, choice, slots, said["answer"], view.messages, **where)
+        return _solved(request, answer, checker)
+    return read_solution(request, said["answer"], view, checker)
+
+
+def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
+    """An answer that has more calls than are left of `config.calls`, and why none of them starts; None where it has
+    not. It is not read any further, since that takes a time that grows with the calls.
+    """
+    try:
+        value = parsed(said["answer"]) if isinstance(said.get("answer"), str) else said.get("answer")
+    except Unreadable:
+        return None
+    calls = value.get("calls") if isinstance(value, Mapping) else None
+    limit = view.limits.call_limit(view.loop, len(calls)) if isinstance(calls, list) else None
+    if limit is None or view.loop.stage is Stage.OPEN:
+        return None
+    return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
+
+
+def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
+    """What a model has written, as calls that may run and errors (SPEC R13.2)."""
+    answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
+    return _solved(request, answer, checker)
+
+
+def written_calls(text: str) -> int:
+    """How many calls are complete in an answer of which only so much has been written."""
+    try:
+        return len(GrowingAnswer().feed(text))
+    except Unreadable:
+        return 0
+
+
+def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
+    """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
+
+    None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
+    the limit of calls.
+    """
+    before = view.loop.tick.text
+    if request.is_template or len(text) <= len(before) or not text.startswith(before):
+        return None
+    if view.loop.stage is Stage.ASKED and view.open:
+        return None  # calls that a client has added run before it
+    try:
+        layout = checker.complete(begin_answer(request, text, view.known, first=view.first))
+    except (Unreadable, Rejected):
+        return None
+    return layout if layout.calls and view.limits.call_limit(view.loop, layout.size) is None else None
+
+
+def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What an answer comes to of which calls run already: the whole of it, or what was taken of it before it broke off
+    (SPEC R13.8).
+    """
+    text, why, before = said.get("answer"), said.get("error", {}).get("message", ""), view.loop.tick.text
+    if isinstance(text, str):
+        try:
+            if not text.startswith(before):
+                raise Unreadable("it does not go on as it began")
+            solved = _solved(request, end_answer(request, text, view.begun, view.known, first=view.first), checker)
+            if solved.layout is not None:
+                return solved
+            why = solved.errors[-1].message
+        except Unreadable as error:
+            why = str(error)
+    text = f"the answer broke off or turned invalid, and counts as far as it was taken: {why}"
+    answer = break_answer(request, before, view.known, first=view.first, why=text)
+    return _solved(request, answer, checker)
+
+
+def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
+    errors = tuple(_error(error, answer, request) for error in answer.errors)
+    try:
+        return Solved(answer.solution, checker.complete(answer.layout), answer.positions, errors)
+    except Rejected as rejected:
+        refused = (TickError("InvalidCall", problem.message, problem.pointer) for problem in rejected.errors)
+        return Solved(answer.solution, None, (), (*errors, *refused))
+
+
+def unanswered(error: Mapping[str, str]) -> Solved:
+    """What a request comes to whose answer is of no use (SPEC R13.4)."""
+    return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
+
+
+def note_choice(step: LoopStep, said: Mapping[str, Any], choice: Choice, *, charged: int) -> None:
+    """Write down which tools a staged tick has chosen (SPEC R12.7)."""
+    step.note(ToolsChosen(dict(choice.answer), said.get("model"), said.get("usage"), charged))
+
+
+def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
+    """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
+    step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
+    if layout.size > len(view.begun):
+        write_calls(step, view, layout)
+
+
+def note_solution(
+    step: LoopStep,
+    view: LoopView,
+    said: Mapping[str, Any],
+    solved: Solved,
+    *,
+    charged: int,
+    limit: str | None,
+    is_lazy: bool,
+) -> None:
+    """Write down what a model has said, and the calls that come of it: in their lanes, or as a plan to be approved.
+    Where a limit is reached, none of them.
+    """
+    tick = view.loop.tick
+    errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
+    message = {
+        "type": "solution",
+        "tick": tick.number,
+        "solution": dict(solved.solution),
+        "model": said.get("model"),
+        "request": tick.digest,
+        "usage": _usage(view, said),
+        "_date": date_now(),
+    }
+    starts = limit is None and not is_lazy and solved.layout is not None
+    runs = solved.runs if starts else len(view.begun)
+    step.note(Answered(message, view.first, runs, charged, errors))
+    if limit is not None or solved.layout is None or solved.runs == len(view.begun):
+        return
+    if is_lazy:
+        step.note(plan_of(solved.valid_calls))
+    else:
+        write_calls(step, view, solved.layout)
+
+
+def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
+    """What a tick's answer has cost: both, where it was asked twice; null where it is not known of one."""
+    usage, choice = said.get("usage"), view.loop.tick.choice
+    if choice is None or not usage:
+        return usage
+    before = choice.usage
+    return {key: before.get(key, 0) + count for key, count in usage.items()} if before else None
+
+
+def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
+    """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
+    step.note(Started(view.first, solved.runs, solved.errors))
+    if solved.layout is not None and solved.layout.calls:
+        write_calls(step, view, solved.layout)
+
+
+def note_closing(step: LoopStep, view: LoopView) -> None:
+    """Append the errors of a tick, and look at its output: the loop ends where that is accepted."""
+    tick, errors = view.loop.tick, errors_of(view)
+    assert tick.solution is not None
+    verdict = judge_output(tick.solution["solution"]["output"], view.request["schema"], view.fold, errors)
+    errors += verdict.errors
+    date = date_now()
+    for error in errors:
+        step.append(lane_token(error.instance), _message(error, date))
+    closed = TickClosed(len(errors), verdict.set_aside)
+    step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
+
+
+def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
+    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
+    begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
+    """
+    lanes, begun, added = dict(plan.lanes), view.begun, view.added
+    shared = lanes.pop(None, None)
+    own = shared.calls if shared is not None else ()
+    there = {call.index for call in (*own, *added.get(None, ()))}
+    awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & there
+
+    def record_of(instance: str | None, lane: Lane | None) -> bytes:
+        places = all_places_of(lane) if lane is not None else {}
+        calls, left = lane.calls if lane is not None else (), view.left_of(instance, added)
+        return pack_amended_lane(LaneRecord(calls=calls, **places, tick=view.loop.tick.number, **left))
+
+    step.entries.append(("", ["k", record_of(None, shared), "a", pack_amendment(plan, awaited)]))
+    woken = [""] if any(call.index not in begun for call in own) else []
+    for instance, lane in lanes.items():
+        is_new = any(call.index not in begun for call in lane.calls)
+        if is_new or (lane.gathers is not None and lane.gathers.waiting):
+            step.entries.append((lane_token(instance), ["k", record_of(instance, lane)]))
+            woken.append(lane_token(instance))
+    step.woken = woken
+    step.added = plan.size - len(begun)
+    counts = gather_counts(lane.gathers for lane in plan.lanes.values())
+    step.gathers = [(str(index), count) for index, count in counts.items()]
+
+
+def errors_of(view: LoopView) -> list[TickError]:
+    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1)."""
+    placed = [(_position(error.pointer), error) for error in view.loop.tick.invalid]
+    count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
+    for (instance, index), ended in view.ended.items():
+        if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
+            at = view.position(index)
+            pointer = f"/calls/{at}" if at in range(count) else "/calls"  # a client has added it
+            said = ended.error
+            call = view.call((instance, index)).raw
+            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance)))
+    return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
+
+
+def last_errors(view: LoopView) -> list[str]:
+    """What was wrong in the tick before the current one, the first of it: why a loop at its limit has no output."""
+    count = view.loop.last.errors if view.loop.last is not None else 0
+    said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
+    errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
+    texts = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
+    return [shortened(text) for text in texts[:_MOST_SHOWN]]
+
+
+def _message(error: TickError, date: str) -> dict[str, Any]:
+    """The message of an error, at the end of its tick (SPEC R13.2)."""
+    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict()}
+
+
+def fates_of(view: LoopView) -> Iterator[Fate]:
+    """What became of the calls of the current tick."""
+    for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
+        call = view.call((instance, index))
+        path = str(call.output) if call.output is not None else None
+        yield Fate(
+            index, call.tool, instance, ended.status.value, path, ended.reason or (ended.error or {}).get("type")
+        )
+
+
+def _position(pointer: str) -> int:
+    """Which call of a solution a pointer leads to; before all of them where it leads to none."""
+    parts = pointer.split("/")
+    return int(parts[2]) if len(parts) > 2 and parts[1] == "calls" and parts[2].isdecimal() else -1
+
+
+def _error(error: Any, answer: Answer, request: Request) -> TickError:
+    """An error of an answer; it goes to the call's instance, where the context has that one."""
+    instance = error.call.get("_instance") if error.call is not None else None
+    return TickError(
+        error.type,
+        error.message,
+        error.pointer,
+        error.call,
+        instance if instance in request.instances else None,
+    )

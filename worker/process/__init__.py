@@ -1,0 +1,12 @@
+"""What every process of ours does beside its work.
+
+`duties`       what a process does again and again in a thread of its own
+`batching`     sending together what is handed in at the same time
+`watchdog`     whether an event loop turns, and what blocks it
+`problems`     what is wrong with this process
+`health_file`  the file in which it says so
+`outages`      one line when something stops working, one when it works again
+`refusals`     how much it has refused
+`log_context`  which run, instance and call a log line is about
+`limits`       the settings' limits, as the core takes them
+"""

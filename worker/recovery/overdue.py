@@ -1,0 +1,178 @@
+"""Looking after runs: what was begun or published in them and not ended in time is published again (lua/sweep.lua).
+
+It also ends the life of runs: when a run is over, its keys get their expiry.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.storage.child_links import Parent, result_of
+from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.retention import delete_run, expire_runs
+from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.task_messages import lane_task
+
+from .broken_runs import BROKEN, BrokenRuns
+from .hold_hook import TELLING_SECONDS, HoldHook
+from .outbox import Outbox
+from .thresholds import Thresholds
+
+logger = logging.getLogger(__name__)
+
+_SUBMITTING_SECONDS: Final = 600.0
+"""How long a client may write at a run before it counts as dead, and what it has written is removed."""
+_AT_ONCE: Final = 500
+_BROKEN_SECONDS: Final = 60.0
+"""How long a run whose keys are broken is left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the script finds in a run; the fields are its answer's (see sweep.lua)."""
+
+    status: str | None = None
+    parent: str | None = None
+    lanes: list[str]
+    suspects: list[str]
+    let_out: list[str]
+    lost: int
+    is_all: bool
+    forgotten: int
+    next_ms: int
+    awaited: list[str]
+    pending_webhooks: list[str]
+
+
+class RunKeeper:
+    """Looks after runs. All of it raises `RedisError` and `InfrastructureError`."""
+
+    def __init__(
+        self, redis: Redis, publisher: Publisher, settings: Settings, outbox: Outbox, broken: BrokenRuns
+    ) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._settings = settings
+        self._outbox = outbox
+        self._broken = broken
+        self._script = Script(redis, "sweep")
+        self._hook = HoldHook(redis, settings) if settings.hold_webhook_url is not None else None
+        self._awaited: set[str] = set()
+
+    def stop(self) -> None:
+        """Call no web hook any more."""
+        if self._hook is not None:
+            self._hook.stop()
+
+    def take_awaited(self) -> set[str]:
+        """The queues from which a probe is awaited since this was asked."""
+        awaited, self._awaited = self._awaited, set()
+        return awaited
+
+    def look_after(self, runs: Mapping[str, float], thresholds: Thresholds) -> dict[str, int]:
+        """Look after runs, given with the time of their submission in seconds, until nothing is left to judge.
+
+        Returns when to look at each again, in milliseconds, where something will be due.
+        """
+        later = int(time.time() * 1000 + _BROKEN_SECONDS * 1000)
+        again = dict.fromkeys(runs, later)
+        while runs:
+            answers = self._judge(runs, thresholds)
+            left: dict[str, float] = {}
+            over: list[str] = []
+            for run, answer in zip(runs, answers, strict=True):
+                with self._broken.passing_over(run):
+                    if not self._broken.is_answer(run, answer):
+                        continue
+                    found = Found(**self._script.read(answer))
+                    self._publish(run, found)
+                    if not found.is_all:
+                        left[run] = runs[run]
+                    if found.forgotten:
+                        self._awaited |= self._outbox.sweep(run, thresholds)
+                    elif found.status is None:
+                        self._remove_unfinished(self._keys(run), runs[run])
+                    elif found.status in ENDED:
+                        if self._answer(run, found):
+                            continue
+                        over.append(run)
+                    again[run] = found.next_ms
+            self._expire(over)
+            runs = left
+        return again
+
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._settings.key_prefix, run)
+
+    def _judge(self, runs: Iterable[str], thresholds: Thresholds) -> list[Any]:
+        """What the script answers of each run, or the error that its keys have raised."""
+        request = {
+            **thresholds.to_request(),
+            "most": _AT_ONCE,
+            "instances": self._settings.queue_instances,
+            "window": self._settings.publish_window,
+            "format": FORMAT,
+            "tells": self._hook is not None,
+            "most_told": self._hook.room if self._hook is not None else 0,
+            "telling_ms": int(TELLING_SECONDS * 1000),
+        }
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                self._script.add(pipeline, self._keys(run), request)
+            return pipeline.execute(raise_on_error=False)
+
+    def _publish(self, run: str, found: Found) -> None:
+        """Publish what was found lost or due, and call the web hook for what waits for a person."""
+        if found.lost:
+            logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, found.lost)
+        self._awaited.update(found.awaited)
+        if self._hook is not None:
+            self._hook.tell(run, found.pending_webhooks)
+        queue = self._settings.queue_instances
+        self._publisher.publish(
+            lane_task(run, lane or None, queue, was_lost=lane in found.suspects)
+            for lane in (*found.lanes, *found.let_out)
+        )
+
+    def _expire(self, runs: Iterable[str]) -> None:
+        """See to it that what is over does not stay for ever; a run that is broken keeps no other from its end."""
+        prefix, seconds = self._settings.key_prefix, self._settings.retention_seconds
+        try:
+            expire_runs(self._redis, prefix, [self._keys(run) for run in runs], seconds)
+        except BROKEN:
+            for run in runs:
+                with self._broken.passing_over(run):
+                    expire_runs(self._redis, prefix, [self._keys(run)], seconds)
+
+    def _answer(self, run: str, found: Found) -> bool:
+        """Send the result of a child run again, where the call waits for it still; says so (SPEC R9.3)."""
+        parent = Parent.read(found.parent)
+        if parent is None or found.status is None:
+            return False
+        keys = self._keys(run)
+        above = self._keys(parent.call.run)
+        run_status: Any = self._redis.hget(above.state, "status")
+        entry: Any = self._redis.hget(above.calls, parent.call.member)
+        if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
+            return False
+        result = result_of(found.status, History(self._redis, keys).entries())
+        tokens = read_tokens(self._redis, keys.prefix)
+        self._publisher.publish([parent.answer(keys.run, result, tokens, self._settings.queue_instances)])
+        return True
+
+    def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
+        """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
+        now: Any = self._redis.time()
+        if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
+            delete_run(self._redis, keys)

@@ -1,0 +1,112 @@
+"""Taking note of heartbeats: what workers report that see only the broker goes into the runs' records.
+
+What a report says of an attempt counts only with the attempt's token: its sender was given the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.process.refusals import count_refusal
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.storage.unanswered import MOST_UNANSWERED
+from acts_celery.worker.wire.reports import AttemptRef, Completion, Report, Unanswered
+
+from .broken_runs import BrokenRuns
+from .outbox import Outbox
+from .probes import Probes
+from .thresholds import Thresholds
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 500
+"""Of so many calls a script takes note without holding up the server."""
+_OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
+"""The fields of a report that are about calls."""
+
+_Noted = dict[str, list[Any]]
+"""What reports say of one run's calls, by field."""
+
+
+class Heartbeats:
+    """Takes note of reports."""
+
+    def __init__(self, redis: Redis, settings: Settings, outbox: Outbox, probes: Probes, broken: BrokenRuns) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._outbox = outbox
+        self._probes = probes
+        self._broken = broken
+        self._script = Script(redis, "heartbeats")
+
+    def note(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
+        """Take note of reports; a run whose keys are broken is passed over. Raises `RedisError`."""
+        noted: dict[str, _Noted] = defaultdict(lambda: {what: [] for what in _OF_CALLS})
+        reports = list(reports)
+        for report in reports:
+            for what in _OF_CALLS:
+                for one in getattr(report, what):
+                    noted[_ref_of(one).run][what].append(one)
+        if noted:
+            self._drop_forged(noted)
+        if came_out := list(chain.from_iterable(report.probes for report in reports)):
+            self._probes.note(came_out)
+        for run, of_run in noted.items():
+            with self._broken.passing_over(run):
+                self._outbox.bury(run, of_run["completed"])
+        parts = [(run, part) for run, of_run in noted.items() for part in _parts(of_run)]
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, part in parts:
+                keys = Keys(self._settings.key_prefix, run)
+                request = {
+                    **thresholds.to_request(),
+                    "instances": self._settings.queue_instances,
+                    **{what: [_in_request(one) for one in said] for what, said in part.items()},
+                    "most_unanswered": MOST_UNANSWERED,
+                }
+                self._script.add(pipeline, keys, request)
+            answers = pipeline.execute(raise_on_error=False)
+        for (run, _), answer in zip(parts, answers, strict=True):
+            self._broken.is_answer(run, answer)
+
+    def _drop_forged(self, noted: Mapping[str, _Noted]) -> None:
+        """Leave out what is said of attempts without their token."""
+        tokens = read_tokens(self._redis, self._settings.key_prefix)
+        refused = 0
+        for of_run in noted.values():
+            for what, said in of_run.items():
+                of_run[what] = [one for one in said if tokens.agree(tokens.of(*(ref := _ref_of(one))[:4]), ref.token)]
+                refused += len(said) - len(of_run[what])
+        if refused:
+            logger.error("%d reports of calls are refused: they have not the token of the attempt", refused)
+            count_refusal("reports", refused)
+
+
+def _ref_of(one: AttemptRef | Completion | Unanswered) -> AttemptRef:
+    return one if isinstance(one, AttemptRef) else one.ref
+
+
+def _in_request(one: AttemptRef | Completion | Unanswered) -> tuple[Any, ...]:
+    """What the script is given of it (see heartbeats.lua)."""
+    match one:
+        case AttemptRef(_, lane, call, attempt):
+            return lane, call, attempt
+        case Completion((_, lane, call, attempt, _), _, delay_seconds):
+            return lane, call, attempt, -1 if delay_seconds is None else int(delay_seconds * 1000)
+        case Unanswered((_, lane, call, attempt, _), type_, why, tries, wait_ms):
+            return lane, call, attempt, tries, wait_ms, type_, why
+
+
+def _parts(of_run: _Noted) -> Iterator[_Noted]:
+    """What is said of a run, as much at a time as the script is given."""
+    for start in range(0, max(map(len, of_run.values())), _AT_ONCE):
+        yield {what: said[start : start + _AT_ONCE] for what, said in of_run.items()}
