@@ -17,6 +17,10 @@ class WorkerError(Exception):
     """Root of the backend's errors."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM, as a command hears it: whatever is under way unwinds, as for Ctrl-C."""
+
+
 class ActivitiesError(WorkerError):
     """A module of activities that cannot be loaded, or an activity that cannot be registered."""
 

@@ -132,6 +132,18 @@ def test_what_is_wrong_with_the_activities_is_reported_once(own: Backend, tmp_pa
     assert len(stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("around", ["if True:", "try:"])
+def test_a_signal_that_comes_while_activities_are_loaded_ends_it(own: Backend, tmp_path: Path, around: str) -> None:
+    """Also where their code catches whatever is raised in it."""
+    caught = "except BaseException:\n    pass\n" if around == "try:" else ""
+    module = tmp_path / "asks_to_end.py"
+    module.write_text(f"import os, signal\n{around}\n    os.kill(os.getpid(), signal.SIGTERM)\n{caught}")
+    with workers(own, "--processes", "1", ACTS_ACTIVITIES=str(module)) as found:
+        assert found.process.wait(DEADLINE_SECONDS) == 143
+        assert found.process.stderr is not None
+        assert found.process.stderr.read().splitlines()[-1] == "acts: terminated"
+
+
 def test_a_process_is_started_for_each_processor_that_may_be_used(own: Backend) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     try:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from types import FrameType
 
-from .failures import TERMINATED, report
+from acts_celery.worker.errors import Terminated
+
+from .failures import report
 from .group import acts
 from .output import detach_stdout, flush, prepare_streams, tell
+from .terminating import terminate
 
 __all__ = ["acts", "main"]
 
@@ -24,7 +26,7 @@ __all__ = ["acts", "main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `acts` with these arguments (those of the process by default) and return its exit code. Never raises."""
     prepare_streams()
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         code = acts.main(args=arguments, prog_name="acts", standalone_mode=False)
         flush()
@@ -39,12 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    """Unwind as for Ctrl-C, so that what was started is ended."""
-    raise SystemExit(TERMINATED)
-
-
 def _code_of(leaving: SystemExit) -> int:
-    if leaving.code == TERMINATED:
+    if isinstance(leaving, Terminated):
         tell("terminated")
     return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else 1

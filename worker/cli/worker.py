@@ -24,6 +24,7 @@ from .options import Common, common_options, load_registry
 from .output import write_error
 from .processors import usable_processors
 from .supervised import LOADED, SHARED, end_with_supervisor
+from .terminating import end_if_terminated
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -148,6 +149,7 @@ def _work(start: _Start, settings: Settings, machine: TextIO | None) -> int:
         without_mingle=True,
     )
     was_asked_to_stop = _watch_signals(celery_worker, served, machine, forks=start.pool == "prefork")
+    end_if_terminated()  # the modules of activities may have caught it
     celery_worker.start()
     return UNAVAILABLE if celery_worker.exitcode and not was_asked_to_stop() else COMPLETED
 

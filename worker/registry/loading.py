@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import ActivitiesError
+from acts_celery.worker.errors import ActivitiesError, Terminated
 
 loaded: Final[list[str]] = []
 """The modules and files that were asked for and imported, whether they register anything or not."""
@@ -37,6 +37,8 @@ def load(name: str) -> None:
         if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
             raise ActivitiesError(f"no module {name!r}: give a module that can be imported, or a file.py") from error
         raise ActivitiesError(_told(name, error)) from error
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         raise ActivitiesError(_told(name, error)) from error
 
@@ -57,6 +59,8 @@ def _load_file(path: Path) -> None:
         sys.path.append(str(path.parent))
     try:
         specification.loader.exec_module(module)
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise ActivitiesError(_told(str(path), error)) from error
