@@ -18,8 +18,11 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import list_schema
 from acts_celery.protocol.calls.outputs import Output
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.execution import Execution, Outcome, Status, Success
+from acts_celery.protocol.engine.decisions import Outcome, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.paths import nest
 from acts_celery.protocol.schemas import compiled
@@ -146,7 +149,7 @@ class _Run:
                 self._context.append(_kept(promised))
         self._executions = {
             name: Execution(
-                lane.calls, lane.graph, self._context.fold(name), self._tools, instance=name, gather=self._gathered
+                lane.calls, lane.graph, self._context.fold(name), Terms(self._tools, instance=name), self._gathered
             )
             for name, lane in self._lanes.items()
         }

@@ -7,7 +7,9 @@
 `elements`         calls that are carried out for each element of a list
 `events`           what an entry of the log says
 `decisions`        what is to be done, what comes of it, and what that means for the log
-`execution`        what can be done next, and what a result means
+`outcomes`         what a result means
+`standing`         how calls stand, by what the log says
+`execution`        what can be done next
 `loop_events`      what can happen to a loop
 `loop`             the ticks of a request: stages, and their transitions
 `loop_limits`      what a loop may spend

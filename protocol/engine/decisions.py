@@ -44,19 +44,21 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold(Start):
-    """A call that could be carried out now, but that a person decides on first (SPEC R14.1). Only an `Execution` with
-    approvals makes any.
-    """
+class Hold:
+    """A call that could be carried out now, but that a person decides on first (SPEC R14.1)."""
 
+    call: Call
+    parameters: Mapping[str, Any]
     snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Hold):
-    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10). A
-    caller that carries out calls as a whole may take it for a `Start` whose result is the list.
-    """
+class FanOut:
+    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10)."""
+
+    call: Call
+    parameters: Mapping[str, Any]
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +86,6 @@ class Outcome:
             yield CallEnded(call, self.status, last, self.error, self.reason, self.cost)
         else:
             yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)
+
+
+Decision = Start | Hold | FanOut | Outcome

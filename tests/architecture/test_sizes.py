@@ -15,7 +15,6 @@ MOST_PARAMETERS: Final = 7
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONG_MODULES: Final = {
     "protocol/calls/tools.py",
-    "protocol/engine/execution.py",
     "protocol/submission/checking.py",
     "worker/client/runs.py",
     "worker/lanes/lane_runner.py",

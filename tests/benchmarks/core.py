@@ -23,7 +23,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from acts_celery.protocol import Context, Plan, check_submission
-from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Success
+from acts_celery.protocol.engine.decisions import Decision, Outcome, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language import references
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.schemas import compilation
@@ -482,7 +483,7 @@ def _writes_into(keys: int) -> tuple[Json, Work]:
     (lane,) = plan.lanes.values()
     fold = plan.context.fold(None)
     fold.kinds()
-    execution = Execution(lane.calls, lane.graph, fold, plan.tools)
+    execution = Execution.of(plan, lane, fold)
     started = execution.decide(_DATE)
 
     def work() -> None:
@@ -506,7 +507,7 @@ def _planning(shape: Callable[[int], Json]) -> Bench:
             plan = check_submission(value)
             for name, lane in plan.lanes.items():
                 fold = plan.context.fold(name)
-                Execution(lane.calls, lane.graph, fold, plan.tools, instance=name).decide(_DATE)
+                Execution.of(plan, lane, fold).decide(_DATE)
 
         return value, work
 
@@ -527,7 +528,7 @@ def _driving(shape: Callable[[int], Json]) -> Bench:
 def _drive(plan: Plan, result: Json = None) -> None:
     for name, lane in plan.lanes.items():
         fold = plan.context.fold(name)
-        execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=name)
+        execution = Execution.of(plan, lane, fold)
         while decisions := execution.decide(_DATE):
             for decision in decisions:
                 outcome = _outcome(execution, decision, result)
@@ -537,7 +538,7 @@ def _drive(plan: Plan, result: Json = None) -> None:
         assert execution.is_finished
 
 
-def _outcome(execution: Execution, decision: Start | Outcome, result: Json = None) -> Outcome:
+def _outcome(execution: Execution, decision: Decision, result: Json = None) -> Outcome:
     """What becomes of a call that returns this, or else its parameter `value` where that is a scalar."""
     if isinstance(decision, Outcome):
         return decision

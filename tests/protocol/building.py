@@ -90,7 +90,7 @@ def executing(plan: Plan) -> tuple[Execution, Fold]:
     fold = Fold()
     for position, message in enumerate(plan.submission.context):
         fold.append(message, f"message {position}")
-    return Execution(plan.lanes[None].calls, plan.lanes[None].graph, fold, plan.tools), fold
+    return Execution.of(plan, plan.lanes[None], fold), fold
 
 
 def statuses(result: Result, instance: str | None = None) -> list[str]:

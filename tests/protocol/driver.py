@@ -14,9 +14,11 @@ from typing import Any
 
 from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.decisions import Failure, FanOut, Outcome, Start, Success
 from acts_celery.protocol.engine.events import CallEnded, ElementEnded, Event, FanOutBegun, MessageAdded
-from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -136,9 +138,9 @@ class Driver:
         for decision in decisions:
             if isinstance(decision, Outcome):
                 self._commit(instance, decision)
-            elif isinstance(decision, Spread):
+            elif isinstance(decision, FanOut):
                 self._append(instance, FanOutBegun(decision.call.index, decision.snapshot))
-            else:
+            elif isinstance(decision, Start):
                 self._start(instance, decision)
         return bool(decisions)
 
@@ -184,9 +186,7 @@ class Driver:
             if message.get("_instance") in (None, instance):
                 (fold if message.get("_instance") else shared).append(message, f"message {position}")
         plan = self._plan
-        execution = Execution(
-            lane.calls, lane.graph, fold, plan.tools, instance=instance, returns=plan.returns, gather=self._gathered
-        )
+        execution = Execution.of(plan, lane, fold, self._gathered)
         state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
         for lane_of, event in self.events:
             if lane_of in (None, instance):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.engine.execution import Outcome, Start, Status, Success
+from acts_celery.protocol.engine.decisions import Decision, Outcome, Start, Success
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.errors import Problem
 from acts_celery.protocol.schemas import CompiledSchema, compiled, validation
 from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
@@ -88,7 +89,7 @@ class TestWhereAllIsHeavy:
             context=[kind, {"type": "input", "input": {"n": 1, "text": "x"}}],
         )
         execution, plain, offloaded = executing(plan)[0], executing(plan)[0], OffloadedChecks()
-        decided: list[Start | Outcome] = []
+        decided: list[Decision] = []
         while True:
             with offloaded:
                 decided += execution.decide(DATE)

@@ -8,16 +8,10 @@ from random import Random
 import pytest
 
 from acts_celery.protocol import Plan
-from acts_celery.protocol.engine.execution import (
-    FINAL,
-    TRANSITIONS,
-    Execution,
-    Failure,
-    Outcome,
-    Start,
-    Status,
-    Success,
-)
+from acts_celery.protocol.engine.decisions import Decision, Failure, Outcome, Start, Success
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.engine.statuses import FINAL, TRANSITIONS, Status
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.state.fold import Fold
 
@@ -108,7 +102,7 @@ def test_a_call_of_the_global_lane_is_recorded_and_never_decided_here() -> None:
     )
     lane = plan.lanes["①"]
     shared = Fold()
-    execution = Execution(lane.calls, lane.graph, Fold(shared), plan.tools, instance="①")
+    execution = Execution.of(plan, lane, Fold(shared))
     assert execution.decide(DATE) == []
     for status in (Status.RUNNING, Status.WAITING, Status.RUNNING):
         assert execution.record(0, status)
@@ -130,7 +124,7 @@ def test_a_lane_is_finished_when_all_its_calls_have_ended() -> None:
     assert not execution.is_finished
     execution.record(1, Status.FAILED)
     assert execution.is_finished
-    assert Execution((), Graph({}), Fold(), {}).is_finished
+    assert Execution((), Graph({}), Fold(), Terms({})).is_finished
 
 
 def test_finishing_changes_nothing_until_it_is_recorded() -> None:
@@ -166,15 +160,15 @@ def test_rebuilding_from_any_prefix_of_the_log_gives_the_state_it_had(seed: int)
     log = run_of(plan, seed).run().log
     for length in range(len(log) + 1):
         live_fold = Fold()
-        one = Execution(plan.calls, plan.lanes[None].graph, live_fold, plan.tools)
-        pending: dict[int, Start | Outcome] = {}
+        one = Execution.of(plan, plan.lanes[None], live_fold)
+        pending: dict[int, Decision] = {}
         for entry in log[:length]:
             pending |= {_index(decision): decision for decision in one.decide(DATE)}
             _take(one, live_fold, entry.outcome)
         pending |= {_index(decision): decision for decision in one.decide(DATE)}
         pending = {index: decision for index, decision in pending.items() if one.status(index) is Status.WAITING}
         fold = Fold()
-        other = Execution(plan.calls, plan.lanes[None].graph, fold, plan.tools)
+        other = Execution.of(plan, plan.lanes[None], fold)
         for entry in log[:length]:
             _take(other, fold, entry.outcome)
         assert other.statuses == one.statuses
@@ -183,8 +177,8 @@ def test_rebuilding_from_any_prefix_of_the_log_gives_the_state_it_had(seed: int)
         assert rebuilt == pending
 
 
-def _index(decision: Start | Outcome) -> int:
-    return decision.call.index if isinstance(decision, Start) else decision.index
+def _index(decision: Decision) -> int:
+    return decision.index if isinstance(decision, Outcome) else decision.call.index
 
 
 def _take(execution: Execution, fold: Fold, outcome: Outcome) -> None:

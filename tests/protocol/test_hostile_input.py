@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Rejected, check_submission
 from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Start, Success
+from acts_celery.protocol.engine.decisions import Decision, Failure, Outcome, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.submission import decode
 
@@ -223,7 +224,7 @@ def test_whatever_calls_return_what_was_accepted_runs_to_its_end(
     for instance in sorted(plan.lanes, key=lambda name: name or ""):
         fold = shared if instance is None else folds[instance]
         lane = plan.lanes[instance]
-        execution = Execution(lane.calls, lane.graph, fold, plan.tools, instance=instance)
+        execution = Execution.of(plan, lane, fold)
         for index, status in statuses.items():
             execution.record(index, status)
         while decisions := execution.decide("now"):
@@ -235,9 +236,9 @@ def test_whatever_calls_return_what_was_accepted_runs_to_its_end(
             statuses = dict(execution.statuses)
 
 
-def _carry_out(execution: Execution, fold: Fold, decision: Start | Outcome, value: Any, choice: int) -> None:
+def _carry_out(execution: Execution, fold: Fold, decision: Decision, value: Any, choice: int) -> None:
     outcome = decision if isinstance(decision, Outcome) else None
-    if isinstance(decision, Start):
+    if not isinstance(decision, Outcome):
         execution.scoped(decision.call)
         delegate_context([], execution.scoped_messages(decision.call), decision.parameters)
         declared = decision.call.output.references if decision.call.output is not None else ()

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.requests import Answer, Request, read_answer, read_request
 from acts_celery.protocol.requests.answers import Unreadable

@@ -14,7 +14,7 @@ from acts_celery.protocol import Output, Plan, Rejected
 from acts_celery.protocol.analysis.lane_views import View, views_of
 from acts_celery.protocol.analysis.order import order_findings
 from acts_celery.protocol.analysis.worlds import Worlds, choices_of
-from acts_celery.protocol.engine.execution import Start
+from acts_celery.protocol.engine.decisions import Start
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.paths import MISSING
 

@@ -11,9 +11,11 @@ from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.analysis.values import value_findings
 from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.elements import call_of, element_index, element_of
+from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.events import CallDecided, CallHeld, FanOutBegun
-from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import compose, read_answer, render
 from acts_celery.protocol.requests.staged import choosable, compose_slots
 from acts_celery.protocol.schemas import CompiledSchema
@@ -36,7 +38,7 @@ def execution(*calls: Any, **parts: Any) -> Execution:
     """The global lane of a plan."""
     plan = checked(*calls, context=CONTEXT)
     lane = plan.lanes[None]
-    return Execution(lane.calls, lane.graph, Context(CONTEXT).fold(None), plan.tools, **parts)
+    return Execution.of(plan, lane, Context(CONTEXT).fold(None), **parts)
 
 
 def test_an_element_has_a_number_of_its_own_beyond_all_calls() -> None:
@@ -120,7 +122,7 @@ def test_r7_1_the_number_of_elements_is_bounded() -> None:
 def test_r7_1_the_results_together_are_no_more_than_a_call_may_be_given() -> None:
     lane = execution(EACH, limits=Limits(call_bytes=100))
     (spread,) = lane.decide(DATE)
-    assert isinstance(spread, Spread)
+    assert isinstance(spread, FanOut)
     lane.apply(FanOutBegun(0, spread.snapshot))
     for start in lane.decide(DATE):
         assert isinstance(start, Start)
@@ -147,7 +149,7 @@ def test_r14_1_it_is_held_as_a_whole_and_changed_parameters_are_lists() -> None:
     lane = execution(EACH, approvals=Approvals(frozenset({"fetch"})))
     (held,) = lane.decide(DATE)
     assert isinstance(held, Hold)
-    assert not isinstance(held, Spread)
+    assert not isinstance(held, FanOut)
     assert held.snapshot == Snapshot({"url": ["a", "b"]}, {})
     lane.apply(CallHeld(0, held.snapshot))
     lane.apply(CallDecided(0, Ruling(Verdict.APPROVED, {"url": "a"})))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acts_celery.protocol.engine.execution import Failure, Outcome, Start, Status, Success
+from acts_celery.protocol.engine.decisions import Failure, Outcome, Start, Success
+from acts_celery.protocol.engine.statuses import Status
 
 from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses
 

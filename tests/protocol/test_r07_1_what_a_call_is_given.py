@@ -9,7 +9,8 @@ import msgpack
 import pytest
 
 from acts_celery.protocol import Limits, Rejected
-from acts_celery.protocol.engine.execution import Execution, Outcome, Start
+from acts_celery.protocol.engine.decisions import Decision, Outcome, Start
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.submission import decode
 
@@ -18,18 +19,18 @@ from .building import DATE, call, checked
 MANY = {f"p{number}": "†data.big" for number in range(200)}
 
 
-def decided(value: Any, limits: Limits, **properties: Any) -> Start | Outcome:
+def decided(value: Any, limits: Limits, **properties: Any) -> Decision:
     """What is decided about a call where `†data.big` is the value."""
     context = [{"type": "data", "data": {"big": value, "small": 1}}]
     plan = checked(call(to="†state.a", **properties), context=context)
     fold = Fold()
     for number, message in enumerate(plan.submission.context):
         fold.append(message, f"message {number}")
-    (decision,) = Execution(plan.calls, plan.lanes[None].graph, fold, plan.tools, limits=limits).decide(DATE)
+    (decision,) = Execution.of(plan, plan.lanes[None], fold, limits=limits).decide(DATE)
     return decision
 
 
-def refusal(decision: Start | Outcome) -> tuple[str, str]:
+def refusal(decision: Decision) -> tuple[str, str]:
     assert isinstance(decision, Outcome)
     assert decision.error is not None
     return decision.error["type"], decision.error["message"]

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from acts_celery.protocol import Limits, Problem, Rejected, check_submission
-from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.limits import size_of
 from acts_celery.protocol.submission.submission import decode

@@ -9,7 +9,8 @@ import pytest
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
-from acts_celery.protocol.engine.execution import Execution, Start
+from acts_celery.protocol.engine.decisions import Start
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.requests import compose, read_request
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.checking import Environment
@@ -34,7 +35,7 @@ def delegated(raw: dict[str, Any], own: list[Any], context: list[dict[str, Any]]
     for message in context:
         if message.get("_instance") in (None, instance):
             (shared if message.get("_instance") is None else fold).append(message, "message")
-    execution = Execution(plan.calls, plan.lanes[instance].graph, fold, plan.tools, instance=instance)
+    execution = Execution.of(plan, plan.lanes[instance], fold)
     (start,) = execution.decide(DATE)
     assert isinstance(start, Start)
     return delegate_context(own, execution.scoped_messages(start.call), start.parameters)

@@ -8,9 +8,11 @@ import pytest
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.calls.approvals import read_approvals
+from acts_celery.protocol.engine.decisions import Decision, Hold, Outcome, Start
 from acts_celery.protocol.engine.events import CallDecided, CallHeld
-from acts_celery.protocol.engine.execution import Execution, Hold, Outcome, Start, Status
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.holds import Ruling, Verdict
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE, call, checked, pointers, problems, submission
@@ -39,7 +41,7 @@ def execution(*calls: Any, approve: list[str], **parts: Any) -> tuple[Execution,
     plan = checked(*calls, config={"approve": approve}, **parts)
     fold = plan.context.fold()
     lane, approvals = plan.lanes[None], read_approvals(plan.submission.config)
-    return Execution(lane.calls, lane.graph, fold, plan.tools, approvals=approvals), fold
+    return Execution.of(plan, lane, fold, approvals=approvals), fold
 
 
 def only_hold(one: Execution) -> Hold:
@@ -50,7 +52,7 @@ def only_hold(one: Execution) -> Hold:
     return hold
 
 
-def ruled(one: Execution, ruling: Ruling, index: int = 0) -> Start | Outcome:
+def ruled(one: Execution, ruling: Ruling, index: int = 0) -> Decision:
     one.apply(CallDecided(index, ruling))
     (decision,) = one.decide(DATE)
     return decision
@@ -152,7 +154,7 @@ def test_r14_2_a_result_that_a_model_wrote_is_appended_when_it_is_approved() -> 
     value = submission(call("judge", to="†state.a", _output=3), config={"approve": ["judge"]}, tools=tools)
     plan = check_submission(value, activities={})
     lane, approvals = plan.lanes[None], read_approvals(plan.submission.config)
-    one = Execution(lane.calls, lane.graph, plan.context.fold(), plan.tools, approvals=approvals)
+    one = Execution.of(plan, lane, plan.context.fold(), approvals=approvals)
     only_hold(one)
     outcome = ruled(one, Ruling(Verdict.APPROVED))
     assert isinstance(outcome, Outcome)

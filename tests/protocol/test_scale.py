@@ -14,7 +14,9 @@ import pytest
 from acts_celery.protocol import Plan, Rejected, check_submission
 from acts_celery.protocol.analysis.demanded_shapes import DemandedShapes
 from acts_celery.protocol.analysis.simulation import simulate
-from acts_celery.protocol.engine.execution import Execution, Outcome, Start, Status, Success
+from acts_celery.protocol.engine.decisions import Decision, Outcome, Success
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import read_answer
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.state.fold import Fold
@@ -170,7 +172,7 @@ def drive(plan: Plan) -> None:
     ended: dict[int, Status] = {}
     for name in sorted(plan.lanes, key=lambda name: name or ""):
         lane = plan.lanes[name]
-        execution = Execution(lane.calls, lane.graph, folds[name], plan.tools, instance=name)
+        execution = Execution.of(plan, lane, folds[name])
         for index in plan.awaited if name is not None else ():
             execution.record(index, ended[index])
         go_on(execution, folds[name])
@@ -200,9 +202,9 @@ def go_on(execution: Execution, fold: Fold) -> None:
             commit(execution, fold, decision)
 
 
-def commit(execution: Execution, fold: Fold, decision: Start | Outcome) -> Outcome:
+def commit(execution: Execution, fold: Fold, decision: Decision) -> Outcome:
     """Carry out one decision."""
-    if isinstance(decision, Start):
+    if not isinstance(decision, Outcome):
         return commit(execution, fold, execution.finish(decision.call.index, Success({}), "now"))
     for message in decision.messages:
         fold.append(message, "a result")
@@ -337,10 +339,7 @@ def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_
 
         def drive_in_turns() -> None:
             folds = read(plan)
-            general, special = (
-                Execution(plan.lanes[name].calls, plan.lanes[name].graph, folds[name], plan.tools, instance=name)
-                for name in (None, "①")
-            )
+            general, special = (Execution.of(plan, plan.lanes[name], folds[name]) for name in (None, "①"))
             for decision in general.decide("now"):
                 outcome = commit(general, folds[None], decision)
                 special.record(outcome.index, outcome.status)

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import settings
 
 from acts_celery.protocol import Output, Plan, check_submission
-from acts_celery.protocol.engine.execution import FINAL, Failure, Start, Status, Success
+from acts_celery.protocol.engine.decisions import Failure, Start, Success
+from acts_celery.protocol.engine.statuses import FINAL, Status
 
 from . import naive
 from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json

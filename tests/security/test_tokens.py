@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.process.limits import limits_of

@@ -12,8 +12,9 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import CallEnded
-from acts_celery.protocol.engine.execution import Outcome, Status
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.liveness.leases import Leases
 from acts_celery.worker.storage.commits import Advance, Claim, Rest
 from acts_celery.worker.storage.connections import connect, connect_async

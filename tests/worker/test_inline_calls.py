@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from acts_celery.protocol.engine.execution import Success
+from acts_celery.protocol.engine.decisions import Success
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
 from acts_celery.worker.lanes.inline_calls import InlineCalls
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.lanes.invocation import invoke
 from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.registry.activities import Policy, make_activity

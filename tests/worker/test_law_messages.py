@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.errors import MalformedMessage
 from acts_celery.worker.wire.attempts import Attempt, CallId, Retry
 from acts_celery.worker.wire.messages import (

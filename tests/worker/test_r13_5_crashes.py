@@ -21,7 +21,7 @@ from redis import Redis
 
 from acts_celery import Client, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
-from acts_celery.protocol.engine.execution import Success
+from acts_celery.protocol.engine.decisions import Success
 from acts_celery.protocol.engine.loop import Loop, Stage, request_index
 from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling

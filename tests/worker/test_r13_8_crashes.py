@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import DELIVER, EmbeddedServer
-from acts_celery.protocol.engine.execution import Success
+from acts_celery.protocol.engine.decisions import Success
 from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.budgets import Budget

@@ -13,7 +13,7 @@ import pytest
 from acts_celery import Result, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.child_links import PARENT, Parent, child_id

@@ -20,7 +20,7 @@ from redis import Redis
 from acts_celery import Client, Run, activity
 from acts_celery.broker_config import SEVERAL, EmbeddedServer
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Success
+from acts_celery.protocol.engine.decisions import Success
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.app.runtime import Runtime
 from acts_celery.worker.app.scheduler import Scheduler

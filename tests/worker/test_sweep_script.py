@@ -12,7 +12,8 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.protocol.engine.execution import Outcome, Status
+from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.liveness.heartbeats import Heartbeat

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from celery import Celery
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.broker.cancellation import Cancellations
 from acts_celery.worker.broker.publish_buffer import PublishBuffer
 from acts_celery.worker.broker.publisher import Publisher

@@ -23,7 +23,7 @@ from acts_celery.broker_config import (
     PROBE,
 )
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Failure
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.errors import MalformedMessage
 from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.wire.attempts import Result

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry, moment_ms

@@ -17,8 +17,9 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.decisions import Outcome, Success
 from acts_celery.protocol.engine.events import CallsUndone
-from acts_celery.protocol.engine.execution import Outcome, Status, Success
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
 from acts_celery.worker.process.limits import limits_of

@@ -294,7 +294,7 @@ class Run:
         Raises `NothingToRetry`; `protocol.Rejected` where the value does not fit, and then nothing has changed;
         `RunOver` for a cancelled run, `BeingAmended`, `InstanceNotFound`.
         """
-        from acts_celery.protocol.engine.execution import Success
+        from acts_celery.protocol.engine.decisions import Success
 
         from .retrying import Choice, Retrier
 

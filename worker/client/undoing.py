@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from acts_celery.protocol.engine.execution import Status
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.execution import Failure, Outcome
+from acts_celery.protocol.engine.decisions import Failure, Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.models.delegates import estimate
 from acts_celery.worker.storage.budgets import Reservation, Shortfall

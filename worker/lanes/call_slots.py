@@ -14,7 +14,7 @@ from typing import Any
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.execution import Start
+from acts_celery.protocol.engine.decisions import Start
 from acts_celery.worker.registry.activities import Activity, Delegate, Registry
 from acts_celery.worker.storage.lane import LaneView
 from acts_celery.worker.storage.slots import Slots

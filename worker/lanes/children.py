@@ -18,7 +18,8 @@ from acts_celery.protocol import Plan, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import declares_tools, delegate_context
 from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
+from acts_celery.protocol.engine.decisions import Failure, Start, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.worker.storage.audit import Actor, AuditRecord

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import CallFailed, InvalidParameters
 from acts_celery.worker.models.errors import ModelError

@@ -19,10 +19,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeGuard
 
+from acts_celery.protocol.engine.decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
-from acts_celery.protocol.engine.execution import Execution, Failure, Hold, Outcome, Spread, Start, Status, Success
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
 from acts_celery.protocol.schemas.work import METER, STEP_WORK, Meter
 from acts_celery.worker.liveness.leases import runner_lease
@@ -186,12 +188,12 @@ class LaneRunner:
         if self._run_status == "running" and (calls := self._lane.gathering):
             await self._lane.gather(self._services.log, calls)
 
-    def _decide(self, outcomes: list[Outcome]) -> tuple[list[Start], list[Hold]]:
+    def _decide(self, outcomes: list[Outcome]) -> tuple[list[Start], list[Hold | FanOut]]:
         """What can be started now, and what is to wait for a person, or is carried out for each element, as far as it
         fits a commit; outcomes that need no execution join the others.
         """
         starts: list[Start] = []
-        holds: list[Hold] = []
+        holds: list[Hold | FanOut] = []
         now = date_now()
         while not self._of_calls.asked and not self._is_full(count := len(outcomes) + len(starts) + len(holds)):
             with self._of_calls:
@@ -200,19 +202,19 @@ class LaneRunner:
                 break
             self._of_calls.found.clear()
             for decision in decisions:
-                if self._load >= _MOST_BYTES and isinstance(decision, Start) and _is_written(decision):
+                if self._load >= _MOST_BYTES and _is_written(decision):
                     self._execution.reconsider(decision.call.index)
                     continue
-                if isinstance(decision, Hold):  # it is a start as well, and not to be begun
+                if isinstance(decision, Start):
+                    decision = self._forget(decision, now)
+                if isinstance(decision, Start):
+                    starts.append(decision)
+                elif isinstance(decision, Outcome):
+                    self._lane.apply(decision)
+                    outcomes.append(decision)
+                else:
                     holds.append(decision)
                     self._load += len(pack_hold(decision))
-                    continue
-                outcome = self._forget(decision, now) if isinstance(decision, Start) else decision
-                if isinstance(outcome, Start):
-                    starts.append(outcome)
-                else:
-                    self._lane.apply(outcome)
-                    outcomes.append(outcome)
         return starts, holds
 
     def _forget(self, start: Start, now: str) -> Start | Outcome:
@@ -287,7 +289,7 @@ class LaneRunner:
         delegated: Sequence[Delegated],
         starts: Sequence[Start],
         settled: Sequence[int],
-        holds: Sequence[Hold],
+        holds: Sequence[Hold | FanOut],
         *,
         is_all: bool,
     ) -> None:
@@ -297,7 +299,7 @@ class LaneRunner:
             delegated=delegated,
             settled=settled,
             claims=[self._starter.claim(start.call) for start in starts],
-            holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, Spread)) for hold in holds],
+            holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, FanOut)) for hold in holds],
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
         self._spent.clear()
@@ -328,10 +330,10 @@ class LaneRunner:
             self._lane.seen = advance.last_id
             await self._note_global(advance)
 
-    def _hold(self, holds: Sequence[Hold], advance: Advance) -> None:
+    def _hold(self, holds: Sequence[Hold | FanOut], advance: Advance) -> None:
         """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
         for hold, is_held in zip(holds, advance.held, strict=True):
-            if is_held and isinstance(hold, Spread):
+            if is_held and isinstance(hold, FanOut):
                 self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
             elif is_held:
                 self._execution.apply(CallHeld(hold.call.index, hold.snapshot))
@@ -517,6 +519,8 @@ class LaneRunner:
         return [lane_task(self._lane.run.run, lane or None, queue, advance.among) for lane in advance.woken]
 
 
-def _is_written(start: Start) -> bool:
-    """Whether a commit holds all that a call is given: it is to wait for a person, or is sent and forgotten."""
-    return isinstance(start, Hold) or start.call.is_fire_and_forget
+def _is_written(decision: Decision) -> TypeGuard[Start | Hold | FanOut]:
+    """Whether a commit holds all that a call is given: it is to wait for a person, is carried out for each element, or
+    is sent and forgotten.
+    """
+    return not isinstance(decision, Outcome) and (not isinstance(decision, Start) or decision.call.is_fire_and_forget)

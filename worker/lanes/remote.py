@@ -16,7 +16,8 @@ from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import delegate_context
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.engine.execution import Execution, Failure, Start, Success
+from acts_celery.protocol.engine.decisions import Failure, Start, Success
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import request_config, solve

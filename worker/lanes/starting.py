@@ -8,7 +8,8 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.execution import Execution, Failure, Outcome, Start
+from acts_celery.protocol.engine.decisions import Failure, Outcome, Start
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.errors import Conflict
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition

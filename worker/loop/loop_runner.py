@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
 from acts_celery.protocol.requests import Request

@@ -13,10 +13,10 @@ from typing import Any, Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.events import CallEnded, CallsUndone
-from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Loop, Stage
 from acts_celery.protocol.engine.loop_events import Answered, Asked, PartCame, Planned
 from acts_celery.protocol.engine.loop_limits import LoopLimits
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.amendments import SoFar

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.execution import Status
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -22,6 +21,7 @@ from acts_celery.protocol.engine.loop_events import (
     ToolsChosen,
 )
 from acts_celery.protocol.engine.solution_output import judge_output
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message

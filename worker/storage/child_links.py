@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.wire.attempts import Attempt, CallId

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acts_celery.protocol.calls.elements import call_of, element_of
-from acts_celery.protocol.engine.execution import Outcome
+from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 

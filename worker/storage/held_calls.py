@@ -10,7 +10,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.protocol.calls.approvals import asks
-from acts_celery.protocol.engine.execution import Hold
+from acts_celery.protocol.engine.decisions import FanOut, Hold
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.worker.errors import RunNotFound
@@ -110,7 +110,7 @@ def iso_date(milliseconds: int) -> str:
     return date_of(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
-def pack_hold(hold: Hold) -> bytes:
+def pack_hold(hold: Hold | FanOut) -> bytes:
     """What an entry holds of a call that waits for a person, or is carried out for each element."""
     call, snapshot = hold.call, hold.snapshot
     fields: dict[str, Any] = {

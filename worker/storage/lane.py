@@ -13,6 +13,7 @@ from functools import cached_property
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of
+from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import (
     CallEnded,
     CallsUndone,
@@ -21,9 +22,11 @@ from acts_celery.protocol.engine.events import (
     MessageAdded,
     PromisesGivenUp,
 )
-from acts_celery.protocol.engine.execution import FINAL, Execution, Outcome, Status
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.guests import Guests
+from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.engine.solution_output import output_fault
+from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
@@ -193,18 +196,15 @@ class LaneView:
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
         self._gathered = _Gathered()
-        self.execution = Execution(
-            self.calls,
-            work.graph,
-            self.fold,
+        terms = Terms(
             definition.tools,
-            instance=instance,
-            returns=definition.returns,
-            gather=self._gathered.of,
-            defers_errors=work.tick is not None,
-            limits=run.limits,
+            definition.returns,
+            instance,
             approvals=definition.approvals,
+            limits=run.limits,
+            defers_errors=work.tick is not None,
         )
+        self.execution = Execution(self.calls, work.graph, self.fold, terms, self._gathered.of)
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""

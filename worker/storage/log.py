@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from acts_celery.protocol.engine.execution import Outcome
+from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from acts_celery.protocol.calls.elements import call_of, element_of
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.language.limits import LONGEST_INSTANCE
 
 _OWNERS: Final = count(1)

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from acts_celery.broker_config import DELIVER
 from acts_celery.protocol import Limits, Message, Output
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.language.limits import MOST, value_problems
 from acts_celery.worker.errors import MalformedMessage
 

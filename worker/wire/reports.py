@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from acts_celery.broker_config import PROBE
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.execution import Failure, Success
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.language.limits import LONGEST_INSTANCE
 
 from .attempts import Attempt, Count, Milliseconds, Result, Retry, RunName, Token, lane_token

@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acts_celery.protocol.engine.execution import FINAL, Outcome, Start, Status
+from acts_celery.protocol.engine.decisions import Outcome, Start
+from acts_celery.protocol.engine.statuses import FINAL, Status
 
 from .log import DATE, Advance, Entry, Result, Steps
 from .views import LaneView
@@ -90,7 +91,7 @@ class Drive:
             for decision in decisions:
                 if isinstance(decision, Start):
                     starts.append(decision)
-                else:
+                elif isinstance(decision, Outcome):
                     entries.append(self._applied(decision, 0))
         return entries, starts
 

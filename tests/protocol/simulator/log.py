@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from acts_celery.protocol.engine.execution import Failure, Outcome, Status, Success
+from acts_celery.protocol.engine.decisions import Failure, Outcome, Success
+from acts_celery.protocol.engine.statuses import Status
 
 Lane = str | None
 Steps = Generator[None, None, None]

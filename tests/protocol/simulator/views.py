@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from acts_celery.protocol.engine.execution import Execution, Outcome, Status
+from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 from .log import Entry, Lane, Steps
@@ -49,9 +51,7 @@ class LaneView:
         for message in world.given.get(lane, ()):
             self.fold.append(message, "context")
         plan = world.plan
-        self.execution = Execution(
-            laid_out.calls, laid_out.graph, self.fold, plan.tools, instance=lane, returns=plan.returns
-        )
+        self.execution = Execution.of(plan, laid_out, self.fold)
         self.awaited = world.awaited[lane]
         self._feed(entries)
         for index in running:

@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
-from acts_celery.protocol.engine.execution import Failure, Start, Status, Success
+from acts_celery.protocol.engine.decisions import Failure, Start, Success
+from acts_celery.protocol.engine.statuses import Status
 
 from .log import DATE, Lane, Log, Result
 from .process import Process, Task

@@ -1,0 +1,194 @@
+"""How the calls of a lane stand, by what the log says; without I/O (SPEC R6.4, R11.6, R14.2).
+
+It changes only by what the log says, so it can be rebuilt from the log at any moment, and two that have read the same
+log are in the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.state.fold import Fold
+
+from .elements import Elements
+from .events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    ElementEnded,
+    Event,
+    FanOutBegun,
+    MessageAdded,
+    PromisesGivenUp,
+)
+from .holds import Ruling, Snapshot
+from .readiness import Readiness
+from .statuses import FINAL, TRANSITIONS, Status
+
+
+class Standing:
+    """The statuses of calls, and which of them are to be looked at."""
+
+    def __init__(self, calls: Sequence[Call], graph: Graph, fold: Fold) -> None:
+        self._calls = {call.index: call for call in calls}
+        self._graph = graph
+        self._fold = fold
+        self._status: dict[int, Status] = {}
+        self._left = len(self._calls)
+        self._readiness = Readiness(self._calls, graph)
+        self._promises = dict(graph.promises)
+        self._given_up: dict[int, Reference] = {}
+        self._may_have_come = True
+        self._touched: dict[int, dict[Expression, None]] = {}
+        self._candidates: dict[int, None] = dict.fromkeys(self._calls)
+        self._decided: set[int] = set()
+        self._snapshots: dict[int, Snapshot] = {}
+        self._rulings: dict[int, Ruling] = {}
+        self._elements: dict[int, Elements] = {}
+
+    @property
+    def statuses(self) -> dict[int, Status]:
+        """The status of each of the lane's own calls."""
+        return {index: self.status(index) for index in self._calls if element_of(index) is None}
+
+    def call(self, index: int) -> Call | None:
+        """The call of the lane, or the element of one that is carried out for each, of that number."""
+        return self._calls.get(index)
+
+    @property
+    def unended(self) -> list[int]:
+        """The numbers of all that have not ended."""
+        return [index for index in self._calls if self.status(index) not in FINAL]
+
+    def status(self, index: int) -> Status:
+        """The status of a call, also of one of the global lane."""
+        return self._status.get(index, Status.WAITING)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every call of the lane has ended."""
+        return self._left == 0
+
+    def record(self, index: int, status: Status) -> bool:
+        """Take note of a call's status, from the log or of what is under way; says whether that was news.
+
+        What the transitions do not allow is a duplicate or came late, and changes nothing.
+        """
+        if status not in TRANSITIONS[self.status(index)]:
+            return False
+        self._status[index] = status
+        if status is Status.WAITING:
+            self.reconsider(index)
+        elif status in FINAL:
+            self._left -= index in self._calls
+            self._may_have_come = True  # it may have written what was promised
+            for reader, place in self._readiness.end(index):
+                self._settle(reader, place)
+        return True
+
+    def apply(self, event: Event) -> bool:
+        """Take in what an entry of the log says, its message appended to the fold; says whether that was news."""
+        take = _TAKES.get(type(event))
+        return take is not None and take(self, event)
+
+    def _end(self, event: CallEnded) -> bool:
+        return self.record(event.call, event.status)
+
+    def _end_element(self, event: ElementEnded) -> bool:
+        if event.element not in self._calls or not self.record(event.element, event.status):
+            return False
+        elements = self._elements[event.call]
+        elements.end(event.element, event.status, event.value, event.error)
+        if not elements.left:
+            self.reconsider(event.call)
+        return True
+
+    def _hold(self, event: CallHeld) -> bool:
+        is_news = self.record(event.call, Status.HELD)
+        if is_news:
+            self._snapshots[event.call] = event.snapshot
+            self._rulings.pop(event.call, None)
+        return is_news
+
+    def _let_go(self, event: CallDecided) -> bool:
+        if self.status(event.call) is not Status.HELD:
+            return False
+        self._rulings[event.call] = event.ruling
+        return self.record(event.call, Status.WAITING)
+
+    def _fan_out(self, event: FanOutBegun) -> bool:
+        index = event.call
+        if index not in self._calls or index in self._elements or not self.record(index, Status.RUNNING):
+            return False
+        elements = self._elements[index] = Elements.of(self._calls[index], event.snapshot.parameters)
+        self._calls |= elements.calls
+        self._left += len(elements.calls)
+        self._snapshots |= dict.fromkeys((index, *elements.calls), event.snapshot)
+        self._candidates |= dict.fromkeys(elements.calls)
+        return True
+
+    def _give_up_promises(self, _: PromisesGivenUp) -> bool:
+        """What is promised counts as something that no call brings, and `||` falls back."""
+        self._given_up |= self._promises
+        for node in (given_up := list(self._promises)):
+            self._end_promise(node)
+        return bool(given_up)
+
+    def _receive(self, _: MessageAdded) -> bool:
+        self.receive()
+        return True
+
+    def receive(self) -> None:
+        """Note that the fold has grown elsewhere: what was promised may have come (SPEC R11.6)."""
+        self._may_have_come = True
+
+    def reconsider(self, index: int) -> None:
+        """Decide anew about a call of the lane whose last decision was not carried out."""
+        self._decided.discard(index)
+        if index in self._calls and self.status(index) not in FINAL:
+            self._candidates[index] = None
+
+    def _is_open(self, index: int) -> bool:
+        """Whether nothing was decided of a call yet, neither here nor by a person."""
+        return self.status(index) is Status.WAITING and index not in self._rulings
+
+    @property
+    def promised(self) -> tuple[Reference, ...]:
+        """The promised places that calls of the lane wait for (SPEC R6.3)."""
+        return tuple(self._promises.values())
+
+    def _settle(self, reader: int, place: Reference | None) -> None:
+        """Note that a place, or all of its scopes, settled which can make a difference to a call: see `_look_again`."""
+        if reader in self._candidates or reader in self._decided or self.status(reader) is not Status.WAITING:
+            return
+        touched = self._touched.setdefault(reader, {})
+        touched.update(dict.fromkeys(self._calls[reader].readers_of(place) if place is not None else ()))
+
+    def _note_arrivals(self) -> None:
+        """Find the promised values that have come."""
+        for node, place in tuple(self._promises.items()) if self._may_have_come else ():
+            if self._fold.exists(place):
+                self._end_promise(node)
+        self._may_have_come = False
+
+    def _end_promise(self, node: int) -> None:
+        del self._promises[node]
+        for reader, place in self._readiness.end(node):
+            self._settle(reader, place)
+
+
+_TAKES: Final[Mapping[type, Callable[[Standing, Any], bool]]] = {
+    MessageAdded: Standing._receive,
+    CallEnded: Standing._end,
+    ElementEnded: Standing._end_element,
+    CallHeld: Standing._hold,
+    CallDecided: Standing._let_go,
+    FanOutBegun: Standing._fan_out,
+    PromisesGivenUp: Standing._give_up_promises,
+}
+"""What each event changes; the others change nothing that can be done."""
