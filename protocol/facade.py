@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from .graph.readers import unread_results
 from .language.errors import Rejected
@@ -72,54 +72,46 @@ class Plan(Layout):
         }
 
 
+class Known(TypedDict, total=False):
+    """What a backend knows, for planning as it does."""
+
+    activities: Mapping[str, Mapping[str, Any]] | None
+    """The schemas of the registered activities by name."""
+    delegates: Container[str] | None
+    """The names of the registered delegates."""
+    model: bool
+    """Whether a model is configured, as it is by default."""
+    strict_meta: bool
+    limits: Limits | None
+    allow: Iterable[str] | None
+    """The only tools and code that may be called, where given (SPEC R4.2a)."""
+
+
 def check(
     context: Context | Iterable[Message],
     solution: Mapping[str, Any] | None = None,
     *,
     tools: Mapping[str, Any] | None = None,
-    activities: Mapping[str, Mapping[str, Any]] | None = None,
-    delegates: Container[str] | None = None,
-    model: bool = True,
-    strict_meta: bool = False,
-    limits: Limits | None = None,
-    allow: Iterable[str] | None = None,
+    **known: Unpack[Known],
 ) -> Plan:
     """Check a solution, or the plan messages of a context, against the context.
 
-    `activities` maps the names of registered activities to their schemas, `delegates` holds the names of registered
-    delegates, `model` says whether one is configured; leave them out to plan without a backend. With `allow` only the
-    tools and the code that it names may be called (SPEC R4.2a). Raises `Rejected` with every structural error.
+    `known` is what a backend knows (see `Known`); leave it out to plan without one. Raises `Rejected` with every
+    structural error.
     """
     submission: dict[str, Any] = {"context": list(context.messages if isinstance(context, Context) else context)}
     if solution is not None:
         submission["solution"] = dict(solution)
     if tools is not None:
         submission["tools"] = dict(tools)
-    return check_submission(
-        submission,
-        activities=activities,
-        delegates=delegates,
-        model=model,
-        strict_meta=strict_meta,
-        limits=limits,
-        allow=allow,
-    )
+    return check_submission(submission, **known)
 
 
-def check_submission(
-    value: Any,
-    *,
-    activities: Mapping[str, Mapping[str, Any]] | None = None,
-    delegates: Container[str] | None = None,
-    model: bool = True,
-    strict_meta: bool = False,
-    limits: Limits | None = None,
-    allow: Iterable[str] | None = None,
-) -> Plan:
+def check_submission(value: Any, **known: Unpack[Known]) -> Plan:
     """Check a whole submission as it was handed in; see `check`."""
-    allowed = None if allow is None else frozenset(allow)
-    known = Environment(activities, delegates, model, strict_meta, limits or Limits(), allowed)
-    return check_in(known, value)
+    allow = known.get("allow")
+    given = {**known, "limits": known.get("limits") or Limits(), "allow": None if allow is None else frozenset(allow)}
+    return check_in(Environment(**given), value)  # type: ignore[arg-type]  # mypy loses the names
 
 
 def check_in(known: Environment, value: Any) -> Plan:

@@ -19,7 +19,7 @@ from acts_celery.protocol.analysis.finding import Finding
 from acts_celery.protocol.analysis.surroundings import unwrapping
 from acts_celery.protocol.analysis.texts import slips_of
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import NoSchema
+from acts_celery.protocol.calls.declarations import NoSchema
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, WrittenPlaces
 from acts_celery.protocol.graph.writers import Writers

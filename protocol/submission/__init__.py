@@ -5,7 +5,7 @@
 `config`      its settings
 `output`      the output of its solution
 `asides`      what a request asks for beside calls and an output: advice, and a version
-`checking`    finding all structural errors
+`checking`    finding all structural errors: `reading_calls`, then all calls together
 `upfront`     tools narrowed by what their delegates declare
 `layout`      what a check has found out, and the order that follows from it
 `support`     what of it a backend of this version cannot do yet

@@ -5,41 +5,28 @@ All structural errors are found at once. Each check is a function of its own tha
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
-from acts_celery.protocol.calls.approvals import approval_problems, asks
+from acts_celery.protocol.calls.approvals import approval_problems
 from acts_celery.protocol.calls.call import (
     Call,
-    alias_problems,
-    completed,
-    make_call,
-    meta_problems,
-    place_in,
-    read_expressions,
-    shape_problems,
 )
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
-from acts_celery.protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
-from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer, segments
+from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import Limits, exceeded
-from acts_celery.protocol.language.paths import MISSING
-from acts_celery.protocol.schemas.work import EXCEEDED
 from acts_celery.protocol.state.context import Context
 
 from .asides import aside_problems
 from .layout import Layout
 from .output import output_problems
-from .submission import Pointer, Submission
+from .reading_calls import read_calls
+from .submission import Submission
 from .upfront import Definitions, is_upfront, narrowed_tools, upfront_problems
-
-_FREE_WORK: Final = 10_000
-"""Units that the schema of each call's tool may take before they are counted: several times what most take."""
 
 
 def _no_definition(_: str) -> None:
@@ -88,7 +75,7 @@ def check_calls(
     toolbox = toolbox_of(submission, known)
     limits = known.limits
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
-    calls, call_problems, paths_are_known = _read_calls(submission, toolbox, limits)
+    calls, call_problems, paths_are_known = read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
     if submission.is_request:
@@ -241,167 +228,6 @@ class _Either(Container[str]):
         """The names, as far as they can be listed."""
         yield from self.own
         yield from listed(self.registered)
-
-
-def _read_calls(
-    submission: Submission, toolbox: Toolbox, limits: Limits
-) -> tuple[tuple[Call, ...], list[Problem], bool]:
-    """Every call whose paths can be read, what is wrong with any, and whether it is known where each writes."""
-    calls: list[Call] = []
-    problems: list[Problem] = []
-    paths_are_known = True
-    reader = _Reader(toolbox, submission.instances, limits.schema_work)
-    for index, at, raw in submission.numbered:
-        call, found = reader.read(index, raw, at)
-        problems += found
-        if call is not None:
-            calls.append(call)
-        elif isinstance(raw, dict):
-            paths_are_known = False
-    return tuple(calls), problems, paths_are_known
-
-
-@dataclass
-class _Reader:
-    """Reads calls against what is known."""
-
-    toolbox: Toolbox
-    instances: tuple[str, ...]
-    work_left: int
-    """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
-
-    _by_tool: dict[str, tuple[Runner, Sequence[Problem]]] = field(default_factory=dict)
-    """Who runs the calls of a tool that choose no code of their own."""
-
-    @cached_property
-    def _instances(self) -> frozenset[str]:
-        return frozenset(self.instances)
-
-    def read(self, index: int, raw: Any, at: Pointer) -> tuple[Call | None, list[Problem]]:
-        """The call, with what is usable of it, and what is wrong with it; no call where it may write anywhere."""
-        shapeless = shape_problems(raw, *at)
-        if not isinstance(raw, dict):
-            return None, shapeless
-        reads, unparsed = read_expressions(raw, *at)
-        elsewhere = [*shapeless, *unparsed, *alias_problems(raw, *at)]
-        name = "" if shapeless else raw["_tool"]
-        tool = self.toolbox.tool(name) if not shapeless else None
-        constants = tool.constants if tool is not None else {}
-        properties = completed(raw, constants)
-        problems = list(meta_problems(properties))
-        unusable = _told(problems)
-        runner, not_run = self._runner(name, tool, properties) if not shapeless else (_stand_in(name), ())
-        usable = raw if not (unusable or shapeless) else {**_without(raw, unusable), "_tool": name}
-        call = make_call(index, usable, _without(constants, unusable), runner, reads)
-        problems += [*not_run, *self._instance_problems(call), *self._latent_problems(call)]
-        if not shapeless:
-            problems += self.toolbox.refusals(name, runner)
-            held = {**properties, **call.standing_in()} if unusable else call.standing_in()
-            problems += self._schema_problems(tool, runner, held, _told(problems))
-        if "_instance" in unusable:  # wherever it belongs, it may write there; what it reads there is not known
-            call = replace(call, reads=(), scopes=())
-        return None if "_outputPath" in unusable else call, [*elsewhere, *_placed(problems, raw, at)]
-
-    def _runner(self, name: str, tool: Tool | None, properties: Mapping[str, Any]) -> tuple[Runner, Sequence[Problem]]:
-        """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problem."""
-        delegate, activity = properties.get("_delegate"), properties.get("_activity")
-        if delegate is None and activity is None:
-            if name not in self._by_tool:
-                self._by_tool[name] = self._chosen(name, tool, properties, delegate, activity)
-            return self._by_tool[name]
-        return self._chosen(name, tool, properties, delegate, activity)
-
-    def _chosen(
-        self, name: str, tool: Tool | None, properties: Mapping[str, Any], delegate: Any, activity: Any
-    ) -> tuple[Runner, Sequence[Problem]]:
-        """The same, looked up."""
-        if tool is None and (not delegate or delegate == ANONYMOUS):
-            cause = UnknownName(name, self.toolbox.names)
-            is_delegate = self.toolbox.delegates is not None and name in self.toolbox.delegates
-            remedy = f': it is a delegate, so write "_delegate": {json.dumps(name)}, too' if is_delegate else ""
-            return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}{remedy}", cause)]
-        if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
-            return _stand_in(name), []
-        if unfit := list(self.toolbox.choice_problems(tool, properties)):
-            return _stand_in(name), unfit
-        try:
-            return self.toolbox.runner(name, delegate, activity), []
-        except UnknownRunner as error:
-            return _stand_in(name), [Problem("/_delegate" if delegate else "/_activity", str(error), error.cause)]
-
-    def _schema_problems(
-        self, tool: Tool | None, runner: Runner, held: Mapping[str, Any], told: frozenset[str]
-    ) -> Iterator[Problem]:
-        """What schemas say against a call, but of meta-properties of which something is said already."""
-        if self.work_left < 0:
-            return
-        self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - _FREE_WORK)
-        if self.work_left < 0:
-            yield Problem("", f"{EXCEEDED}: this call and those behind it were not held against their tools")
-            return
-        is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
-        found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
-        found = [one if one.pointer else replace(one, message=f"{tool.name}: {one.message}") for one in found if tool]
-        unfit = _told(found)
-        pinned = self.toolbox.pin_problems(tool, runner, held)
-        found += [problem for problem in pinned if not _told([problem]) & unfit]
-        yield from (problem for problem in found if not _told([problem]) & told)
-
-    def _instance_problems(self, call: Call) -> Iterator[Problem]:
-        """A call's instance must occur in the context (SPEC R10.1)."""
-        if call.instance is not None and call.instance not in self._instances:
-            cause = UnknownName(call.instance, self.instances)
-            yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
-        if call.gather and not self.instances:
-            yield Problem("/_gather", "the context has no instances to gather from: leave _gather out")
-
-    def _latent_problems(self, call: Call) -> Iterator[Problem]:
-        """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""
-        is_latent = call.runner.executor is Executor.LATENT
-        if call.each and (is_latent or asks(call)):
-            text = "a model writes one result for it" if is_latent else "a question is asked once"
-            yield Problem("/_each", f"is for activities and delegates: {text}")
-        if is_latent and call.output is not None and call.given is MISSING and not self.toolbox.model:
-            yield Problem(
-                "",
-                f"no activity and no delegate runs {call.tool!r}, it has no _output, and no model is configured: "
-                "register an activity of that name, or set ACTS_MODEL",
-            )
-
-
-def _stand_in(name: str) -> Runner:
-    """Stands for what would run a call of an unknown tool."""
-    return Runner(Executor.ACTIVITY, name)
-
-
-def _told(problems: Collection[Problem]) -> frozenset[str]:
-    """The meta-properties that problems of a completed call speak of."""
-    if not problems:
-        return frozenset()
-    keys = (segments(problem.pointer)[0] for problem in problems if problem.pointer)
-    return frozenset(key for key in keys if key.startswith("_"))
-
-
-def _without(properties: Mapping[str, Any], unusable: Collection[str]) -> dict[str, Any]:
-    """The properties but these, whichever of their names they are written under."""
-    if not unusable:
-        return dict(properties)
-    return {key: value for key, value in properties.items() if ALIASES.get(key, key) not in unusable}
-
-
-def _placed(problems: Iterable[Problem], raw: Mapping[str, Any], at: Pointer) -> Iterator[Problem]:
-    """The problems of a completed call, each at what the author wrote: a value that the tool's schema filled in stands
-    nowhere in the submission, so it is placed at the call.
-    """
-    for problem in problems:
-        key, *below = segments(problem.pointer) or ("",)
-        if not key.startswith("_"):
-            yield replace(problem, pointer=pointer(*at) + problem.pointer)
-        elif written := place_in(raw, key):
-            yield replace(problem, pointer=pointer(*at, *written, *below))
-        else:
-            message = f"{key}, which its tool's schema fills in: {problem.message}"
-            yield replace(problem, pointer=pointer(*at), message=message)
 
 
 def _ordered(problems: Iterable[Problem]) -> list[Problem]:

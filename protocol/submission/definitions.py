@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from acts_celery.protocol.calls.tools import read_tools
+from acts_celery.protocol.calls.declarations import read_tools
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.schemas import schema_problem
 from acts_celery.protocol.state.shapes import message_problems

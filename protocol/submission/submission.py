@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgpack
 
-from acts_celery.protocol.calls.tools import Tool, read_tools
+from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import (
     CONTROL,

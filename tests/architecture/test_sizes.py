@@ -14,8 +14,6 @@ MOST_LINES_OF_A_FUNCTION: Final = 60
 MOST_PARAMETERS: Final = 7
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONG_MODULES: Final = {
-    "protocol/calls/tools.py",
-    "protocol/submission/checking.py",
     "worker/client/runs.py",
     "worker/lanes/lane_runner.py",
 }
