@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 SCRIPTS: Final = {
-    "advance": "worker/test_advance_script",
+    "advance": "worker/test_commit_script",
     "amend": "worker/test_amend",
     "budget": "worker/test_r13_3_budget",
-    "clock": "worker/test_advance_script",
-    "condition": "worker/test_advance_script",
+    "clock": "worker/test_commit_script",
+    "condition": "worker/test_commit_script",
     "decide": "worker/test_r14_people",
     "drive": "worker/test_lost_lanes",
     "due": "worker/test_sweep_script",
@@ -21,7 +21,7 @@ SCRIPTS: Final = {
     "heartbeats": "worker/test_sweep_script",
     "held": "worker/test_r14_people",
     "lane": "worker/test_runs",
-    "lanes": "worker/test_advance_script",
+    "lanes": "worker/test_commit_script",
     "loop": "worker/test_r13_1_loop",
     "names": "worker/test_sweep_script",
     "outbox": "worker/test_sweep_script",

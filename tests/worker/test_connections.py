@@ -13,7 +13,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.connections import connect, connect_async
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.wire.task_messages import lane_task
 
 from .backend import settings_for
@@ -24,7 +24,7 @@ def test_as_many_lanes_as_a_worker_has_threads_can_read_at_once(server: Embedded
 
     async def read() -> list[object]:
         async with connect_async(settings) as redis:
-            log = MessageLog(redis, prefix="crowd", published_seconds=60, window=500, lease_seconds=30)
+            log = MessageLog(redis, "crowd", LogTerms(published_seconds=60, window=500, lease_seconds=30))
             reads = (log.read("none", f"i{n}") for n in range(settings.concurrency))
             return list(await asyncio.gather(*reads, return_exceptions=True))
 

@@ -16,7 +16,7 @@ from acts_celery.worker.lanes.children import child_config
 from acts_celery.worker.storage.budgets import Budget, Reservation, Shortfall, left_of, sum_fields
 from acts_celery.worker.storage.child_links import Parent, child_id
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.wire.attempts import CallId
 
 from .backend import Backend, Meeting
@@ -173,7 +173,7 @@ def test_r13_3_a_child_starts_with_what_is_left_and_its_definition_only_tightens
 def test_r13_3_a_draw_counts_once_and_none_is_taken_from_a_run_that_is_over(server: EmbeddedServer) -> None:
     async def draws() -> None:
         client = redis.asyncio.Redis.from_url(server.redis_url)
-        log = MessageLog(client, prefix="draws", published_seconds=1, lease_seconds=1, window=1)
+        log = MessageLog(client, "draws", LogTerms(published_seconds=1, lease_seconds=1, window=1))
         budget, keys = Budget("r", 100, 3), Keys("draws", "r")
         is_over = Shortfall("run r, which it is to answer, is over", may_pass=False)
         assert await log.reserve([budget], Reservation("a", 1)) == is_over
@@ -209,7 +209,7 @@ def test_r13_3_a_draw_counts_once_and_none_is_taken_from_a_run_that_is_over(serv
 def test_r13_3_a_child_with_limits_of_its_own_shares_them_with_what_stands_below_it(server: EmbeddedServer) -> None:
     async def reservations() -> None:
         client = redis.asyncio.Redis.from_url(server.redis_url)
-        log = MessageLog(client, prefix="nested", published_seconds=1, lease_seconds=1, window=1)
+        log = MessageLog(client, "nested", LogTerms(published_seconds=1, lease_seconds=1, window=1))
         outer, child, keys = Budget("r", 100, 9), Budget("c", 40, 3), Keys("nested", "r")
         await client.hset(keys.state, "status", "running")
         assert await log.reserve([child, outer], Reservation("below", 30, 30)) is None

@@ -36,7 +36,7 @@ from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.slots import Slots
 from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
@@ -193,7 +193,7 @@ class World:
 
     def _scheduler(self, redis: Any) -> Scheduler:
         settings = self.settings
-        log = MessageLog(redis, prefix=settings.key_prefix, published_seconds=60, lease_seconds=30, window=100)
+        log = MessageLog(redis, settings.key_prefix, LogTerms(published_seconds=60, lease_seconds=30, window=100))
         log._commands = _Mortal(log._commands, self.step)  # type: ignore[assignment]
 
         async def publish(tasks: Sequence[TaskMessage]) -> None:

@@ -29,7 +29,7 @@ from acts_celery.worker.wire.reports import LONGEST_WHY, AttemptRef, Completion,
 from acts_celery.worker.wire.task_messages import TaskMessage
 from acts_celery.worker.wire.tokens import Tokens
 
-from .test_advance_script import RUN, Log, done
+from .test_commit_script import RUN, Log, done
 
 RESULTS, FAR = "judged-instances", "judged-far"
 SECRET = b"of this test"

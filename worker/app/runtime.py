@@ -39,7 +39,7 @@ from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.due import PUBLISHED_SECONDS
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.storage.slots import Slots
 from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.messages import Delivery, attempt_in, delivery_task
@@ -112,9 +112,7 @@ class Runtime:
     def _make_scheduler(self, registry: Registry) -> Scheduler:
         settings = self.settings
         redis = connect_async(settings)
-        log = MessageLog(
-            redis,
-            prefix=settings.key_prefix,
+        terms = LogTerms(
             published_seconds=PUBLISHED_SECONDS,
             lease_seconds=settings.lease_seconds,
             window=settings.publish_window,
@@ -122,6 +120,7 @@ class Runtime:
             run_work=settings.limit_run_schema_work,
             tells=settings.hold_webhook_url is not None,
         )
+        log = MessageLog(redis, settings.key_prefix, terms)
         leases = self._leases = Leases(
             connect(settings),
             prefix=settings.key_prefix,

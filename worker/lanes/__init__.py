@@ -1,6 +1,8 @@
 """Running the calls of a lane, in line and remote.
 
 `lane_runner`   decide, commit, apply, until nothing is ready
+`step`          what one commit is to hold
+`deciding`      what results mean and what is ready
 `mailbox`       what arrives for a runner
 `services`      what all runners of a process share
 `views`         the shared parts of the runs

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def runner_lease(instance: str | None, owner: str) -> str:
-    """The lease of a driver (see advance.lua)."""
+    """The lease of a driver (see commit.lua)."""
     return f"{lane_token(instance)}\x1f@{owner}"
 
 

@@ -1,4 +1,4 @@
-"""A loop's log as its runner writes it: steps, and claims of its requests (see lua/loop.lua and lua/advance.lua)."""
+"""A loop's log as its runner writes it: steps, and claims of its requests (see lua/loop.lua and lua/commit.lua)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acts_celery.worker.lanes.services import Services
-from acts_celery.worker.storage.commits import Advance, Claim, Rest
+from acts_celery.worker.storage.commits import Claim, Commit, Committed, Rest
 from acts_celery.worker.storage.lane import RunGone
 from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
 from acts_celery.worker.wire.attempts import owner_token
@@ -25,7 +25,7 @@ class LoopLog:
         self._view = view
         self._owner = owner_token()
         self._mark: float | None = None
-        """Of the published task: the loop is found by the sweep until it is taken back (see advance.lua)."""
+        """Of the published task: the loop is found by the sweep until it is taken back (see commit.lua)."""
         self._refused: tuple[str, str] | None = None
         """The last id and the stage by which a step was decided that was refused."""
         self._now_ms = 0
@@ -83,15 +83,14 @@ class LoopLog:
             await self._publish(taken.woken)
         return taken.is_taken
 
-    async def advance(
+    async def commit(
         self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False
-    ) -> Advance:
+    ) -> Committed:
         """Claim, rest or leave."""
         view, mark = self._view, self._mark
         self._mark = None
-        advance = await self._services.log.advance(
-            view.run,
-            LOOP,
+        commit = Commit(
+            instance=LOOP,
             seen=view.own_seen,
             global_seen=view.global_seen,
             owner=self._owner,
@@ -101,12 +100,13 @@ class LoopLog:
             takes_up=mark,
             status=view.status,
         )
-        if advance.status == "gone":
+        committed = await self._services.log.commit(view.run, commit)
+        if committed.status == "gone":
             raise RunGone(view.run)
-        is_fresh = advance.is_fresh and advance.global_id == view.global_seen
+        is_fresh = committed.is_fresh and committed.global_id == view.global_seen
         self.has_left = leaves and is_fresh
-        await self._publish(advance.woken)
-        return replace(advance, is_fresh=is_fresh)
+        await self._publish(committed.woken)
+        return replace(committed, is_fresh=is_fresh)
 
     async def _publish(self, lanes: Sequence[str]) -> None:
         if lanes:

@@ -134,7 +134,7 @@ class LoopRunner:
 
     async def _stays(self) -> bool:
         """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
-        return not self._log.has_left and not (await self._log.advance(leaves=True)).is_fresh
+        return not self._log.has_left and not (await self._log.commit(leaves=True)).is_fresh
 
     # A step of each stage; it says whether there was one to take.
 
@@ -169,13 +169,13 @@ class LoopRunner:
             return False
         view, index, settings = self._view, self._view.loop.request, self._services.settings
         claim = Claim(index, settings.sweep_interval_seconds, settings.queue_delegates)
-        advance = await self._log.advance(claims=[claim], leaves=True)
+        claimed = await self._log.commit(claims=[claim], leaves=True)
         self._has_to_look = False
-        number, failures = advance.attempts[0], advance.failures[0]
+        number, failures = claimed.attempts[0], claimed.failures[0]
         if not number or (index, number) == self._sent:
             return True
         self._sent = index, number
-        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, advance.repeated[0])
+        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, claimed.repeated[0])
         if view.loop.stage is Stage.OPEN:
             self._results.append((replace(attempt, number=number - 1), _LOST))
             return True
@@ -265,7 +265,7 @@ class LoopRunner:
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
         """Ask again later."""
-        await self._log.advance(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
+        await self._log.commit(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
         if delay_seconds <= self._services.settings.sweep_interval_seconds:
             self._mailbox.remind(attempt.id.index, delay_seconds)
 

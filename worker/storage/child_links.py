@@ -1,6 +1,6 @@
 """Child runs: how a run and the call that it is to answer know each other (SPEC R9.3, R13.10).
 
-The call stands as `child` in its run's `calls` (lua/advance.lua), with the child's id; the child's state says whose
+The call stands as `child` in its run's `calls` (lua/commit.lua), with the child's id; the child's state says whose
 call it is. A child that has ended answers once; what is lost on the way, the sweep sends again as long as the call
 waits.
 """

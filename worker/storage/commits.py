@@ -1,4 +1,4 @@
-"""What a commit asks of the log, and what comes of it (lua/advance.lua, lua/loop.lua)."""
+"""What a commit asks of the log, and what comes of it (lua/commit.lua, lua/loop.lua)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
@@ -68,8 +69,92 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """What came of a commit."""
+class Ending:
+    """An outcome, and what is written with it."""
+
+    outcome: Outcome
+    missed: Sequence[str] = ()
+    """The promised places that the call had to do without."""
+    wakes: bool = False
+    """Whether parked lanes await the call."""
+    sending: TaskMessage | None = None
+    """The task of one that is sent and forgotten: it goes into the outbox."""
+    spent: Spent | None = None
+    """What the call took, where it was carried out."""
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        outcome, sending = self.outcome, self.sending
+        element = element_of(outcome.index)
+        part = {"element": element, "of": call_of(outcome.index)} if element is not None else {}
+        return {
+            **part,
+            "call": outcome.index,
+            "status": outcome.status.value,
+            "detail": _detail(outcome, self.missed, self.spent),
+            "missed": ", ".join(self.missed),
+            "wakes": self.wakes,
+            "messages": [pack(message) for message in outcome.messages],
+            "task": pack_task(sending) if sending is not None else b"",
+            "queue": sending.queue if sending is not None else "",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One step of a lane: outcomes come in and calls are claimed, all or nothing (see commit.lua)."""
+
+    instance: str | None
+    seen: str
+    """The id of the lane's last entry that its driver has read."""
+    global_seen: str
+    owner: str
+    """The driver: what it has claimed already it gets again."""
+    endings: Sequence[Ending] = ()
+    rests: Sequence[Rest] = ()
+    delegated: Sequence[Delegated] = ()
+    settled: Sequence[int] = ()
+    """Gather calls that have nothing to wait for in the lane any more."""
+    claims: Sequence[Claim] = ()
+    holds: Sequence[Held] = ()
+    park: bool = False
+    """Whether a global call is to wake the lane, if nothing new has arrived."""
+    leaves: bool = False
+    """Whether the driver leaves, if nothing new has arrived."""
+    takes_up: float | None = None
+    """The mark of the lane's task as it was before the lane was read: it is taken back."""
+    output_fault: str | None = None
+    """What `LaneView.output_fault` says."""
+    work: int = 0
+    """What validation has taken since the last commit (see `schemas.work`)."""
+    status: str | None = None
+    """That of the run as the driver has read it, where another one is news."""
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script takes."""
+        return {
+            "lane": lane_token(self.instance),
+            "seen": self.seen,
+            "global_seen": self.global_seen,
+            "owner": self.owner,
+            "outcomes": [ending.to_request() for ending in self.endings],
+            "retries": [rest.to_request() for rest in self.rests],
+            "children": [one.to_request() for one in self.delegated],
+            "settled": list(self.settled),
+            "claims": [claim.to_request() for claim in self.claims],
+            "holds": [held.to_request() for held in self.holds],
+            "park": self.park,
+            "leaves": self.leaves,
+            "takes_up": self.takes_up,
+            "output_fault": self.output_fault,
+            "work": self.work,
+            "status": self.status,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What has come of a commit."""
 
     status: str
     """The run's status; `gone` where its retention is over."""
@@ -93,9 +178,29 @@ class Advance:
     due_ms: int | None = None
     """When something becomes due in the run, where that is sooner than the sweep would look."""
 
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Committed:
+        """What the script has answered."""
+        if found["status"] == "gone":
+            return cls("gone")
+        return cls(
+            status=found["status"],
+            last_id=found["last"],
+            global_id=found["global"],
+            is_fresh=found["fresh"],
+            accepted=tuple(found["accepted"]),
+            attempts=tuple(found["claims"]),
+            failures=tuple(found["failures"]),
+            held=tuple(found["held"]),
+            repeated=tuple(found["repeated"]),
+            woken=tuple(found["woken"]),
+            among=found["among"],
+            due_ms=int(found["due"]) if "due" in found else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class LoopAdvance:
+class LoopCommitted:
     """What came of a step of a loop."""
 
     status: str
@@ -113,25 +218,6 @@ def milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def outcome_request(
-    outcome: Outcome, sending: TaskMessage | None, *, wakes: bool, missed: Sequence[str], spent: Spent | None
-) -> dict[str, Any]:
-    """An outcome as the script takes it; `sending` is the task of one that is sent and forgotten."""
-    element = element_of(outcome.index)
-    part = {"element": element, "of": call_of(outcome.index)} if element is not None else {}
-    return {
-        **part,
-        "call": outcome.index,
-        "status": outcome.status.value,
-        "detail": _detail(outcome, missed, spent),
-        "missed": ", ".join(missed),
-        "wakes": wakes,
-        "messages": [pack(message) for message in outcome.messages],
-        "task": pack_task(sending) if sending is not None else b"",
-        "queue": sending.queue if sending is not None else "",
-    }
-
-
 def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> bytes:
     detail: dict[str, Any] = {}
     if outcome.error is not None:
@@ -147,23 +233,3 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
     if spent is not None and (packed := spent.pack()) is not None:
         detail["t"] = packed
     return pack(detail) if detail else b""
-
-
-def read_advance(found: Mapping[str, Any]) -> Advance:
-    """What the script has answered."""
-    if found["status"] == "gone":
-        return Advance("gone")
-    return Advance(
-        status=found["status"],
-        last_id=found["last"],
-        global_id=found["global"],
-        is_fresh=found["fresh"],
-        accepted=tuple(found["accepted"]),
-        attempts=tuple(found["claims"]),
-        failures=tuple(found["failures"]),
-        held=tuple(found["held"]),
-        repeated=tuple(found["repeated"]),
-        woken=tuple(found["woken"]),
-        among=found["among"],
-        due_ms=int(found["due"]) if "due" in found else None,
-    )

@@ -310,7 +310,7 @@ def all_places_of(lane: Lane) -> dict[str, Any]:
 
 
 def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
-    """Of how many lanes each gather call has to wait for something; see advance.lua."""
+    """Of how many lanes each gather call has to wait for something; see commit.lua."""
     return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
 
 

@@ -1,7 +1,7 @@
 """The index of runs that have something due: what recovery costs follows it, and not how many runs there are.
 
 It lies beside the runs, on a shard of its own, so it is kept in steps that may be interrupted. A run is noted when
-something becomes due in it sooner than the index says (`look` in the run's state; see advance.lua), and put off or
+something becomes due in it sooner than the index says (`look` in the run's state; see commit.lua), and put off or
 removed only by a sweep that has looked at it, unless it was noted meanwhile. What is missed nevertheless is found by
 the sweep's slow round over all runs.
 """

@@ -218,7 +218,7 @@ class LaneView:
         lane as it was read with the view.
 
         The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
-        advance.lua) is not that of a loss which is not seen.
+        commit.lua) is not that of a loss which is not seen.
         """
         has_gathers = instance is None and run.has_gathers
         # Read before the entries: where no lane is left, what the calls wait for is among them.

@@ -6,33 +6,20 @@ What an entry says is in `entries`, what a commit asks and what comes of it in `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
-from acts_celery.worker.wire.task_messages import TaskMessage
 from acts_celery.worker.wire.tokens import Tokens
 
 from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
 from .child_links import PARENT, Parent, budgets_of, is_answered_by
-from .commits import (
-    Advance,
-    Claim,
-    Delegated,
-    Held,
-    LoopAdvance,
-    Rest,
-    milliseconds,
-    outcome_request,
-    read_advance,
-)
+from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
 from .entries import Entry, read_entry, read_flat
 from .grouping import GroupedCommands
@@ -40,7 +27,6 @@ from .keys import Keys, due_runs, secret
 from .loop_entries import LoopStep
 from .scripts import AsyncScript
 from .secret import new_secret
-from .spent import Spent
 
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500
@@ -59,35 +45,48 @@ class Opened:
     open_calls: int
     """How many of its calls have begun and not ended."""
     mark: float | None
-    """Of the lane's published task (see advance.lua)."""
+    """Of the lane's published task (see commit.lua)."""
     now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTerms:
+    """By what all runs are written."""
+
+    published_seconds: float
+    """How long a published task may lie before it counts as lost."""
+    lease_seconds: float
+    """How long a driver may be silent before it counts as lost."""
+    window: int
+    """How many lanes of a run lie in the queue."""
+    tells: bool = False
+    """Whether there is a web hook to be called for what is held."""
+    run_bytes: int = _NO_LIMIT
+    """What the calls of a run may write in all."""
+    run_work: int = _NO_LIMIT
+    """What validation may take in all."""
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script of a commit takes."""
+        return {
+            "published_ms": milliseconds(self.published_seconds),
+            "silent_ms": milliseconds(self.lease_seconds),
+            "window": self.window,
+            "tells": self.tells,
+            "most_bytes": self.run_bytes,
+            "most_work": self.run_work,
+        }
 
 
 class MessageLog:
     """The logs of all runs, through one asynchronous connection pool."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        *,
-        prefix: str,
-        published_seconds: float,
-        lease_seconds: float,
-        window: int,
-        tells: bool = False,
-        run_bytes: int = _NO_LIMIT,
-        run_work: int = _NO_LIMIT,
-    ) -> None:
+    def __init__(self, redis: Redis, prefix: str, terms: LogTerms) -> None:
         self._commands = GroupedCommands(redis)
         self._prefix = prefix
-        self._published = milliseconds(published_seconds)
-        self._silent = milliseconds(lease_seconds)
-        self._window = window
-        self._most_bytes = run_bytes
-        self._most_work = run_work
-        self._tells = tells
+        self._terms = terms
         self._lane = AsyncScript(self._commands, "lane", is_raw=True)
-        self._advance = AsyncScript(self._commands, "advance")
+        self._commit = AsyncScript(self._commands, "commit")
         self._loop = AsyncScript(self._commands, "loop")
         self._budget = AsyncScript(self._commands, "budget")
         self._drive = AsyncScript(self._commands, "drive")
@@ -135,78 +134,13 @@ class MessageLog:
                     found.add(call)
         return frozenset(found)
 
-    async def advance(
-        self,
-        run: str,
-        instance: str | None,
-        *,
-        seen: str,
-        global_seen: str,
-        owner: str,
-        outcomes: Sequence[Outcome] = (),
-        missed: Mapping[int, Sequence[str]] = MappingProxyType({}),
-        waking: Iterable[int] = (),
-        rests: Sequence[Rest] = (),
-        settled: Sequence[int] = (),
-        claims: Sequence[Claim] = (),
-        holds: Sequence[Held] = (),
-        delegated: Sequence[Delegated] = (),
-        sendings: Mapping[int, TaskMessage] = MappingProxyType({}),
-        attempts: Mapping[int, Spent] = MappingProxyType({}),
-        park: bool = False,
-        leaves: bool = False,
-        takes_up: float | None = None,
-        output_fault: str | None = None,
-        work: int = 0,
-        status: str | None = None,
-    ) -> Advance:
-        """Append outcomes, claim and hold calls, all at once (see advance.lua).
-
-        `missed` says by call which promised places it had to do without, `settled` are gather calls that have nothing
-        to wait for in the lane any more.
-        `waking` are calls that parked lanes await, `sendings` the tasks of outcomes that are sent and forgotten,
-        `attempts` what those that were carried out took.
-        `output_fault` is what `LaneView.output_fault` says, `work` what validation has taken (see `schemas.work`).
-        `status` is that of the run as the caller has read it, where another one is news.
-        """
-        wakes = frozenset(waking)
-        request = {
-            "lane": lane_token(instance),
-            "seen": seen,
-            "global_seen": global_seen,
-            "owner": owner,
-            "published_ms": self._published,
-            "silent_ms": self._silent,
-            "park": park,
-            "leaves": leaves,
-            "takes_up": takes_up,
-            "status": status,
-            "output_fault": output_fault,
-            "work": work,
-            "most_bytes": self._most_bytes,
-            "most_work": self._most_work,
-            "window": self._window,
-            "settled": list(settled),
-            "outcomes": [
-                outcome_request(
-                    outcome,
-                    sendings.get(outcome.index),
-                    wakes=outcome.index in wakes,
-                    missed=missed.get(outcome.index, ()),
-                    spent=attempts.get(outcome.index),
-                )
-                for outcome in outcomes
-            ],
-            "retries": [rest.to_request() for rest in rests],
-            "tells": self._tells,
-            "children": [one.to_request() for one in delegated],
-            "holds": [held.to_request() for held in holds],
-            "claims": [claim.to_request() for claim in claims],
-        }
-        advance = read_advance(await self._advance(self._keys(run), request))
-        if advance.due_ms is not None:
-            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", advance.due_ms, run)
-        return advance
+    async def commit(self, run: str, commit: Commit) -> Committed:
+        """Take one step of a lane, whole or not at all."""
+        request = commit.to_request() | self._terms.to_request()
+        committed = Committed.read(await self._commit(self._keys(run), request))
+        if committed.due_ms is not None:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", committed.due_ms, run)
+        return committed
 
     async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
         """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua)."""
@@ -221,13 +155,14 @@ class MessageLog:
         await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
         return False
 
-    async def take_loop_step(self, run: str, step: LoopStep) -> LoopAdvance:
+    async def take_loop_step(self, run: str, step: LoopStep) -> LoopCommitted:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
-        found = await self._loop(self._keys(run), step.to_request(self._published, self._most_bytes))
+        request = step.to_request(milliseconds(self._terms.published_seconds), self._terms.run_bytes)
+        found = await self._loop(self._keys(run), request)
         if "due" in found:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
         mark = found.get("mark")
-        return LoopAdvance(
+        return LoopCommitted(
             found["status"], found["is_taken"], tuple(found["woken"]), float(mark) if mark is not None else None
         )
 
@@ -275,7 +210,7 @@ class MessageLog:
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def mark(self, run: str, instance: str | None) -> float | None:
-        """The mark of a lane's published task (see advance.lua)."""
+        """The mark of a lane's published task (see commit.lua)."""
         mark = await self._commands.execute("ZSCORE", self._keys(run).published, lane_token(instance))
         return float(mark) if mark is not None else None
 

@@ -16,7 +16,7 @@ _AT_ONCE: Final = 200
 _LOOKED_AFTER: Final = 20
 
 State = dict[str, str]
-"""The fields of a run's state (see advance.lua)."""
+"""The fields of a run's state (see commit.lua)."""
 
 
 class RunList:

@@ -16,7 +16,7 @@
 --                or nil: see decide.lua), and record and shared (what becomes of the lane, and of all lanes or ""), added (how many calls),
 --                gathers (pairs of a new gather call and the number of lanes in which it waits)
 --        undo    lane, undone (calls that have ended: they are tried again), detail (who has it so, msgpack), record (or ""),
---                parts (the elements that such calls have had, see advance.lua; left out where there are none),
+--                parts (the elements that such calls have had, see commit.lua; left out where there are none),
 --                given (outcomes given by hand: {call, status, detail, messages}), gathers (as above), unsettled (gather
 --                calls that have something to wait for in the lane again)
 --        drop    it does not fit: all as before, unless another attempt has been written in part

@@ -1,6 +1,6 @@
 -- Note that a lane is driven that was lost before: the worker that had taken it died, or failed in it. A run of which one
 -- lane is driven too often without anything coming of it ends: it may be what kills the workers. A commit, a claim or
--- leaving in good order (advance.lua), or a step of the loop (loop.lua) counts as something. `state` has `drives:<lane>`.
+-- leaving in good order (commit.lua), or a step of the loop (loop.lua) counts as something. `state` has `drives:<lane>`.
 --
 -- USES: status
 -- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded)

@@ -16,7 +16,7 @@
 --          most_bytes (what a run may write), refuses (whether a step that goes beyond is not taken; else the run fails with it)
 -- Answer: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what the run had
 --         written), woken (lanes to be published), due (when something becomes due, where that is sooner than the sweep would
---         look), mark (of the loop's lane, where it is to be taken back: see advance.lua)
+--         look), mark (of the loop's lane, where it is to be taken back: see commit.lua)
 
 local status, stage, amending, look = unpack(redis.call('HMGET', state, 'status', 'loop', 'amending', 'look'))
 if not status then

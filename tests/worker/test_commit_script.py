@@ -1,4 +1,4 @@
-"""The commit (lua/advance.lua) on a real server, one claim and one outcome at a time (SPEC R4.3, R11.1)."""
+"""The commit (lua/commit.lua) on a real server, one claim and one outcome at a time (SPEC R4.3, R11.1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.liveness.leases import Leases
-from acts_celery.worker.storage.commits import Advance, Claim, Rest
+from acts_celery.worker.storage.commits import Claim, Commit, Committed, Ending, Rest
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.task_messages import TaskMessage
 
@@ -28,6 +28,7 @@ from .backend import settings_for
 T = TypeVar("T")
 RUN = "r"
 WINDOW = 20
+TERMS = LogTerms(published_seconds=60, lease_seconds=30, window=WINDOW)
 
 
 class Log:
@@ -48,13 +49,11 @@ class Log:
     def _do(self, act: Callable[[MessageLog], Awaitable[T]]) -> T:
         async def doing() -> T:
             async with connect_async(self.settings) as redis:
-                return await act(
-                    MessageLog(redis, prefix=self.prefix, published_seconds=60, lease_seconds=30, window=WINDOW)
-                )
+                return await act(MessageLog(redis, self.prefix, TERMS))
 
         return asyncio.run(doing())
 
-    def advance(self, instance: str | None = None, **how: Any) -> Advance:
+    def advance(self, instance: str | None = None, **how: Any) -> Committed:
         """Commit as somebody who has seen everything, and whom nobody has met before."""
         seen: dict[str, Any] = {
             "seen": self.last(instance),
@@ -63,12 +62,16 @@ class Log:
             "leaves": True,
             "takes_up": self.redis.zscore(self.keys.published, instance or ""),
         }
-        return self._do(lambda log: log.advance(RUN, instance, **(seen | how)))
+        sendings, waking = how.pop("sendings", {}), how.pop("waking", ())
+        endings = [
+            Ending(one, wakes=one.index in waking, sending=sendings.get(one.index)) for one in how.pop("outcomes", ())
+        ]
+        return self._do(lambda log: log.commit(RUN, Commit(instance=instance, endings=endings, **(seen | how))))
 
     def claim(self, *indexes: int, instance: str | None = None, **how: Any) -> tuple[int, ...]:
         return self.advance(instance, claims=[Claim(index, 30) for index in indexes], **how).attempts
 
-    def commit(self, *outcomes: Outcome, instance: str | None = None, **how: Any) -> Advance:
+    def commit(self, *outcomes: Outcome, instance: str | None = None, **how: Any) -> Committed:
         return self.advance(instance, outcomes=outcomes, **how)
 
     def last(self, instance: str | None) -> str:
@@ -156,11 +159,7 @@ def test_an_outcome_without_messages_leaves_an_entry_with_its_reason(log: Log) -
 
 async def _read(log: Log) -> list[Any]:
     async with connect_async(log.settings) as redis:
-        return list(
-            await MessageLog(redis, prefix=log.prefix, published_seconds=60, lease_seconds=30, window=WINDOW).read(
-                RUN, None
-            )
-        )
+        return list(await MessageLog(redis, log.prefix, TERMS).read(RUN, None))
 
 
 def test_a_claim_is_denied_while_its_lease_is_alive(log: Log) -> None:

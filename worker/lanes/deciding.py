@@ -1,0 +1,152 @@
+"""Deciding: what results mean and what is ready, as far as it fits one step of a lane."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TypeGuard
+
+from acts_celery.protocol.engine.decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.commits import Delegated, Rest
+from acts_celery.worker.storage.held_calls import pack_hold
+from acts_celery.worker.storage.lane import LaneView
+from acts_celery.worker.storage.spent import Spent
+from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.wire.packing import pack
+
+from .children import Started
+from .inline_calls import InlineCalls
+from .mailbox import Mailbox
+from .services import Services
+from .starting import Starter
+from .step import MOST, MOST_BYTES, Step
+
+logger = logging.getLogger(__name__)
+
+
+class Decider:
+    """Decides for one lane runner. The lane is the log's, plus outcomes about to be committed."""
+
+    def __init__(self, services: Services, starter: Starter, inline: InlineCalls, mailbox: Mailbox) -> None:
+        self._services = services
+        self._starter = starter
+        self._inline = inline
+        self._mailbox = mailbox
+        self.results: deque[tuple[Attempt, Result | Started]] = deque()
+        """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
+        self._of_results = OffloadedChecks()
+        """By which results are judged that are heavy to check."""
+        self._of_calls = OffloadedChecks()
+        """The same, of calls that are to be started."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether something could not be decided yet."""
+        return bool(self.results or self._of_calls.asked)
+
+    async def judge(self, run: str, is_over: Callable[[], bool]) -> None:
+        """Have those verdicts found, in the validator's process, without which the step before could not go on."""
+        for verdicts in (self._of_results, self._of_calls):
+            for check in verdicts.asked:
+                async with self._services.validator.place(run):
+                    if not is_over():
+                        verdicts.found[check] = await self._services.validator.verdict(check)
+            verdicts.asked.clear()
+
+    def take_results(self, lane: LaneView, step: Step) -> None:
+        """Make outcomes of the results, and take each in before the next is looked at."""
+        execution = lane.execution
+        while self.results and not step.is_full:
+            attempt, result = self.results.popleft()
+            index = attempt.id.index
+            call = execution.call(index)
+            if call is None or execution.status(index) not in (Status.WAITING, Status.RUNNING):
+                self._inline.let_go(index)
+                continue
+            if not isinstance(result, Started):
+                result = self._services.remote.received(call, attempt, result)
+            if isinstance(result, Started):
+                step.delegated.append(Delegated(index, attempt.number, result.run))
+            elif isinstance(result, Retry):
+                step.rests.append(Rest(index, attempt.number, result.delay_seconds))
+                self._inline.let_go(index)  # from now on its lease says when it is due
+                self._rest(lane, index, result.delay_seconds)
+            else:
+                with self._of_results:
+                    outcome = _outcome(lane, index, result)
+                if self._of_results.asked:  # it is judged when they are there
+                    self.results.appendleft((attempt, result))
+                    break
+                self._of_results.found.clear()
+                lane.apply(outcome)
+                step.outcomes.append(outcome)
+                step.spent[index] = Spent(attempt.took_ms, attempt.number)
+                step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
+
+    def decide(self, lane: LaneView, step: Step) -> None:
+        """Add what can be started now, and what is to wait for a person, or is carried out for each element; outcomes
+        that need no execution join the others.
+        """
+        now = date_now()
+        while not self._of_calls.asked and not step.is_full:
+            with self._of_calls:
+                decisions = lane.execution.decide(now, most=MOST - len(step))
+            if not decisions:
+                break
+            self._of_calls.found.clear()
+            for decision in decisions:
+                if step.load >= MOST_BYTES and _is_written(decision):
+                    lane.execution.reconsider(decision.call.index)
+                    continue
+                if isinstance(decision, Start):
+                    decision = self._forget(lane, decision, step, now)
+                if isinstance(decision, Start):
+                    step.starts.append(decision)
+                elif isinstance(decision, Outcome):
+                    lane.apply(decision)
+                    step.outcomes.append(decision)
+                else:
+                    step.holds.append(decision)
+                    step.load += len(pack_hold(decision))
+
+    def _forget(self, lane: LaneView, start: Start, step: Step, now: str) -> Start | Outcome:
+        """What comes of a call that is sent and forgotten: it has ended when its message is in the outbox (SPEC R5.1).
+
+        Any other call stays to be started.
+        """
+        if not start.call.is_fire_and_forget:
+            return start
+        index, execution = start.call.index, lane.execution
+        message = self._starter.message(start, Attempt(CallId(lane.run.run, lane.instance, index)), execution)
+        if isinstance(message, Failure):
+            return execution.finish(index, message, now)
+        step.sendings[index] = message
+        step.load += len(message.body)
+        return execution.finish(index, Success(None), now)
+
+    def _rest(self, lane: LaneView, index: int, delay_seconds: float) -> None:
+        """Let a call rest; one that is soon due is tried again here."""
+        lane.execution.record(index, Status.RUNNING)
+        if delay_seconds <= self._services.settings.sweep_interval_seconds:
+            self._mailbox.remind(index, delay_seconds)
+
+
+def _outcome(lane: LaneView, index: int, result: Success | Failure) -> Outcome:
+    """Make an outcome of a result. Whatever is wrong with the result is the call's failure, not the runner's."""
+    try:
+        return lane.execution.finish(index, result, date_now())
+    except Exception as error:
+        logger.exception("the result of call %d of run %s makes no outcome", index, lane.run.run)
+        failure = Failure(type(error).__name__, "its result cannot be taken")
+        return lane.execution.finish(index, failure, date_now())
+
+
+def _is_written(decision: Decision) -> TypeGuard[Start | Hold | FanOut]:
+    """Whether a commit holds all that a call is given: it is to wait for a person, is carried out for each element, or
+    is sent and forgotten.
+    """
+    return not isinstance(decision, Outcome) and (not isinstance(decision, Start) or decision.call.is_fire_and_forget)

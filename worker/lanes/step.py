@@ -1,0 +1,58 @@
+"""A step of a lane: what one commit is to hold, as it is gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start
+from acts_celery.protocol.schemas.work import STEP_WORK, Meter
+from acts_celery.worker.storage.commits import Delegated, Rest
+from acts_celery.worker.storage.spent import Spent
+from acts_celery.worker.wire.task_messages import TaskMessage
+
+MOST: Final = 250
+"""How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
+MOST_BYTES: Final = 2**20
+"""A commit that holds so much takes nothing more along."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What has ended, and what is to begin."""
+
+    meter: Meter
+    worked: int
+    """What the meter said when the step began."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    rests: list[Rest] = field(default_factory=list)
+    delegated: list[Delegated] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    holds: list[Hold | FanOut] = field(default_factory=list)
+    settled: Sequence[int] = ()
+    sendings: dict[int, TaskMessage] = field(default_factory=dict)
+    """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
+    spent: dict[int, Spent] = field(default_factory=dict)
+    """What the calls took that were carried out."""
+    load: int = 0
+    """The bytes of what it holds."""
+
+    @classmethod
+    def begin(cls, meter: Meter) -> Step:
+        """An empty one."""
+        return cls(meter, meter.units)
+
+    def __len__(self) -> int:
+        calls = (*self.outcomes, *self.rests, *self.delegated, *self.starts, *self.holds)
+        return len(calls)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be written."""
+        return not len(self) and not self.settled
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes nothing more along."""
+        return len(self) >= MOST or self.load >= MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
