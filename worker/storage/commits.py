@@ -34,12 +34,12 @@ class Held:
 
     index: int
     snapshot: bytes
-    spreads: bool = False
+    fans_out: bool = False
     """Whether it waits for none, but is carried out for each element with it."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
-        return {"call": self.index, "snapshot": self.snapshot, "spreads": self.spreads}
+        return {"call": self.index, "snapshot": self.snapshot, "fans_out": self.fans_out}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+-- What becomes of calls at work: attempts that failed rest, a child run answers, the calls that come next are claimed.
+--
+-- KEYS: leases log children
+-- USES: commit_step commit_outcomes
+-- Request: retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
+--          children: {call, attempt, run} (calls at work that a child run is to answer),
+--          claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
+-- Answer: claims (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
+--         repeated (for each whether the one before was lost)
+
+for _, retry in ipairs(request.retries) do
+    local kind, attempt, failures = read_condition(entries[retry.call])
+    if not is_over(status) and is_under_way(kind) and attempt == retry.attempt then
+        local due = as_text(now + retry.delay_ms)
+        becomes_due(now + retry.delay_ms)
+        note(retry.call, condition('retry', attempt, failures + 1, due))
+        leased[#leased + 1] = due
+        leased[#leased + 1] = field(retry.call)
+        running = running - (is_element(retry.call) and 0 or 1)
+    end
+end
+
+for _, child in ipairs(request.children) do
+    local kind, attempt, failures = read_condition(entries[child.call])
+    if not is_over(status) and is_under_way(kind) and attempt == child.attempt then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', child.call, 'r', child.run)
+        note(child.call, condition('child', attempt, failures, child.run))
+        redis.call('ZREM', leases, field(child.call))
+        redis.call('SADD', children, child.run)
+    end
+end
+
+local claims, failed, repeated = {}, {}, {}
+for i, claim in ipairs(request.claims) do
+    local member = field(claim.call)
+    local is_remote = claim.queue ~= ''
+    local kind, attempt, failures, holder = read_condition(entries[claim.call])
+    local is_held = is_under_way(kind) and redis.call('ZSCORE', leases, member)
+    local is_resting = kind == 'retry' and tonumber(holder) > now
+    claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
+    local is_free = kind and kind ~= 'held' and kind ~= 'child' and not is_resting
+    if status == 'running' and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
+        claims[i] = attempt + (is_held and 0 or 1)
+        open = open + (kind == 'new' and 1 or 0)
+        local claimant = is_remote and sent_holder(owner, now, claim.queue) or owner
+        note(claim.call, condition(is_remote and 'sent' or 'running', claims[i], failures, claimant))
+        leased[#leased + 1] = now + claim.lease_ms
+        becomes_due(now + claim.lease_ms)
+        leased[#leased + 1] = member
+        if not is_under_way(kind) and not is_element(claim.call) then
+            running = running + 1
+        end
+    end
+end

@@ -1,0 +1,32 @@
+-- Calls that are to wait for a person (see decide.lua), or that are carried out for each element.
+--
+-- KEYS: log held pending_webhooks
+-- USES: commit_step commit_outcomes
+-- Request: holds: {call, snapshot (msgpack), fans_out (it is carried out for each element)}, tells (whether there is a web
+--          hook to be called for what is held)
+-- Answer: held (for each hold whether it was written)
+
+local holds = {}
+for i, hold in ipairs(request.holds) do
+    local before = entries[hold.call]
+    local is_free = not before or (hold.fans_out and read_condition(before) == 'decided')
+    holds[i] = status == 'running' and all_accepted and is_free
+    if holds[i] and hold.fans_out then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'f', hold.snapshot)
+        note(hold.call, condition('each', 1, 0))
+        open = open + (before and 0 or 1)
+        running = running + 1
+    elseif holds[i] then
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'h', hold.snapshot)
+        note(hold.call, condition('held', 0, 0, last))
+        open = open + 1
+        redis.call('ZADD', held, now, field(hold.call))
+        if request.tells then
+            redis.call('ZADD', pending_webhooks, now, field(hold.call))
+            becomes_due(now)
+        end
+        if approve_ms then
+            becomes_due(now + approve_ms)
+        end
+    end
+end

@@ -1,0 +1,71 @@
+-- Judge what has given no sign of life in time: what was begun, and what was published.
+--
+-- KEYS: leases calls state published
+-- USES: sweep_run condition
+-- Request: most, published_ms, instances, consumed_until (for queues the time in ms before which everything published there
+--          was taken: a probe came out), heard_ms (so soon after that the taker of a message is heard of), report_ms (workers
+--          report what they have at work as often), soon_ms, suspended (heartbeats may have been missed: nothing at work is
+--          declared lost)
+--
+-- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
+-- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
+-- its turn.
+
+local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
+-- When to look again whether a probe has come: soon, unless very many calls lie there.
+local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
+
+local function judge(member, lane)
+    if string.find(member, '\31@due$') then -- a loop's time may be over (see loop.lua)
+        redis.call('ZREM', leases, member)
+        publish(lane, false)
+        return
+    end
+    local kind, attempt, failures, holder = read_condition(redis.call('HGET', calls, member))
+    local owner, since, queue = read_holder(holder or '')
+    if kind == 'sent' and not (queue == '' and consumed_until > since + request.report_ms) then
+        -- What was claimed is published a moment later.
+        if queue ~= '' and (request.consumed_until[queue] or 0) > since + request.soon_ms then
+            -- The worker that has taken a result is at work on it.
+            local now_is = queue == request.instances and 'running' or 'sent'
+            redis.call('HSET', calls, member, condition(now_is, attempt, failures, sent_holder(owner, now, '')))
+            local is_soon = now_is == 'sent' and request.heard_ms - request.soon_ms -- then a probe follows the result
+            redis.call('ZADD', leases, now + (is_soon or request.published_ms), member)
+        else
+            awaited[queue == '' and request.instances or queue] = true
+            redis.call('ZADD', leases, again, member)
+        end
+        return
+    end
+    if request.suspended and kind ~= 'retry' then
+        redis.call('ZADD', leases, again, member)
+        return
+    end
+    redis.call('ZREM', leases, member)
+    if is_under_way(kind) then
+        local begun = (kind == 'sent' and queue == '') and attempt - 1 or attempt
+        redis.call('HSET', calls, member, condition('lost', begun, failures))
+        redis.call('HINCRBY', state, 'running', is_element(string.match(member, '[^\31]*$')) and 0 or -1)
+    end
+    local is_lost = kind ~= 'retry'
+    lost = lost + (is_lost and 1 or 0)
+    publish(lane, is_lost)
+end
+
+local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
+for _, member in ipairs(silent) do
+    judge(member, string.match(member, '^(.*)\31[^\31]*$'))
+end
+local waiting = 0
+for i = 1, #unbegun, 2 do
+    local mark = tonumber(unbegun[i + 1])
+    if mark == 0 then
+        publish(unbegun[i], false)
+    elseif mark - request.published_ms < consumed_until then
+        lost = lost + 1
+        publish(unbegun[i], true)
+    else
+        waiting = waiting + 1 -- it may lie in the queue still; those behind it are newer
+        awaited[request.instances] = true
+    end
+end
