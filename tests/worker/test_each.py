@@ -181,7 +181,7 @@ def test_r11_2_a_fork_goes_on_with_the_elements_that_are_left(backend: Backend) 
     run = submitted(backend, each("whoAmI", value="†state.of"))
     backend.wait(run.id)
     entries: Any = backend.redis.xrange(Keys(backend.settings.key_prefix, run.id).log)
-    first, *_ = [(id_.decode(), fields[b"i"]) for id_, fields in entries if b"i" in fields]
+    first, *_ = [(id_.decode(), fields[b"element"]) for id_, fields in entries if b"element" in fields]
     copy = run.fork(first[0])
     done = int(first[1].split(b":")[0])
     owners = [copy.id, copy.id, copy.id]

@@ -154,7 +154,7 @@ def test_r13_5_a_fork_after_the_tools_were_chosen_asks_for_their_parameters_alon
     asked = Asked(loops, tools("add"), filled({"a": 1, "b": 0}, output="†state.s0"), **STAGED)
     asked.result()
     log: Any = loops.redis.xrange(Keys(loops.settings.key_prefix, asked.run.id).log)
-    ids = [id_.decode() for id_, fields in log if b"z" in fields or b"q" in fields]  # asked, chosen, asked
+    ids = [id_.decode() for id_, fields in log if b"choice" in fields or b"request" in fields]  # asked, chosen, asked
     assert loops.wait(asked.run.fork(ids[1]).id).output == 1
     assert asked.asked == {0: 1, 1: 2}
     assert loops.wait(asked.run.fork(ids[2]).id).output == 1

@@ -78,8 +78,8 @@ def replay(backend: Backend, run: Run, at: str) -> tuple[str, dict[Any, Any], di
     for fields in before:
         if b"c" in fields and b"s" in fields:
             ended[fields[b"l"].decode() or None, int(fields[b"c"])] = fields[b"s"].decode()
-        elif b"s" in fields:
-            status = fields[b"s"].decode()
+        elif b"status" in fields:
+            status = fields[b"status"].decode()
     values: dict[Any, Any] = {lane: context.data(lane) for lane in (None, *MARKS)}
     return status, values, ended
 

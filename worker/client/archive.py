@@ -33,9 +33,10 @@ from acts_celery.protocol.requests import texts
 from acts_celery.protocol.requests.staged import emptied
 from acts_celery.worker.errors import NoLoop, RunNotFound
 from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition
+from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition, upgraded
 from acts_celery.worker.storage.entries import id_key, read_entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
@@ -94,14 +95,16 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "result": dict(result),
             "instances": history.instances(),
             "state": {_text(key): _text(value) for key, value in state.items()},
-            "definition": _encoded(definition),
+            "definition": _encoded(upgraded(definition) or definition),
         }
     )
-    for id_, fields in history.raw():
+    for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
-        entry |= {"lane": _text(fields[b"l"]), "before": _text(fields[b"p"])} if b"l" in fields else {}
-        entry |= {"message": unpack(fields[b"m"])} if b"m" in fields else {}
-        others = {_text(key): _encoded(value) for key, value in fields.items() if key not in (b"l", b"p", b"m")}
+        fields = dict(names.current(raw))
+        if names.LANE in fields:
+            entry |= {"lane": _text(fields.pop(names.LANE)), "before": _text(fields.pop(names.BEFORE))}
+        entry |= {"message": unpack(fields.pop(names.MESSAGE))} if names.MESSAGE in fields else {}
+        others = {_text(key): _encoded(value) for key, value in fields.items()}
         yield _line(entry | ({"fields": others} if others else {}))
 
 
@@ -125,7 +128,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
         state = _write_head(redis, keys, head)
         _write_log(redis, keys, rows, state, settings)
         done = audit_record(settings, "imported")
-        redis.xadd(keys.log, {"w": done.pack()})
+        redis.xadd(keys.log, {names.AUDIT: done.pack()})
         redis.hset(keys.state, mapping=state)
         _prove(run, read)
         expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
@@ -180,11 +183,11 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
         raise _refused(1, f"in its state {shortened(odd[0], 40)!r} is no number")
     if ("forked_from" in state) != ("forked_at" in state):
         raise _refused(1, "its state has one of forked_from and forked_at alone")
-    redis.set(keys.definition, definition)
+    redis.set(keys.definition, upgraded(definition) or definition)
     for start in range(0, len(instances), _AT_ONCE):
         redis.rpush(keys.instances, *instances[start : start + _AT_ONCE])
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
-    return {**kept, "imported": "1", "remaining": "0"}
+    return {**kept, "format": FORMAT, "imported": "1", "remaining": "0"}
 
 
 def _write_log(
@@ -205,34 +208,34 @@ def _write_log(
                 pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
                 if "lane" in entry:
                     lanes[entry["lane"]] = id_
-                elif "s" in fields:
-                    pipeline.xadd(keys.statuses, {"s": fields["s"]}, id=id_)
+                elif names.STATUS in fields:
+                    pipeline.xadd(keys.statuses, {"s": fields[names.STATUS]}, id=id_)
             pipeline.execute()
     if state["status"] not in ENDED:
         state["status"] = "cancelled"
-        id_ = redis.xadd(keys.log, {"s": "cancelled"})
+        id_ = redis.xadd(keys.log, {names.STATUS: "cancelled"})
         redis.xadd(keys.statuses, {"s": "cancelled"}, id=id_)
     ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
     if ended:
         redis.hset(keys.lanes, mapping=ended)
 
 
-def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> dict[str, Any]:
+def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fields:
     """The fields of an entry in Redis. Raises `Rejected`."""
     others, id_ = entry.get("fields", {}), entry.get("id")
     if not isinstance(id_, str) or not isinstance(others, dict):
         raise _refused(number, "an entry has no id, or fields that are no object")
-    lane = {"l": entry["lane"], "p": entry.get("before", "0-0")} if "lane" in entry else {}
-    decoded = {key: _decoded(value, number) for key, value in others.items()}
+    lane = {names.LANE: entry["lane"], names.BEFORE: entry.get("before", "0-0")} if "lane" in entry else {}
+    decoded = {key.encode(): _decoded(value, number) for key, value in others.items()}
     try:
-        message = {"m": pack(entry["message"])} if "message" in entry else {}
-        fields = {**lane, **decoded, **message}
+        message = {names.MESSAGE: pack(entry["message"])} if "message" in entry else {}
+        given = {**lane, **decoded, **message}
+        fields = names.current({key: one if isinstance(one, bytes) else one.encode() for key, one in given.items()})
         if not fields:
             raise ValueError(id_)
         if not _ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):
             raise ValueError(id_)
-        raw = {key.encode(): value if isinstance(value, bytes) else value.encode() for key, value in fields.items()}
-        read = read_entry(id_.encode(), raw)
+        read = read_entry(id_.encode(), fields)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise _refused(number, f"the entry {id_:.40} cannot be read") from error
     if problem := next(value_problems([read.message, getattr(read.event, "error", None)], limits), None):

@@ -32,6 +32,7 @@ from acts_celery.worker.storage.definition import (
     gather_counts,
     promises_due,
     unpack_definition,
+    upgraded,
 )
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.entries import id_key, read_entry
@@ -69,7 +70,7 @@ class Forker:
         keys = Keys(self._keys.prefix, make_run_id(milliseconds))
         try:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
-            self._redis.set(keys.definition, data)
+            self._redis.set(keys.definition, upgraded(data) or data)
             found = self._history.instances()
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
@@ -123,7 +124,8 @@ class Forker:
                     entry = read_entry(id_, raw)
                     if entry.run_status in ENDED:
                         continue
-                    pipeline.xadd(keys.log, raw, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
+                    copied: dict[Any, Any] = dict(fields.current(raw))
+                    pipeline.xadd(keys.log, copied, id=id_)
                     if entry.run_status is not None:
                         pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
                     run.apply(entry)
@@ -179,7 +181,7 @@ class Forker:
         for index, call in held.items():
             if call.is_decided:
                 before: Any = self._redis.xrange(keys.log, str(call.held), str(call.held))
-                self._append(keys, lane, {fields.CALL: index, fields.HELD: before[0][1][fields.HELD]})
+                self._append(keys, lane, {fields.CALL: index, fields.HELD: fields.current(before[0][1])[fields.HELD]})
             member = CallId(keys.run, lane.instance, index).member
             self._redis.zadd(keys.held, {member: server_ms(self._redis)})
 

@@ -16,7 +16,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.child_links import Parent, result_of
-from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.definition import READ
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.retention import delete_run, expire_runs
@@ -122,7 +122,7 @@ class RunKeeper:
             "most": _AT_ONCE,
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
-            "format": FORMAT,
+            "formats": list(READ),
             "tells": self._hook is not None,
             "most_told": self._hook.room if self._hook is not None else 0,
             "telling_ms": int(TELLING_SECONDS * 1000),

@@ -25,6 +25,7 @@ from .audit import audit_record
 from .condition import Condition, Kind
 from .connections import redis_errors
 from .due import DueRuns
+from .fields import AUDIT
 from .keys import Keys, active_runs
 
 logger = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class DeadLetters:
             done = audit_record(self._settings, did, call=letter.call.index, instance=letter.call.instance)
             log = Keys(self._settings.key_prefix, letter.call.run).log
             with redis_errors(self._settings):
-                self._redis.xadd(log, {"w": done.pack()}, nomkstream=True)
+                self._redis.xadd(log, {AUDIT: done.pack()}, nomkstream=True)
             done.write_line(letter.call.run)
 
     def add(self, letter: DeadLetter) -> None:

@@ -29,11 +29,10 @@ from acts_celery.worker.wire.packing import unpack
 
 from . import fields as names
 from .audit import AuditRecord
+from .fields import Fields
 from .held_calls import Shown, unpack_hold, unpack_ruling
 from .loop_entries import read_loop_events
 from .spent import Spent
-
-Fields = Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +155,7 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
 
 def read_entry(id_: bytes, fields: Fields) -> Entry:
     """An entry, from what Redis returns."""
+    fields = names.current(fields)
     message = unpack(fields[names.MESSAGE]) if names.MESSAGE in fields else None
     audit = AuditRecord.unpack(fields[names.AUDIT]) if names.AUDIT in fields else None
     detail = unpack(fields[names.DETAIL]) if names.DETAIL in fields else {}

@@ -7,21 +7,23 @@
 | `c` | the call it is about |
 | `m` | a message (msgpack): submitted, sent, or written by the call |
 | `s` | the call has ended, and how |
-| `i` | an element of the call has ended: its number and how, `<n>:<status>` |
-| `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `by`, `t` (see `timings`) |
-| `h` | the call waits for a person, with this (msgpack, see `held_calls`) |
-| `j` | what was decided of it (msgpack) |
-| `f` | the call is carried out for each element, with this (msgpack, as `h`) |
-| `r` | the run that is to answer the call |
-| `u` | calls (msgpack) whose ends before it count no more: they are tried again |
-| `g` | what was promised and has not come is not waited for any more |
+| `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `by`, `t` (see `spent`) |
 | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
-| `a` | beside the global lane's record: what the lanes share of an amendment |
-| `w` | who did it, where that was done from outside (msgpack, see `audit`); an entry may hold nothing else |
-| `s` | without a lane: what the run's status has changed to; `d` may give a `reason` |
+| `element` | an element of the call has ended: its number and how, `<n>:<status>` |
+| `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
+| `decided` | what was decided of it (msgpack) |
+| `fan_out` | the call is carried out for each element, with this (msgpack, as `held`) |
+| `child` | the run that is to answer the call |
+| `undone` | calls (msgpack) whose ends before it count no more: they are tried again |
+| `gave_up` | what was promised and has not come is not waited for any more |
+| `amendment` | beside the global lane's record: what the lanes share of an amendment |
+| `audit` | who did it, where that was done from outside (msgpack, see `audit`); an entry may hold nothing else |
+| `status` | without a lane: what the run's status has changed to; `d` may give a `reason` |
 
-A loop is a lane of its own. Its entries have `t`, the tick, `m` where they bring the message of a solution, and of
-`LOOP_PARTS` one or two. Readers pass over fields that they do not know.
+What every instance has is one letter, since it is in memory as often. A loop is a lane of its own: its entries have
+`tick`, and one field for each event (see `loop_entries`). Readers pass over fields that they do not know.
+
+Format 3 had one letter for each: `current` reads an entry of either.
 """
 
 from __future__ import annotations
@@ -34,30 +36,57 @@ BEFORE: Final = b"p"
 CALL: Final = b"c"
 MESSAGE: Final = b"m"
 ENDED: Final = b"s"
-ELEMENT: Final = b"i"
 DETAIL: Final = b"d"
-HELD: Final = b"h"
-DECIDED: Final = b"j"
-FAN_OUT: Final = b"f"
-CHILD: Final = b"r"
-UNDONE: Final = b"u"
-GAVE_UP: Final = b"g"
 RECORD: Final = b"k"
-AMENDMENT: Final = b"a"
-AUDIT: Final = b"w"
-STATUS: Final = b"s"
-TICK: Final = b"t"
+ELEMENT: Final = b"element"
+HELD: Final = b"held"
+DECIDED: Final = b"decided"
+FAN_OUT: Final = b"fan_out"
+CHILD: Final = b"child"
+UNDONE: Final = b"undone"
+GAVE_UP: Final = b"gave_up"
+AMENDMENT: Final = b"amendment"
+AUDIT: Final = b"audit"
+STATUS: Final = b"status"
+TICK: Final = b"tick"
 
-LOOP_PARTS: Final[Mapping[bytes, str]] = {
-    b"q": "request",
-    b"z": "choice",
-    b"o": "answer",
-    b"x": "closing",
-    b"e": "end",
-    b"v": "extension",
-    b"n": "plan",
-    b"y": "approval",
-    b"b": "start",
-    b"f": "part",
+Fields = Mapping[bytes, bytes]
+
+_OF_CALLS: Final[Fields] = {
+    b"i": ELEMENT,
+    b"h": HELD,
+    b"j": DECIDED,
+    b"f": FAN_OUT,
+    b"r": CHILD,
+    b"u": UNDONE,
+    b"g": GAVE_UP,
+    b"a": AMENDMENT,
+    b"w": AUDIT,
 }
-"""What an entry of a loop's lane says, as `loop_entries.LoopEntry` names it."""
+_OF_LOOPS: Final[Fields] = {
+    b"t": TICK,
+    b"q": b"request",
+    b"z": b"choice",
+    b"f": b"part",
+    b"o": b"answer",
+    b"n": b"plan",
+    b"y": b"approval",
+    b"b": b"start",
+    b"x": b"closing",
+    b"e": b"end",
+    b"v": b"extension",
+    b"w": AUDIT,
+}
+_OF_RUNS: Final[Fields] = {b"s": STATUS, b"w": AUDIT}
+_FORMER: Final = frozenset({*_OF_CALLS, *_OF_LOOPS})
+
+
+def current(fields: Fields) -> Fields:
+    """The fields of an entry under the names that they have now."""
+    if LANE not in fields:
+        names = _OF_RUNS
+    elif _FORMER.isdisjoint(fields):
+        return fields
+    else:
+        names = _OF_LOOPS if b"t" in fields else _OF_CALLS
+    return {names.get(name, name): value for name, value in fields.items()}

@@ -19,7 +19,7 @@ from acts_celery.worker.wire.packing import pack, unpack
 
 from .clock import date_of
 from .condition import Condition
-from .fields import HELD
+from .fields import HELD, current
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
@@ -94,10 +94,10 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
                 pipeline.xrange(keys.log, id_, id_)
             entries = pipeline.execute()
         for (member, since), entry in zip(page, entries, strict=True):
-            if entry and HELD in entry[0][1]:  # else it was decided on meanwhile
+            if entry and (hold := current(entry[0][1]).get(HELD)) is not None:  # else it was decided on meanwhile
                 call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
-                yield HeldCall(call, entry[0][0].decode(), unpack_hold(entry[0][1][HELD]), int(since), until)
+                yield HeldCall(call, entry[0][0].decode(), unpack_hold(hold), int(since), until)
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:

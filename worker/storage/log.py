@@ -17,14 +17,16 @@ from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
 from acts_celery.worker.wire.tokens import Tokens
 
+from . import fields as names
 from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
 from .child_links import PARENT, Parent, budgets_of, is_answered_by
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
+from .definition import FORMAT, upgraded
 from .entries import Entry, read_entry, read_flat
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
-from .loop_entries import LoopStep
+from .loop_entries import LOOP, LoopStep
 from .scripts import AsyncScript
 from .secret import new_secret
 
@@ -90,12 +92,16 @@ class MessageLog:
         self._loop = AsyncScript(self._commands, "loop")
         self._budget = AsyncScript(self._commands, "budget")
         self._drive = AsyncScript(self._commands, "drive")
+        self._upgrade = AsyncScript(self._commands, "upgrade")
 
     async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
         """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
         definition, entries, tokens = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition), self.read(run, None), self._tokens()
         )
+        if definition is not None and (ours := upgraded(definition)) is not None:
+            await self._upgrade(self._keys(run), {"before": definition, "after": ours, "format": FORMAT})
+            definition = ours
         return definition, entries, tokens
 
     async def _tokens(self) -> Tokens:
@@ -237,8 +243,9 @@ class MessageLog:
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
             for id_, fields in page:
-                if b"m" in fields and b"t" not in fields and (lane := fields[b"l"]):
-                    yield id_.decode(), lane.decode(), unpack(fields[b"m"])
+                if names.MESSAGE not in fields or not (lane := fields[names.LANE]) or lane == LOOP.encode():
+                    continue
+                yield id_.decode(), lane.decode(), unpack(fields[names.MESSAGE])
             if len(page) < _PAGE:
                 return
             after = f"({page[-1][0].decode()}"

@@ -1,7 +1,7 @@
 """What the log holds of a run's loop (SPEC R13.5), and one step of it as a script (lua/loop.lua).
 
-A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `t` the tick, `m`
-the message of a solution, and one for each event (`protocol.engine.loop_events`), whose value is the event's (msgpack).
+A loop is a lane of its own. Its entries begin like those of any lane; the others of their fields are `tick`, `m` the
+message of a solution, and one for each event (`protocol.engine.loop_events`), whose value is the event's (msgpack).
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def loop_alarm() -> str:
 
 
 _EVENTS: Final[Mapping[bytes, type[Any]]] = {
-    b"q": Asked,
-    b"z": ToolsChosen,
-    b"f": PartCame,
-    b"o": Answered,
-    b"n": Planned,
-    b"y": Approved,
-    b"b": Started,
-    b"x": TickClosed,
-    b"e": LoopEnded,
-    b"v": LoopExtended,
+    b"request": Asked,
+    b"choice": ToolsChosen,
+    b"part": PartCame,
+    b"answer": Answered,
+    b"plan": Planned,
+    b"approval": Approved,
+    b"start": Started,
+    b"closing": TickClosed,
+    b"end": LoopEnded,
+    b"extension": LoopExtended,
 }
-_FIELDS: Final = {kind: field.decode() for field, kind in _EVENTS.items()} | {ToolsAsked: "q"}
+_FIELDS: Final = {kind: field.decode() for field, kind in _EVENTS.items()} | {ToolsAsked: "request"}
 _FOR_TOOLS: Final = "for_tools"
 """What the event of a request has where it is `ToolsAsked`."""
 
@@ -125,7 +125,7 @@ class LoopStep:
 
     def note(self, *events: LoopEvent) -> None:
         """Add an entry of the loop's own. Raises `BrokenLog` for an event that cannot come next."""
-        entry: list[str | bytes] = ["t", str(self.after.tick.number)]
+        entry: list[str | bytes] = ["tick", str(self.after.tick.number)]
         for event in events:
             if isinstance(event, Answered):
                 entry += ["m", pack(event.message)]

@@ -55,7 +55,7 @@ local function plan()
             redis.call('UNLINK', published, backlog, parked)
         end
         redis.call('HSETNX', state, 'amending:since', last_id())
-        redis.call('XADD', log, '*', 'w', request.deed)
+        redis.call('XADD', log, '*', 'audit', request.deed)
     end
     redis.call('HSET', state, 'amending:by', request.by)
 end

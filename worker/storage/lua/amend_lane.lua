@@ -19,9 +19,9 @@ local function skip()
             redis.call('HSET', calls, field, 'skipped')
             local fields = { 'l', request.lane, 'p', last, 'c', call, 's', 'skipped', 'd', request.detail }
             if request.ruling then
-                fields[#fields + 1] = 'j'
+                fields[#fields + 1] = 'decided'
                 fields[#fields + 1] = request.ruling
-                fields[#fields + 1] = 'w'
+                fields[#fields + 1] = 'audit'
                 fields[#fields + 1] = request.decided
             end
             last = redis.call('XADD', log, '*', unpack(fields))
@@ -42,7 +42,7 @@ local function amend_lane()
     local last, open = skip()
     local fields = { 'l', request.lane, 'p', last, 'k', request.record }
     if request.shared ~= '' then
-        fields[#fields + 1] = 'a'
+        fields[#fields + 1] = 'amendment'
         fields[#fields + 1] = request.shared
     end
     last = redis.call('XADD', log, '*', unpack(fields))

@@ -24,7 +24,7 @@ local function undo()
     end
     local fields = { 'l', request.lane, 'p', last, 'd', request.detail }
     if #undone > 0 then
-        fields[#fields + 1] = 'u'
+        fields[#fields + 1] = 'undone'
         fields[#fields + 1] = cmsgpack.pack(undone)
     end
     if request.record ~= '' then

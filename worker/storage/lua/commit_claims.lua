@@ -23,7 +23,7 @@ end
 for _, child in ipairs(request.children) do
     local kind, attempt, failures = read_condition(entries[child.call])
     if not is_over(status) and is_under_way(kind) and attempt == child.attempt then
-        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', child.call, 'r', child.run)
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', child.call, 'child', child.run)
         note(child.call, condition('child', attempt, failures, child.run))
         redis.call('ZREM', leases, field(child.call))
         redis.call('SADD', children, child.run)

@@ -12,12 +12,12 @@ for i, hold in ipairs(request.holds) do
     local is_free = not before or (hold.fans_out and read_condition(before) == 'decided')
     holds[i] = status == 'running' and all_accepted and is_free
     if holds[i] and hold.fans_out then
-        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'f', hold.snapshot)
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'fan_out', hold.snapshot)
         note(hold.call, condition('each', 1, 0))
         open = open + (before and 0 or 1)
         running = running + 1
     elseif holds[i] then
-        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'h', hold.snapshot)
+        last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'held', hold.snapshot)
         note(hold.call, condition('held', 0, 0, last))
         open = open + 1
         redis.call('ZADD', held, now, field(hold.call))

@@ -15,7 +15,7 @@ local function append(outcome)
     for i = 1, size do
         local fields = { 'l', lane, 'p', last, 'c', outcome.of or outcome.call }
         if i == size then -- with its last message a call has ended
-            fields[#fields + 1] = outcome.element and 'i' or 's'
+            fields[#fields + 1] = outcome.element and 'element' or 's'
             fields[#fields + 1] = outcome.element and outcome.element .. ':' .. outcome.status or outcome.status
             if outcome.detail ~= '' then
                 fields[#fields + 1] = 'd'

@@ -15,7 +15,7 @@ local function decide(member, ruling, who, due, shown)
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
-    local id = append_entry(lane, 'c', call, 'j', ruling, 'w', who)
+    local id = append_entry(lane, 'c', call, 'decided', ruling, 'audit', who)
     redis.call('HSET', calls, member, condition('decided', 0, 0, id))
     redis.call('ZREM', held, member)
     redis.call('ZADD', published, due, lane)

@@ -20,7 +20,7 @@ if status and not is_over(status) and not amending and not is_full then
     local due = now + request.published_ms
     for i, pair in ipairs(request.messages) do
         local lane = pair[1]
-        ids[i] = append_entry(lane, 'm', pair[2], 'w', request.who)
+        ids[i] = append_entry(lane, 'm', pair[2], 'audit', request.who)
         if not touched[lane] then
             touched[lane] = true
             woken[#woken + 1] = lane

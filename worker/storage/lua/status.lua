@@ -14,9 +14,9 @@ local function change_status(status, who, reason)
     if is_over(status) then
         redis.call('HSET', state, 'finished', now)
     end
-    local fields = { 's', status }
+    local fields = { 'status', status }
     if who then
-        fields[#fields + 1] = 'w'
+        fields[#fields + 1] = 'audit'
         fields[#fields + 1] = who
     end
     if reason then

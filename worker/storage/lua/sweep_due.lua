@@ -6,7 +6,7 @@
 -- Request: most
 
 if promises_due and promises_due <= now then
-    append_entry('', 'g', '1')
+    append_entry('', 'gave_up', '1')
     redis.call('HDEL', state, 'promises_due')
     redis.call('HINCRBY', state, 'wakes', 1)
     promises_due = nil

@@ -2,8 +2,7 @@
 --
 -- KEYS: state leases held outbox_due published pending_webhooks
 -- USES: clock
--- Request: published_ms, soon_ms (the time until the next sweep), format (of the runs that this version writes down; it leaves
---          others alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at
+-- Request: published_ms, soon_ms (the time until the next sweep), formats (of runs that this version reads; it leaves others alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at
 --          most), telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results), consumed_until
 
 local consumed_until = request.consumed_until[request.instances] or 0
@@ -55,7 +54,11 @@ local function look_again(...)
     return at
 end
 
-if format and tonumber(format) ~= request.format or not status then
+local is_read = not format
+for _, one in ipairs(request.formats) do
+    is_read = is_read or tonumber(format) == one
+end
+if not is_read or not status then
     return answer(now + 2 * request.published_ms)
 end
 
