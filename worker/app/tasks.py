@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from celery import Celery, Task
 
@@ -61,90 +61,102 @@ class TaskFailed(Exception):
 
 def register_tasks(app: Celery, runtimes: Runtimes, limits: Limits) -> None:
     """Register every task of ours with an application."""
-
-    def reader(name: str, read: Read[T]) -> Callable[[Sequence[object], Mapping[str, object]], T | None]:
-        """What makes a task's message of its arguments; one that cannot be read is refused, and there is none."""
-
-        def message_of(arguments: Sequence[object], named: Mapping[str, object]) -> T | None:
-            try:
-                if len(arguments) != 1 or named:
-                    raise MalformedMessage("it should have one argument")
-                return read(arguments[0], limits)
-            except MalformedMessage as error:
-                logger.error("%s: a message is refused: %s", name, error)
-                count_refusal("messages")
-                return None
-
-        return message_of
-
-    def task(name: str, read: Read[T], *, once: bool = False, **options: Any) -> Callable[[Doing[T]], None]:
-        """Make a task of a coroutine function on the loop, which is given what `read` makes of the message.
-
-        Where it is to be done `once`, a message that the broker delivers again is acknowledged and that is all. The
-        sweep sees to calls that were lost, and it alone: else one would run again long after it ended, or beside itself
-        when a connection breaks. The others do no harm when they come twice.
-        """
-        message_of = reader(name, read)
-
-        def register(doing: Doing[T]) -> None:
-            async def begin(request: Mapping[str, Any]) -> None:
-                is_redelivered = bool((request["delivery_info"] or {}).get("redelivered"))
-                if once and is_redelivered:
-                    return
-                message = message_of(request["args"], request["kwargs"])
-                if isinstance(request["args"], list):
-                    request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
-                if message is None:
-                    return
-                if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
-                    message = message._replace(was_lost=True)
-                await doing(runtimes.current(), message)
-
-            @wraps(doing)
-            def run(celery_task: Task, *arguments: object, **named: object) -> None:
-                request = {"args": arguments, "kwargs": named, "delivery_info": celery_task.request.delivery_info}
-                runtimes.current().run(begin(request))
-
-            app.task(name=name, bind=True, shared=False, throws=(TaskFailed,), **options)(run)
-            app.conf.acts_coroutines[name] = begin
-
-        return register
-
     app.conf.acts_coroutines = {}
+    for kind in _KINDS:
+        _register(app, kind, runtimes, limits)
 
-    @task(EXECUTE_INSTANCE, unpack_lane_call)
-    async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
-        """Run the calls of one lane that are ready."""
-        if failed := await runtime.scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost):
-            raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
 
-    @task(PROBE, unpack_probe, once=True, ignore_result=True)
-    async def probe(runtime: Runtime, probe: Probe) -> None:
-        """Tell that what was published to this queue before that time was taken."""
-        await runtime.heartbeat.came_out(probe)
+@dataclass(frozen=True)
+class _Kind(Generic[T]):
+    """A kind of task: a coroutine function on the loop, which is given what `read` makes of the message.
 
-    @task(DELIVER, unpack_delivery)
-    async def deliver(runtime: Runtime, delivery: Delivery) -> None:
-        """Bring the result of a remote call back to its lane, and carry on there."""
-        await runtime.scheduler.deliver(delivery)
+    Where it is to be done `once`, a message that the broker delivers again is acknowledged and that is all. The sweep
+    sees to calls that were lost, and it alone: else one would run again long after it ended, or beside itself when a
+    connection breaks. The others do no harm when they come twice.
+    """
 
-    @task(EXECUTE_DELEGATE, unpack_delegate_call, once=True)
-    async def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
-        """Run one delegate on its snapshot of the context."""
-        if message.awaited:
-            await _carry_out(runtime, message, runtime.remote.delegate)
-        else:
-            await _try(runtime, message, runtime.remote.delegate)
+    name: str
+    read: Read[T]
+    doing: Doing[T]
+    once: bool = True
+    ignores_result: bool = False
 
-    @task(EXECUTE_ACTIVITY, unpack_activity_call, once=True)
-    async def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
-        """Run one activity that has a queue of its own."""
-        await _carry_out(runtime, message, runtime.remote.activity)
+    def message(self, arguments: Sequence[object], named: Mapping[str, object], limits: Limits) -> T | None:
+        """The message of a task's arguments; one that cannot be read is refused, and there is none."""
+        try:
+            if len(arguments) != 1 or named:
+                raise MalformedMessage("it should have one argument")
+            return self.read(arguments[0], limits)
+        except MalformedMessage as error:
+            logger.error("%s: a message is refused: %s", self.name, error)
+            count_refusal("messages")
+            return None
 
-    @task(EXECUTE_BACKGROUND, unpack_activity_call, once=True, ignore_result=True)
-    async def execute_background(runtime: Runtime, message: ActivityCall) -> None:
-        """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
-        await _try(runtime, message, runtime.remote.activity)
+
+def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits) -> None:
+    async def begin(request: Mapping[str, Any]) -> None:
+        is_redelivered = bool((request["delivery_info"] or {}).get("redelivered"))
+        if kind.once and is_redelivered:
+            return
+        message = kind.message(request["args"], request["kwargs"], limits)
+        if isinstance(request["args"], list):
+            request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
+        if message is None:
+            return
+        if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
+            message = message._replace(was_lost=True)
+        await kind.doing(runtimes.current(), message)
+
+    @wraps(kind.doing)
+    def run(celery_task: Task, *arguments: object, **named: object) -> None:
+        request = {"args": arguments, "kwargs": named, "delivery_info": celery_task.request.delivery_info}
+        runtimes.current().run(begin(request))
+
+    options = {"ignore_result": True} if kind.ignores_result else {}
+    app.task(name=kind.name, bind=True, shared=False, throws=(TaskFailed,), **options)(run)
+    app.conf.acts_coroutines[kind.name] = begin
+
+
+async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
+    """Run the calls of one lane that are ready."""
+    if failed := await runtime.scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost):
+        raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
+
+
+async def probe(runtime: Runtime, probe: Probe) -> None:
+    """Tell that what was published to this queue before that time was taken."""
+    await runtime.heartbeat.came_out(probe)
+
+
+async def deliver(runtime: Runtime, delivery: Delivery) -> None:
+    """Bring the result of a remote call back to its lane, and carry on there."""
+    await runtime.scheduler.deliver(delivery)
+
+
+async def execute_delegate(runtime: Runtime, message: DelegateCall) -> None:
+    """Run one delegate on its snapshot of the context."""
+    carry = _carry_out if message.awaited else _try
+    await carry(runtime, message, runtime.remote.delegate)
+
+
+async def execute_activity(runtime: Runtime, message: ActivityCall) -> None:
+    """Run one activity that has a queue of its own."""
+    await _carry_out(runtime, message, runtime.remote.activity)
+
+
+async def execute_background(runtime: Runtime, message: ActivityCall) -> None:
+    """Run one fire-and-forget call; nothing is stored, nothing waits for it."""
+    await _try(runtime, message, runtime.remote.activity)
+
+
+_KINDS: Final[tuple[_Kind[Any], ...]] = (
+    _Kind(EXECUTE_INSTANCE, unpack_lane_call, execute_instance, once=False),
+    _Kind(PROBE, unpack_probe, probe, ignores_result=True),
+    _Kind(DELIVER, unpack_delivery, deliver, once=False),
+    _Kind(EXECUTE_DELEGATE, unpack_delegate_call, execute_delegate),
+    _Kind(EXECUTE_ACTIVITY, unpack_activity_call, execute_activity),
+    _Kind(EXECUTE_BACKGROUND, unpack_activity_call, execute_background, ignores_result=True),
+)
 
 
 async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:

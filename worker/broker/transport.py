@@ -79,68 +79,73 @@ class _ConnectionPool(ConnectionPool):  # type: ignore[misc]  # as above
         return _PooledConnection(self, **dict(self.connection._info(resolve=False)))
 
 
+_BASE: Any = object
+
+
+class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's classes
+    """What is changed of kombu's channels, as this module says: a mixin before one of its classes."""
+
+    queue_order_strategy = QueueOrder
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        return [_bound_queue(exchange, routing_key)]
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        if self.typeof(exchange).type == "fanout":
+            self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
+        elif _bound_queue(exchange, routing_key) != queue:
+            raise ValueError(
+                f"queue {queue!r} cannot be bound to exchange {exchange!r} with the key {routing_key!r}: over "
+                "Redis a queue has the name of its exchange and of its routing key"
+            )
+
+    def _delete(self, queue: str, *_: Any, client: Any = None, **__: Any) -> None:
+        self.auto_delete_queues.discard(queue)
+        with self.conn_or_acquire(client=client) as connection:
+            connection.delete(*(self._q_for_pri(queue, priority) for priority in self.priority_steps))
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        return bool(self._size(queue))  # kombu asks for the key without its prefix
+
+    def get_table(self, exchange: str) -> list[tuple[str, ...]]:
+        return []
+
+    def _brpop_read(self, **options: Any) -> bool:
+        began = monotonic()
+        try:
+            return bool(super()._brpop_read(**options))
+        except self._passing:
+            raise
+        except Exception as error:
+            _drop("a queue", error)
+            return True
+        finally:
+            self._queue_cycle.charge(monotonic() - began)
+
+    def _receive_one(self, client: Any) -> Any:
+        try:
+            return super()._receive_one(client)
+        except self._passing:
+            raise
+        except Exception as error:
+            _drop("a channel", error)
+            return True
+
+    def _handle_message(self, client: Any, response: Any) -> Any:
+        payload = super()._handle_message(client, response)
+        if payload["type"] in (b"message", b"pmessage"):
+            loads(payload["data"].decode())  # kombu would print what it cannot read
+        return payload
+
+    @property
+    def _passing(self) -> tuple[type[Exception], ...]:
+        return (Empty, *of_connections(*self.connection_errors, *self.connection.channel_errors))
+
+
 @cache
 def _channel_class(base: Any) -> Any:
-    """The channels of one of kombu's Redis transports, changed as this module says."""
-
-    class Channel(base):  # type: ignore[misc]  # as above
-        queue_order_strategy = QueueOrder
-
-        def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
-            return [_bound_queue(exchange, routing_key)]
-
-        def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-            if self.typeof(exchange).type == "fanout":
-                self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
-            elif _bound_queue(exchange, routing_key) != queue:
-                raise ValueError(
-                    f"queue {queue!r} cannot be bound to exchange {exchange!r} with the key {routing_key!r}: over "
-                    "Redis a queue has the name of its exchange and of its routing key"
-                )
-
-        def _delete(self, queue: str, *_: Any, client: Any = None, **__: Any) -> None:
-            self.auto_delete_queues.discard(queue)
-            with self.conn_or_acquire(client=client) as connection:
-                connection.delete(*(self._q_for_pri(queue, priority) for priority in self.priority_steps))
-
-        def _has_queue(self, queue: str, **_: Any) -> bool:
-            return bool(self._size(queue))  # kombu asks for the key without its prefix
-
-        def get_table(self, exchange: str) -> list[tuple[str, ...]]:
-            return []
-
-        def _brpop_read(self, **options: Any) -> bool:
-            began = monotonic()
-            try:
-                return bool(super()._brpop_read(**options))
-            except self._passing:
-                raise
-            except Exception as error:
-                _drop("a queue", error)
-                return True
-            finally:
-                self._queue_cycle.charge(monotonic() - began)
-
-        def _receive_one(self, client: Any) -> Any:
-            try:
-                return super()._receive_one(client)
-            except self._passing:
-                raise
-            except Exception as error:
-                _drop("a channel", error)
-                return True
-
-        def _handle_message(self, client: Any, response: Any) -> Any:
-            payload = super()._handle_message(client, response)
-            if payload["type"] in (b"message", b"pmessage"):
-                loads(payload["data"].decode())  # kombu would print what it cannot read
-            return payload
-
-        @property
-        def _passing(self) -> tuple[type[Exception], ...]:
-            return (Empty, *of_connections(*self.connection_errors, *self.connection.channel_errors))
-
-    return Channel
+    """The channels of one of kombu's Redis transports, changed."""
+    return type("Channel", (_ChannelParts, base), {})
 
 
 def of_connections(*errors: type[Exception]) -> tuple[type[Exception], ...]:

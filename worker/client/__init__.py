@@ -8,6 +8,7 @@
 `labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
 `runs`           a run from outside
+`run_status`     its status, and its calls counted by theirs
 `results`        a result, folded from the log
 `timings`        when calls began and ended, and what they waited for
 `log_entries`    what is shown of the log's entries

@@ -8,17 +8,23 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from redis import Redis
+
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.entries import Entry, moment_ms
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.storage.definition import Definition, unpack_definition
+from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import call_name
 
 from .display import counted, html
+from .progress import Progress
 from .timings import Timing, Waits, timing_of
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -262,3 +268,23 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
         return (None if holds_references(output) else output), None
     reason = output_fault(output, fold)
     return (resolve_output(output, fold) if reason is None else None), reason
+
+
+def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None, waits: bool) -> Result:
+    """What `Run.result` says. Raises `RunNotFound`, `RedisError`."""
+    history = History(redis, keys)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hmget(keys.state, "status", "running")
+        pipeline.get(keys.definition)
+        history.ask_first(pipeline)
+        (status, running), definition, instances, page = pipeline.execute()
+    if status is None or definition is None:
+        raise RunNotFound(keys.run)
+    assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
+    at_work: Mapping[tuple[str | None, int], int] = {}
+    if at is None and int(running or 0):
+        at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
+    until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
+    for entry in history.entries(until=until, first=page if at is None else None):
+        assembly.feed(entry)
+    return assembly.result(status.decode() if at is None else progress.status_at(at), at_work, waits=waits)

@@ -5,35 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
-from acts_celery.protocol.engine.loop import Stage, request_index
-from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.errors import InstanceNotFound, OtherFormat, RunNotFound, RunOver
+from acts_celery.worker.errors import InstanceNotFound, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.child_links import PARENT, Parent
-from acts_celery.worker.storage.condition import is_at_work
 from acts_celery.worker.storage.connections import redis_errors
-from acts_celery.worker.storage.definition import require_format, unpack_definition
+from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.storage.unanswered import Unanswered, read_unanswered
-from acts_celery.worker.wire.attempts import CallId
 
 from .control import Control
 from .log_entries import LogEntry, Messages
 from .progress import Event, Progress
-from .results import Assembly, Result
+from .results import Result, read_result
+from .run_status import read_state, status_of
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -43,10 +37,6 @@ if TYPE_CHECKING:
     from .loops import LoopControl
     from .people import People
     from .retrying import Retried
-
-
-FOREIGN: Final = "foreign"
-"""The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
 
 
 class Run:
@@ -95,42 +85,8 @@ class Run:
         if at is not None:
             past = self.result(at)
             return {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
-        try:
-            state = self._state()
-        except OtherFormat:
-            return {"run": self.id, "status": FOREIGN, "calls": {}}
-        counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
-        left = int(state["total"]) - counts.total()
-        if state["status"] == "cancelled" or "exceeded" in state:
-            counts["skipped"] += left
-        else:
-            counts["running"] = int(state.get("running", 0)) - self._is_asking(state)
-            counts["held"] = self._held_count()
-            counts["waiting"] = max(0, left - counts["running"] - counts["held"])
-        shown = {name: count for name, count in counts.items() if count}
-        told: dict[str, Any] = {"run": self.id, "status": state["status"], "calls": shown}
-        if state["status"] not in ENDED and (unanswered := self._unanswered()):
-            told["unanswered"] = [asdict(one) for one in unanswered]
-        if (parent := Parent.read(state.get(PARENT))) is not None:
-            told["parent"] = {"run": parent.call.run, "call": parent.call.name}
-        if "forked_from" in state:
-            told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
-        return told
-
-    def _unanswered(self) -> list[Unanswered]:
         with redis_errors(self._settings):
-            return read_unanswered(self._redis, self._keys)
-
-    def _is_asking(self, state: Mapping[str, str]) -> bool:
-        """Whether a model is being asked, which is no call of the run."""
-        stage, _, tick = state.get("loop", "").partition(":")
-        if stage not in (Stage.ASKED, Stage.CHOOSING, Stage.OPEN):
-            return False
-        with redis_errors(self._settings):
-            entry: Any = self._redis.hget(
-                self._keys.calls, CallId(self.id, LOOP, request_index(Stage(stage), int(tick))).member
-            )
-        return is_at_work(entry)
+            return status_of(self._redis, self._keys)
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
@@ -183,7 +139,7 @@ class Run:
         self._state()
         with redis_errors(self._settings):
             value = dict(messages) if isinstance(messages, Mapping) else list(messages)
-            return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._instances())
+            return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
 
     def held(self) -> list[dict[str, Any]]:
         """The calls that wait for a person, those that wait longest first: what `acts held --json` prints."""
@@ -367,21 +323,7 @@ class Run:
         what was under way at a past moment is not in the log, and counts as waiting.
         """
         with redis_errors(self._settings):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.hmget(self._keys.state, "status", "running")
-                pipeline.get(self._keys.definition)
-                self._history.ask_first(pipeline)
-                (status, running), definition, instances, page = pipeline.execute()
-            if status is None or definition is None:
-                raise RunNotFound(self.id)
-            assembly = Assembly(self.id, unpack_definition(definition), self._history.instances(instances), at=at)
-            at_work: Mapping[tuple[str | None, int], int] = {}
-            if at is None and int(running or 0):
-                at_work, page = self._history.at_work(), None  # what ends meanwhile is in the log then
-            until = max(at, self._progress.submitted(), key=id_key) if at is not None else "+"
-            for entry in self._history.entries(until=until, first=page if at is None else None):
-                assembly.feed(entry)
-        return assembly.result(status.decode() if at is None else self._progress.status_at(at), at_work, waits=waits)
+            return read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
@@ -389,9 +331,7 @@ class Run:
         The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
         `InstanceNotFound`.
         """
-        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
-        self._state()
-        self._hold(instance)
+        reference = self._place(path, instance)
         with redis_errors(self._settings):
             logged = [
                 Logged(entry.id, entry.message, entry.call)
@@ -408,14 +348,9 @@ class Run:
         """
         from .absence import absence
 
-        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
-        self._state()
-        self._hold(instance)
+        reference = self._place(path, instance)
         with redis_errors(self._settings):
-            data: Any = self._redis.get(self._keys.definition)
-            if data is None:
-                raise RunNotFound(self.id)
-            return absence(unpack_definition(data), self._history, reference, instance=instance, at=at)
+            return absence(self._definition(), self._history, reference, instance=instance, at=at)
 
     def log(
         self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
@@ -427,46 +362,38 @@ class Run:
         """
         self._state()
         self._hold(instance)
-        seen = "0-0"
         with redis_errors(self._settings):
-            messages = self._messages(audit, every)
+            run = RunState(self._definition()) if every else None
+            if run is not None:
+                run.feed(self._history.lane(None))
+            messages, seen = Messages(audit=audit, run=run), "0-0"
             for entry in self._history.entries() if instance is None else self._history.lane(instance):
                 seen = entry.id
                 yield from messages.shown(entry)
-        if follow:
-            for entry in self._progress.entries(seen):
-                shown = list(messages.shown(entry))
-                if instance in (None, entry.instance):
-                    yield from shown
+        for entry in self._progress.entries(seen) if follow else ():
+            shown = list(messages.shown(entry))
+            if instance in (None, entry.instance):
+                yield from shown
 
-    def _messages(self, audit: bool, every: bool) -> Messages:
-        if not every:
-            return Messages(audit=audit)
+    def _definition(self) -> Definition:
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
             raise RunNotFound(self.id)
-        run = RunState(unpack_definition(data))
-        run.feed(self._history.lane(None))
-        return Messages(audit=audit, run=run)
+        return unpack_definition(data)
+
+    def _place(self, path: str, instance: str | None) -> Reference:
+        """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
+        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
+        self._state()
+        self._hold(instance)
+        return reference
 
     def _state(self) -> dict[str, str]:
         with redis_errors(self._settings):
-            state: Any = self._redis.hgetall(self._keys.state)
-        if not state:
-            raise RunNotFound(self.id)
-        require_format(int(state[b"format"]))
-        return {key.decode(): value.decode() for key, value in state.items()}
-
-    def _held_count(self) -> int:
-        with redis_errors(self._settings):
-            held: Any = self._redis.zcard(self._keys.held)
-        return int(held)
-
-    def _instances(self) -> list[str]:
-        with redis_errors(self._settings):
-            return self._history.instances()
+            return read_state(self._redis, self._keys)
 
     def _hold(self, instance: str | None) -> None:
         """Raise `InstanceNotFound` for an instance that the run does not have."""
-        if instance is not None and instance not in (known := self._instances()):
-            raise InstanceNotFound(self.id, instance, known)
+        with redis_errors(self._settings):
+            if instance is not None and instance not in (known := self._history.instances()):
+                raise InstanceNotFound(self.id, instance, known)

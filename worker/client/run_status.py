@@ -1,0 +1,67 @@
+"""The status of a run, and its calls counted by theirs: what `acts status` shows (SPEC R11.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.protocol.engine.loop import Stage, request_index
+from acts_celery.worker.errors import OtherFormat, RunNotFound
+from acts_celery.worker.storage.child_links import PARENT, Parent
+from acts_celery.worker.storage.condition import is_at_work
+from acts_celery.worker.storage.definition import require_format
+from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.unanswered import read_unanswered
+from acts_celery.worker.wire.attempts import CallId
+
+FOREIGN: Final = "foreign"
+"""The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
+
+
+def read_state(redis: Redis, keys: Keys) -> dict[str, str]:
+    """A run's state. Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
+    state: Any = redis.hgetall(keys.state)
+    if not state:
+        raise RunNotFound(keys.run)
+    require_format(int(state[b"format"]))
+    return {key.decode(): value.decode() for key, value in state.items()}
+
+
+def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
+    """What `Run.status` says. Raises `RunNotFound`, `RedisError`."""
+    try:
+        state = read_state(redis, keys)
+    except OtherFormat:
+        return {"run": keys.run, "status": FOREIGN, "calls": {}}
+    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
+    left = int(state["total"]) - counts.total()
+    if state["status"] == "cancelled" or "exceeded" in state:
+        counts["skipped"] += left
+    else:
+        held: Any = redis.zcard(keys.held)
+        counts["held"] = held
+        counts["running"] = int(state.get("running", 0)) - _is_asking(redis, keys, state)
+        counts["waiting"] = max(0, left - counts["running"] - counts["held"])
+    shown = {name: count for name, count in counts.items() if count}
+    told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": shown}
+    if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
+        told["unanswered"] = [asdict(one) for one in unanswered]
+    if (parent := Parent.read(state.get(PARENT))) is not None:
+        told["parent"] = {"run": parent.call.run, "call": parent.call.name}
+    if "forked_from" in state:
+        told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
+    return told
+
+
+def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:
+    """Whether a model is being asked, which is no call of the run."""
+    stage, _, tick = state.get("loop", "").partition(":")
+    if stage not in (Stage.ASKED, Stage.CHOOSING, Stage.OPEN):
+        return False
+    entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, request_index(Stage(stage), int(tick))).member)
+    return is_at_work(entry)
