@@ -108,7 +108,7 @@ class _Reads:
         self._algebra = algebra
         self._flow = flow
         self._fields = Fields(layout, algebra, flow)
-        self._signatures = {name: convertible(dict(schema)) for name, schema in layout.signatures.items()}
+        self._signatures = {name: convertible(dict(tool.declaration)) for name, tool in layout.signatures.items()}
         self._demanded: dict[tuple[str, str, Path, bool], list[_Demand]] = {}
         self._groups: dict[tuple[Any, ...], _Group] = {}
 
@@ -281,9 +281,10 @@ def _signature_findings(layout: Layout) -> Iterator[Finding]:
     """Parameters that activities need and calls leave out, or that calls have and activities do not take."""
     speller = Speller()
     for call in layout.calls:
-        signature = layout.signatures.get(call.runner.name)
-        if signature is None or call.runner.executor is not Executor.ACTIVITY:
+        tool = layout.signatures.get(call.runner.name)
+        if tool is None or call.runner.executor is not Executor.ACTIVITY:
             continue
+        signature = tool.declaration
         who = f"does not fit the signature of its activity {call.runner.name!r}"
         for name in signature.get("required", ()):
             if name not in call.parameters:

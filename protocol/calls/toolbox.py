@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,10 +38,12 @@ class Toolbox:
     model: bool = True
     strict_meta: bool = False
     allow: Container[str] | None = None
+    derived: Callable[[str], Tool | None] = lambda name: None
+    """The tool that an activity is."""
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
-        return self.tools.get(name) or self._derived.get(name)
+        return self.tools.get(name) or self.derived(name)
 
     def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
         """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
@@ -108,7 +110,7 @@ class Toolbox:
         declared = self.tools.get(runner.name)
         if declared is not None and declared is not tool and runner.name != ANONYMOUS:
             yield declared
-        derived = self._derived.get(runner.name) if runner.executor is Executor.ACTIVITY else None
+        derived = self.derived(runner.name) if runner.executor is Executor.ACTIVITY else None
         if derived is not None and derived is not tool:
             yield derived
 
@@ -116,11 +118,6 @@ class Toolbox:
     def names(self) -> tuple[str, ...]:
         """The names of all known tools."""
         return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
-
-    @cached_property
-    def _derived(self) -> dict[str, Tool]:
-        """The tools that the activities are, by their names."""
-        return {name: Tool(name, declaration) for name, declaration in (self.activities or {}).items()}
 
 
 def listed(names: object) -> Iterable[str]:

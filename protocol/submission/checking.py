@@ -15,7 +15,7 @@ from acts_celery.protocol.calls.call import (
 )
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
 from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import Limits, exceeded
@@ -51,6 +51,15 @@ class Environment:
     """Names that `config.approve` may hold besides those known here: a child run's parent has named them."""
     definitions: Definitions = _no_definition
     """The definition of a registered delegate, where it is not code."""
+    _read: dict[str, Tool] = field(default_factory=dict, compare=False, repr=False)
+    """The tools that activities are, as far as they were asked for; kept by `dataclasses.replace`."""
+
+    def activity(self, name: str) -> Tool | None:
+        """The tool that an activity is: read and compiled once."""
+        declaration, tool = (self.activities or {}).get(name), self._read.get(name)
+        if declaration is not None and (tool is None or tool.declaration is not declaration):
+            tool = self._read[name] = Tool(name, declaration)
+        return tool
 
 
 class RejectedCalls(Rejected):
@@ -108,7 +117,7 @@ def check_calls(
         lanes=lanes,
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
         allow=known.allow,
-        signatures={name: schema for name, schema in (known.activities or {}).items() if name in behind_declared},
+        signatures={name: tool for name in sorted(behind_declared) if (tool := known.activity(name)) is not None},
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
@@ -119,7 +128,7 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     """Everything that the calls of a submission may name."""
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
-    return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow)
+    return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity)
 
 
 def _bare_problems(submission: Submission, known: Environment) -> Iterator[Problem]:

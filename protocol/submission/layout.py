@@ -52,8 +52,8 @@ class Layout:
     lanes: Mapping[str | None, Lane]
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Every tool that a call names, declared or derived from an activity."""
-    signatures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The schemas that activities have by their signatures, where a backend has said so."""
+    signatures: Mapping[str, Tool] = field(default_factory=dict)
+    """What activities are by their signatures, where a backend has said so."""
     allow: frozenset[str] | None = None
     """The names that its calls may use, where a list was given."""
     queued: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Layout:
         """The activities, as tools, of calls whose own tools say nothing of results (SPEC R4.6)."""
         silent = {name for name, tool in self.tools.items() if tool.compiled_output is None}
         names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
-        return {name: tool for name in sorted(names) if (tool := Tool(name, self.signatures[name])).compiled_output}
+        return {name: tool for name in sorted(names) if (tool := self.signatures[name]).compiled_output}
 
     @property
     def held(self) -> tuple[int, ...]:

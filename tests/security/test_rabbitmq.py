@@ -113,7 +113,8 @@ def test_what_is_no_task_of_ours_is_refused_here_too(rabbit: Rabbit) -> None:
     [("localhost", "signer", True), ("localhost", "stranger", False), ("127.0.0.1", "signer", False)],
 )
 def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str, trusted: str, is_taken: bool) -> None:
-    kombu.pools.reset()  # it keeps connections by address, whatever they trust
+    for pools in (kombu.pools.producers, kombu.pools.connections):
+        pools.clear()  # kept by address, whatever they trust; others in this process go on using theirs
     trust = getattr(rabbit, trusted).certificate
     url = f"amqps://guest:guest@{host}:{rabbit.tls_port}//?ssl_ca_certs={trust}"
     publisher = Publisher(make_client_application(rabbit.backend("secure", url=url).settings))

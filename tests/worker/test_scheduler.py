@@ -30,6 +30,7 @@ from acts_celery.worker.liveness.leases import Leases
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.definition import _read_definition, unpack_definition
 from acts_celery.worker.storage.keys import Keys, due_runs, probes
 from acts_celery.worker.storage.scripts import pack_request
 from acts_celery.worker.storage.secret import read_tokens
@@ -393,3 +394,20 @@ def test_no_command_holds_up_the_server_however_many_instances_there_are(process
         run.fork()
 
     assert held_up(process, act) == []
+
+
+def test_runs_of_one_kind_share_a_definition_and_none_changes_it(process: Process) -> None:
+    calls = [
+        {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.a"},
+        {"_tool": "add", "a": "†state.a", "b": 1, "_outputPath": "†state.b"},
+    ]
+    one, other = process.submit(calls), process.submit(calls)
+    data: Any = process.redis.get(Keys("acts", one.id).definition)
+    shared, fresh = unpack_definition(data), _read_definition(data)
+    assert unpack_definition(data) is shared
+    one.amend([{"_tool": "add", "a": 2, "b": 2, "_outputPath": "†state.c"}], add=True)
+    for run in (one, other):
+        process.drive(run)
+        assert run.result().status == "completed"
+    assert shared == fresh
+    assert other.result().data() == {"state": {"a": 3, "b": 4}}

@@ -21,6 +21,7 @@
 `retrying`       failed calls again, or given by hand
 `undoing`        which calls that concerns
 `amendment_steps`  how a run is changed in many lanes
+`publishing`     publishing lanes that stand in the log
 `sending`        adding data messages to a run under way
 `people`         what waits for a person, and deciding on it
 `replacing`      other calls in place of a held one

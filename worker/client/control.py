@@ -17,11 +17,12 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.connections import redis_errors
-from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
-from acts_celery.worker.wire.task_messages import lane_task
+
+from .publishing import publish_lanes
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -55,8 +56,7 @@ class Control:
         """
         lanes = self._change("running")
         while lanes:
-            queue = self._settings.queue_instances
-            self._publisher().publish(lane_task(self._run, lane or None, queue) for lane in lanes)
+            publish_lanes(self._publisher(), self._settings, self._run, lanes)
             order = audit_record(self._settings, "resumed")
             _, _, lanes = self._set_status("running", order)  # the run may have ended by now
         self._follow(Control.resume)
@@ -100,7 +100,7 @@ class Control:
         request = {
             "wanted": wanted,
             "most": _AT_ONCE,
-            "published_ms": int(PUBLISHED_SECONDS * 1000),
+            "published_ms": PUBLISHED_MS,
             "window": self._settings.publish_window,
             "who": order.pack(),
         }

@@ -6,7 +6,6 @@ task that gets lost on the way, or that the broker does not take, is published b
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -16,16 +15,13 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
-from acts_celery.worker.wire.task_messages import lane_task
 
 from .labels import NO_LABEL, Label, claimed, release
-
-logger = logging.getLogger(__name__)
+from .publishing import publish_lanes
 
 
 class Dispatcher:
@@ -63,10 +59,6 @@ class Dispatcher:
 
     def _publish(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""
-        queue = self._settings.queue_instances
-        try:
-            self._publisher.publish(lane_task(keys.run, lane or None, queue) for lane in lanes)
-        except InfrastructureError as error:
-            logger.warning("run %s is submitted, the workers' sweep publishes its tasks: %s", keys.run, error)
+        if not publish_lanes(self._publisher, self._settings, keys.run, lanes, has="is submitted"):
             with suppress(RedisError):
                 self._writer.mark_unpublished(keys, lanes)

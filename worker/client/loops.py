@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
@@ -16,7 +16,7 @@ from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFou
 from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import Definition, unpack_definition
-from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
@@ -24,16 +24,14 @@ from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.task_messages import lane_task
 
+from .publishing import publish_lanes
 from .sending import beyond
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
 
     from .amendment import Check
-
-_PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 
 
 class LoopControl:
@@ -189,7 +187,7 @@ class LoopControl:
             self._list()
         if not any("w" in fields for _, fields in step.entries):
             step.entries[-1][1].extend(["w", done.pack()])
-        request = step.to_request(_PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
+        request = step.to_request(PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
         answer = self._script(self._keys, request)
         if answer["status"] == "gone":
             raise RunNotFound(run)
@@ -201,8 +199,7 @@ class LoopControl:
         if is_over:
             self._list()  # a sweep that was about to let it expire takes it from the list
             DueRuns(self._redis, self._keys.prefix).note(run)
-        queue = self._settings.queue_instances
-        self._publisher().publish(lane_task(run, lane or None, queue) for lane in answer["woken"])
+        publish_lanes(self._publisher(), self._settings, run, answer["woken"])
         return True
 
     def _definition(self) -> Definition:

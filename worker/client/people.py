@@ -7,7 +7,6 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +27,6 @@ from acts_celery.worker.errors import (
     AlreadyDecided,
     BeingAmended,
     HeldAnew,
-    InfrastructureError,
     NotHeld,
     RunNotFound,
     RunOver,
@@ -36,7 +34,7 @@ from acts_celery.worker.errors import (
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import unpack_definition
-from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held
 from acts_celery.worker.storage.history import History
@@ -44,8 +42,8 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.task_messages import lane_task
 
+from .publishing import publish_lanes
 from .replacing import Replacement, placed_calls
 
 if TYPE_CHECKING:
@@ -53,9 +51,7 @@ if TYPE_CHECKING:
 
     from .amendment import Amender
 
-logger = logging.getLogger(__name__)
 
-_PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _SHOWN: Final = 500
 _NAMED: Final = 5
 """The most calls that an error names."""
@@ -190,7 +186,7 @@ class People:
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, shown: str | None) -> str:
         done = self._audited(id_, ruling, by)
-        self._due.note_until(self._keys.run, _PUBLISHED_MS)
+        self._due.note_until(self._keys.run, PUBLISHED_MS)
         answer = self._write(id_, ruling, done, shown)
         if answer["status"] == "gone":
             raise RunNotFound(self._keys.run)
@@ -201,7 +197,7 @@ class People:
             return self._same(id_, ruling)
         done.write_line(self._keys.run)
         if answer["is_published"]:
-            self._publish(id_)
+            publish_lanes(self._publisher(), self._settings, id_.run, [id_.instance or ""], has="has the decision")
         return str(answer["id"])
 
     def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:
@@ -214,17 +210,10 @@ class People:
             "member": id_.member,
             "ruling": pack_ruling(ruling),
             "who": done.pack(),
-            "published_ms": _PUBLISHED_MS,
+            "published_ms": PUBLISHED_MS,
             "shown": shown,
         }
         return self._script(self._keys, request)
-
-    def _publish(self, id_: CallId) -> None:
-        """Publish the call's lane; where the broker does not take it, the sweep does."""
-        try:
-            self._publisher().publish([lane_task(id_.run, id_.instance, self._settings.queue_instances)])
-        except InfrastructureError as error:
-            logger.warning("run %s has the decision, the workers' sweep publishes its task: %s", id_.run, error)
 
     def _same(self, id_: CallId, ruling: Ruling) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""

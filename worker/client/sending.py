@@ -6,7 +6,6 @@ also marks the lanes that may read them: should the client die after it, the wor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +14,21 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.submission.additions import check_data
-from acts_celery.worker.errors import BeingAmended, InfrastructureError, RunNotFound, RunOver
+from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.due import PUBLISHED_SECONDS, DueRuns
+from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.task_messages import lane_task
+
+from .publishing import publish_lanes
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
-
-logger = logging.getLogger(__name__)
-
-_PUBLISHED_MS = int(PUBLISHED_SECONDS * 1000)
 
 
 class Sender:
@@ -56,7 +52,7 @@ class Sender:
         if not messages:
             return ()
         run = self._keys.run
-        self._due.note_until(run, _PUBLISHED_MS)
+        self._due.note_until(run, PUBLISHED_MS)
         order = audit_record(self._settings, "sent")
         answer = self._append(messages, order)
         if answer["status"] == "gone":
@@ -68,7 +64,7 @@ class Sender:
         if answer["is_full"]:
             raise Rejected([beyond(answer["bytes"], self._settings)])
         order.write_line(run)
-        self._publish(answer["lanes"])
+        publish_lanes(self._publisher(), self._settings, self._keys.run, answer["lanes"], has="has the messages")
         return tuple(answer["ids"])
 
     def _so_far(self, value: Any, instances: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -85,19 +81,11 @@ class Sender:
         request = {
             "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
             "who": order.pack(),
-            "published_ms": _PUBLISHED_MS,
+            "published_ms": PUBLISHED_MS,
             "window": self._settings.publish_window,
             "most_bytes": int(self._settings.limit_run_bytes),
         }
         return self._script(self._keys, request)
-
-    def _publish(self, lanes: Sequence[str]) -> None:
-        """Publish the lanes that may read what was added; where the broker does not take them, the sweep does."""
-        run, queue = self._keys.run, self._settings.queue_instances
-        try:
-            self._publisher().publish(lane_task(run, lane or None, queue) for lane in lanes)
-        except InfrastructureError as error:
-            logger.warning("run %s has the messages, the workers' sweep publishes its tasks: %s", run, error)
 
 
 def beyond(written: int, settings: Settings) -> Problem:

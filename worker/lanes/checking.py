@@ -42,6 +42,7 @@ class Checker:
             load_activities(settings)
         self._settings = settings
         self._registry = registry or default_registry
+        self._kept: Environment | None = None
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
@@ -115,8 +116,15 @@ class Checker:
 
     @property
     def _environment(self) -> Environment:
+        """The same one, with the tools that were read for it, as long as the same activities are registered."""
+        activities = {ASK_HUMAN: QUESTION, **self._registry.schemas()}
+        if self._kept is None or self._kept.activities != activities:
+            self._kept = self._made(activities)
+        return self._kept
+
+    def _made(self, activities: Mapping[str, Mapping[str, Any]]) -> Environment:
         return Environment(
-            activities={ASK_HUMAN: QUESTION, **self._registry.schemas()},
+            activities=activities,
             delegates=self._known_delegates,
             definitions=self._known_delegates.definition,
             model=self._settings.model is not None,

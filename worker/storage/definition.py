@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from acts_celery.protocol import Plan
@@ -31,8 +31,9 @@ FORMAT: Final = 4
 """Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
 READ: Final = (3, FORMAT)
 """The formats that are read (see `fields`); a run of an older one becomes ours when a worker opens it."""
-
-
+_MOST_KEPT: Final = 64
+_KEPT_BYTES: Final = 64 * 2**10
+"""A definition that is larger is read anew for each run."""
 PLACES: Final = ("held", "promised", "required")
 """What a record says of the context (see `Lane`)."""
 
@@ -235,7 +236,18 @@ def upgraded(data: bytes) -> bytes | None:
 
 
 def unpack_definition(data: bytes) -> Definition:
-    """The definition, from its bytes. Raises `OtherFormat`."""
+    """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
+    of them. Raises `OtherFormat`.
+    """
+    return _kept_definition(data) if len(data) <= _KEPT_BYTES else _read_definition(data)
+
+
+@lru_cache(_MOST_KEPT)
+def _kept_definition(data: bytes) -> Definition:
+    return _read_definition(data)
+
+
+def _read_definition(data: bytes) -> Definition:
     fields = unpack(data)
     require_format(fields["format"])
     tools = _unpack_tools(fields["tools"])

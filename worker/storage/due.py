@@ -20,6 +20,7 @@ from .set_aside import readable
 
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
+PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _TAKEN_MS: Final = 10_000
 """After so long another sweep looks at what was taken by one that died."""
 

@@ -21,7 +21,7 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.storage.due import PUBLISHED_SECONDS
+from acts_celery.worker.storage.due import PUBLISHED_MS
 from acts_celery.worker.wire.attempts import lane_token, owner_token
 from acts_celery.worker.wire.packing import pack
 
@@ -35,7 +35,6 @@ from .scripts import Script
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
 _COMMANDS: Final = 1_000
 """How many commands in one part, and how many values in one command."""
 _PART_BYTES: Final = 2**20
@@ -92,7 +91,7 @@ class RunWriter:
         """List a run, so that what a client that dies leaves of it is found."""
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
-            pipeline.zadd(due_runs(keys.prefix), {keys.run: milliseconds + _PUBLISHED_MS})
+            pipeline.zadd(due_runs(keys.prefix), {keys.run: milliseconds + PUBLISHED_MS})
             pipeline.execute()
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
@@ -113,7 +112,7 @@ class RunWriter:
     ) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
-        due = milliseconds + _PUBLISHED_MS
+        due = milliseconds + PUBLISHED_MS
         yield ["SET", keys.definition, pack_definition(plan)]
         for batch in _batches(instances):
             yield ["RPUSH", keys.instances, *batch]
