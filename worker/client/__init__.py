@@ -10,6 +10,7 @@
 `runs`           a run from outside
 `run_status`     its status, and its calls counted by theirs
 `results`        a result, folded from the log
+`collecting`     searching for garbage while much is made
 `timings`        when calls began and ended, and what they waited for
 `log_entries`    what is shown of the log's entries
 `drawing`        the picture of a run

@@ -14,6 +14,7 @@ from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
 
+from .collecting import collecting_seldom
 from .labels import Label, LabelOptions, label_of
 from .runs import Run
 
@@ -83,10 +84,12 @@ class Client:
         """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
         return self.submit_plan(self.check_submission(value, allow=allow), label)
 
+    @collecting_seldom()
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission that is to be run here. Raises `protocol.Rejected`."""
         return self.checker.check_submission(value, allow=allow)
 
+    @collecting_seldom()
     def submit_plan(self, plan: Plan, label: Label | None = None) -> Run:
         """Submit what `check_submission` has checked. Raises `InfrastructureError`; `Rejected` for an id that is taken
         by another submission.

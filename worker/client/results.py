@@ -23,6 +23,7 @@ from acts_celery.worker.storage.lane_state import CallState, Elements, End, Lane
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import call_name
 
+from .collecting import collecting_seldom
 from .display import counted, html
 from .progress import Progress
 from .timings import Timing, Waits, timing_of
@@ -270,6 +271,7 @@ def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
     return (resolve_output(output, fold) if reason is None else None), reason
 
 
+@collecting_seldom()
 def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None, waits: bool) -> Result:
     """What `Run.result` says. Raises `RunNotFound`, `RedisError`."""
     history = History(redis, keys)
