@@ -18,10 +18,11 @@ import pytest
 from acts_celery import Client, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.fields import current
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import FIXTURES, Backend, Meeting, settings_for
-from .loops import answer, loop_settings
+from .loops import Asked, answer, loop_settings
 
 RECORDED: dict[str, Any] = json.loads((FIXTURES / "format_3.json").read_text(encoding="utf-8"))
 RUNS: dict[str, Any] = RECORDED["runs"]
@@ -82,6 +83,12 @@ def logged(run: Run) -> list[Any]:
     ]
 
 
+def added_to(backend: Backend, run: Run, after: str = "0-0") -> list[dict[bytes, bytes]]:
+    """What the log has since, as it lies in Redis."""
+    found: Any = backend.redis.xrange(Keys("v3", run.id).log, f"({after}")
+    return [fields for _, fields in found]
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_version_before_has_written_is_read_as_it_read_it(upgraded: Backend, name: str) -> None:
     run, recorded = run_of(upgraded, name), RUNS[name]
@@ -136,6 +143,9 @@ def test_a_run_that_was_paused_goes_on_with_workers_of_this_version(upgraded: Ba
     assert [call.status for call in result.calls if call.index != 8] == ["done"] * 9
     for at, past in RUNS["paused"]["past"].items():  # what came since changes nothing of it
         assert run.result(at).to_dict() == past
+    added = added_to(upgraded, run, RUNS["paused"]["log"][-1][0])
+    assert added
+    assert [fields for fields in added if current(fields) != fields] == []
     keys = Keys("v3", run.id)
     assert int(upgraded.redis.hget(keys.state, "format") or 0) == FORMAT
     assert run.fork().result().to_dict()["calls"] == run.result().to_dict()["calls"]
@@ -162,3 +172,16 @@ def test_a_loop_that_was_paused_goes_on_with_workers_of_this_version(upgraded: B
     assert (result.status, result.output) == ("completed", 6)
     assert [tick.tick for tick in result.ticks or ()] == [0, 1]
     assert result.data()["state"] == {"sum": 4, "next": 6}
+    assert [fields for fields in added_to(upgraded, run, RUNS["loop"]["log"][-1][0]) if current(fields) != fields] == []
+
+
+def test_what_this_version_writes_has_the_names_of_its_format(upgraded: Backend) -> None:
+    asked = Asked(upgraded, answer({"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}, output="†state.sum"))
+    run = asked.run
+    run.say("a word")
+    with upgraded.worker():
+        assert asked.result().output == 3
+    run.say("another")
+    run.cancel()
+    for one in (run, run.fork()):
+        assert [fields for fields in added_to(upgraded, one) if current(fields) != fields] == []

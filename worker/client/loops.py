@@ -77,7 +77,7 @@ class LoopControl:
                 found = self._extension(view, max(asked - loop.added_ticks, 0))
             else:
                 found = LoopStep(loop, view.seen)
-            found.entries.insert(0, ("", ["m", pack(message), "w", done.pack()]))
+            found.entries.insert(0, ("", ["m", pack(message), "audit", done.pack()]))
             return found
 
         self._take(step, done)
@@ -185,8 +185,8 @@ class LoopControl:
         run, is_over = self._keys.run, step.reopens
         if is_over:
             self._list()
-        if not any("w" in fields for _, fields in step.entries):
-            step.entries[-1][1].extend(["w", done.pack()])
+        if not any("audit" in fields for _, fields in step.entries):
+            step.entries[-1][1].extend(["audit", done.pack()])
         request = step.to_request(PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
         answer = self._script(self._keys, request)
         if answer["status"] == "gone":

@@ -267,7 +267,7 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
         calls, left = lane.calls if lane is not None else (), view.left_of(instance, added)
         return pack_amended_lane(LaneRecord(calls=calls, **places, tick=view.loop.tick.number, **left))
 
-    step.entries.append(("", ["k", record_of(None, shared), "a", pack_amendment(plan, awaited)]))
+    step.entries.append(("", ["k", record_of(None, shared), "amendment", pack_amendment(plan, awaited)]))
     woken = [""] if any(call.index not in begun for call in own) else []
     for instance, lane in lanes.items():
         is_new = any(call.index not in begun for call in lane.calls)

@@ -146,7 +146,7 @@ class RunWriter:
             **more,
         }
         id_ = next(ids)
-        yield _adding(keys.log, id_, {"s": state["status"], "w": order.pack()})
+        yield _adding(keys.log, id_, {"status": state["status"], "audit": order.pack()})
         yield _adding(keys.statuses, id_, {"s": state["status"]})
         yield _setting(keys.state, state)
 

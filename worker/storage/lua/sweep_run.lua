@@ -2,8 +2,9 @@
 --
 -- KEYS: state leases held outbox_due published pending_webhooks
 -- USES: clock
--- Request: published_ms, soon_ms (the time until the next sweep), formats (of runs that this version reads; it leaves others alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at
---          most), telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results), consumed_until
+-- Request: published_ms, soon_ms (the time until the next sweep), formats (of runs that this version reads; it leaves others
+--          alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at most),
+--          telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results), consumed_until
 
 local consumed_until = request.consumed_until[request.instances] or 0
 local awaited = {}
