@@ -77,3 +77,22 @@ def test_waiting_for_a_server_ends_with_the_time_to_wait(client: Client, monkeyp
         run.wait(0.5)
     assert 0.4 < time.monotonic() - began < 10
     run.cancel()
+
+
+def test_who_waits_asks_once_how_the_run_stands_before_the_reading_that_blocks(
+    backend: Backend, client: Client, meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = client.submit(solution=calls("asking"))
+    asked: list[str] = []
+    execute: Any = client._redis.execute_command
+
+    def noting(*command: Any, **options: Any) -> Any:
+        asked.append(str(command[0]))
+        if command[0] == "XREAD":
+            meeting.open_gate("asking")
+        return execute(*command, **options)
+
+    monkeypatch.setattr(client._redis, "execute_command", noting)
+    with backend.worker():
+        assert run.wait(60).status == "completed"
+    assert asked[:2] == ["XREVRANGE", "XREAD"]

@@ -11,7 +11,7 @@ from celery import Celery
 from kombu.exceptions import ChannelError
 
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.wire.task_messages import Envelope, TaskMessage
+from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
@@ -80,36 +80,29 @@ class Publisher:
             self._put(batch)
 
     def _put(self, batch: list[TaskMessage]) -> None:
-        with self._app.producer_or_acquire() as producer, producer.batch(BATCH):
+        with (
+            self._app.producer_or_acquire() as producer,
+            producer.batch(BATCH),
+            producer.connection._reraise_as_library_errors(),
+        ):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
-                if task.envelope is not None:
-                    self._send(task, task.envelope, producer)
-                    continue
-                self._app.send_task(
-                    task.task,
-                    args=[task.body],
-                    queue=task.queue,
-                    producer=producer,
-                    argsrepr=task.shown,
-                    kwargsrepr="-",  # an empty one would show the arguments after all
-                    retry=False,
-                    ignore_result=True if task.is_forgotten else None,
-                )
+                self._send(task, producer)
 
-    def _send(self, task: TaskMessage, envelope: Envelope, producer: Any) -> None:
-        """Send an envelope; events tell of its tasks, and not of itself."""
-        amqp, id_ = self._app.amqp, str(uuid.uuid4())
+    def _send(self, task: TaskMessage, producer: Any) -> None:
+        """Send a message; where it is an envelope, events tell of its tasks, and not of itself."""
+        amqp, id_, is_told = self._app.amqp, str(uuid.uuid4()), self._app.conf.task_send_sent_event
         message = amqp.as_task_v2(
             id_,
             task.task,
             args=[task.body],
             argsrepr=task.shown,
-            kwargsrepr="-",
+            kwargsrepr="-",  # an empty one would show the arguments after all
             ignore_result=True if task.is_forgotten else None,
+            create_sent_event=is_told and task.envelope is None,
         )
         amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
-        if self._app.conf.task_send_sent_event:
-            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, envelope), producer)
+        if is_told and task.envelope is not None:
+            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
 
 
 def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:

@@ -63,12 +63,12 @@ class Progress:
         """Block until the run has ended. Raises `TimeoutError`."""
         newest = self._newest()
         if newest.run_status not in ENDED:
-            for _ in self._after(self._keys.statuses, newest.id, timeout_seconds):
+            for _ in self._after(self._keys.statuses, newest.id, timeout_seconds, is_over=False):
                 pass
 
     def entries(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Entry]:
         """The entries of the log behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        return self._after(self._keys.log, after, timeout_seconds)
+        yield from self._after(self._keys.log, after, timeout_seconds, is_over=self._newest().run_status in ENDED)
 
     def events(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
@@ -97,10 +97,9 @@ class Progress:
             raise RunNotFound(self._run)
         return read_entry(*found[0])
 
-    def _after(self, stream: str, seen: str, timeout_seconds: float | None) -> Iterator[Entry]:
+    def _after(self, stream: str, seen: str, timeout_seconds: float | None, *, is_over: bool) -> Iterator[Entry]:
         """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
         deadline = Deadline(self._run, timeout_seconds)
-        is_over = self._newest().run_status in ENDED
         while True:
             found = self._wait(stream, seen, deadline, blocks=not is_over)
             for entry in found:
